@@ -61,37 +61,37 @@ licences: .venv/.dev ## Write anew which licences the packages of an installatio
 pictures: .venv/.dev ## Take the pictures of the dashboard for the documentation anew
 	@PYTHONPATH=. $(BIN)/python scripts/take_pictures.py
 
-bench: .venv/.dev ## All benchmarks, then docs/benchmarks.md; ARGS="--only api,scale --quick"
+bench: .venv/.dev ## Run all benchmarks and write docs/benchmarks.md; ARGS="--only api,scale --quick"
 	@PYTHONPATH=. $(BIN)/python bench/run.py $(ARGS)
 
-bench-page: .venv/.dev ## docs/benchmarks.md anew, from what was measured before
+bench-page: .venv/.dev ## Render docs/benchmarks.md from the stored results
 	@PYTHONPATH=. $(BIN)/python bench/run.py --page $(ARGS)
 
-bench-engine: .venv/.dev ## The engine beside its peers, in one run; ARGS="--quick" is handed on
+bench-engine: .venv/.dev ## Benchmark the job queue next to its peers; ARGS="--quick"
 	@$(BIN)/python bench/engine.py $(ARGS)
 
-bench-api: .venv/.dev ## The HTTP API beside a bare FastAPI route; ARGS="--quick" is handed on
+bench-api: .venv/.dev ## Benchmark the HTTP API next to a bare FastAPI route; ARGS="--quick"
 	@$(BIN)/python bench/api.py $(ARGS)
 
-bench-documents: .venv/.dev ## Reading documents beside other tools, in one run; ARGS="--quick" is handed on
-	@$(BIN)/python bench/pages.py $(ARGS)
+bench-documents: .venv/.dev ## Benchmark document conversion next to other tools; ARGS="--quick"
+	@$(BIN)/python bench/documents.py $(ARGS)
 
-bench-media: .venv/.dev ## Recordings beside the bare engines and ffmpeg, in one run; ARGS="--quick" is handed on
+bench-media: .venv/.dev ## Benchmark recordings next to bare engines and ffmpeg; ARGS="--quick"
 	@PYTHONPATH=. $(BIN)/python bench/media.py $(ARGS)
 
-bench-knowledge: .venv/.dev ## Transformer jobs beside bare calls of a model; ARGS="--quick" is handed on
+bench-knowledge: .venv/.dev ## Benchmark transformer jobs next to bare model calls; ARGS="--quick"
 	@$(BIN)/python bench/knowledge.py $(ARGS)
 
-bench-dashboard: .venv/.dev ## Every view with a million jobs beside ten thousand; ARGS="--quick" is handed on
+bench-dashboard: .venv/.dev ## Benchmark the dashboard with a million stored jobs; ARGS="--quick"
 	@$(BIN)/python bench/dashboard.py $(ARGS)
 
-bench-scale: .venv/.dev ## Many workers on MongoDB beside Celery and RQ; ARGS="--quick" is handed on
+bench-scale: .venv/.dev ## Benchmark many workers on MongoDB next to Celery and RQ; ARGS="--quick"
 	@$(BIN)/python bench/scale.py $(ARGS)
 
-simulate: .venv/.dev ## A day of mixed jobs against the claim policy; ARGS="--seed 7" is handed on
+simulate: .venv/.dev ## Simulate a day of mixed jobs with the claim policy; ARGS="--seed 7"
 	@$(BIN)/python bench/simulate.py $(ARGS)
 
-soak: .venv/.dev ## Mixed jobs at full load for half an hour: does anything grow? ARGS="--minutes 3"
+soak: .venv/.dev ## Soak test: half an hour at full load, does anything grow? ARGS="--minutes 4"
 	@PYTHONPATH=. $(BIN)/python bench/soak.py $(ARGS)
 
 chaos: .venv/.dev ## Faults of every kind at random, longer than the tests do; ARGS="--seed 7 --seconds 600"

@@ -1,43 +1,42 @@
-"""This project's engine beside Celery, RQ, Dramatiq, Huey and SAQ, in one run on one machine.
+"""The job queue next to Celery, RQ, Dramatiq, Huey and SAQ.
 
     python bench/engine.py [--only celery,rq] [--jobs N] [--quick] [--json FILE]
 
-The rows are measured in turn, round after round, so that noise hits all alike; every measurement
-starts from an empty directory with a server and a worker of its own. What a row must bring along
-is told in `peers/peer.py` and `peers/verbs.py`.
+Rows take turns, round after round, so that noise hits all alike; every measurement starts in an
+empty directory with its own broker and worker. See `peers/peer.py` and `peers/verbs.py` for what a
+row consists of.
 """
 
-import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import engine_report
-import install
-import measure
-import program
-import report
-from adapter import Adapter, adapters
-from arena import Arena, Failed, open_arena
-from engine_report import About, Recovery, Row
-from program import WORK, say
+import harness
+import queues
+from harness import log, recording_failure
+from queues import About, Adapter, Row, open_testbed
+from report import Cell, Chart, Result, Table, Target, ahead, at_most, median, spread
 
+ISOLATED, ON_LOOP = "secretary-sqlite", "secretary-loop"
 EXTRA_LIMIT_S = 600
+MANY_JOBS_TARGET = 1.5
+ONE_PROCESS_TARGET_MS = 1.0
+HEAD = [
+    "", "version", "durable", "enqueues/s, 1 caller", f"{queues.CALLERS} callers", "jobs/s",
+    "start latency p50 ms", "p95 ms", "recovery s", "idle CPU %", "broker CPU %",
+]  # fmt: skip
+CHARTS = [
+    Chart("enqueued", f"Enqueues per second, {queues.CALLERS} callers", "jobs/s", [4]),
+    Chart("drained", "Throughput of waiting jobs", "jobs/s", [5]),
+    Chart("start", "Start latency in another process, median (lower is better)", "ms", [6]),
+]
 NOTES = """\
-Medians of {rounds} round(s); "~": the highest was more than {unsteady} times the lowest.
-Enqueues: one client process, {jobs:,} jobs, no bulk API. One caller: the next enqueue begins when
-the one before has been acknowledged, so this is the time of one enqueue, upside down. {callers}
-callers: as many threads, or coroutines of an async client, each of which waits for its own.
-Drained: {jobs:,} waiting jobs, from first start to last, cut off after {drain_window_s:g} s.
-Latency: {probes} jobs, {gap_ms} ms between them, from the client's call to the job's first line.
-After kill -9: the worker's whole process tree is killed in mid-job and started again at once;
-"> {recovery_cap_s:g}" means that the job was not started again within {recovery_cap_s:g} s.
-Idle CPU: in per cent of one core, over {idle_s:g} s, all processes of the worker.
-Redis runs with its default settings, which do not sync a write to disk before the answer: a job
-whose enqueue has returned can be lost in a power cut. "Synced": the enqueue waits for the disk."""
+Medians of {rounds} rounds. Durable: the enqueue waits for fsync; Redis runs with its default \
+persistence. Enqueues: {jobs:,} jobs from one client process, without a bulk API. Throughput: \
+{jobs:,} waiting jobs, at most {drain_window_s:g} s. Start latency: from the client's call to the \
+job's first line, idle worker. Recovery: from `kill -9` in mid-job to the job's next start; "> \
+{recovery_cap_s:g}": not within {recovery_cap_s:g} s. CPU: percent of one core."""
 
 
 @dataclass(frozen=True)
@@ -53,132 +52,146 @@ class Plan:
 QUICK = Plan(jobs=2_000, rounds=1, drain_window_s=3, probes=50, idle_s=3, recovery_cap_s=20)
 
 
-@dataclass(frozen=True)
-class Entry:
-    adapter: Adapter
-    row: Row
-
-    @contextmanager
-    def noting_failure(self, what: str) -> Iterator[None]:
-        """One row that fails must not cost the others their figures."""
-        try:
-            yield
-        except Failed as failure:
-            self.row.failures.append(f"{what}: {failure}")
-            say(f"{self.row.name}: {what} failed: {failure}")
+def adapters() -> list[Adapter]:
+    python = queues.peers_python()
+    peers = ("celery", "rq", "dramatiq", "huey-redis", "saq")
+    return [
+        Adapter(ISOLATED, "secretary_peer"),
+        Adapter(ON_LOOP, "secretary_loop_peer"),
+        Adapter("secretary-mongodb", "secretary_peer", service="mongodb"),
+        *(Adapter(name, f"{name.split('-')[0]}_peer", python, "redis") for name in peers),
+        Adapter("huey-sqlite", "huey_peer", python),
+    ]
 
 
-def main(arguments: Sequence[str]) -> int:
-    options = _options(arguments)
-    plan = _plan(options)
-    entries = [Entry(adapter, Row(adapter.name)) for adapter in _chosen(options.only)]
-    with program.workplace() as place:
-        run(entries, plan, place.root)
-        machine = place.machine()
-    rows = [entry.row for entry in entries]
-    print(engine_report.text(rows, machine=machine, notes=notes_of(asdict(plan))))
-    program.keep(options.json, machine, plan, rows=[asdict(row) for row in rows])
-    return 1 if any(row.failures for row in rows) else 0
-
-
-def run(entries: Sequence[Entry], plan: Plan, root: Path) -> None:
-    for entry in entries:
-        with entry.noting_failure("about"), open_arena(entry.adapter, root) as arena:
-            entry.row.about = About(**arena.client("about"))
-    for number in range(plan.rounds):
-        turn = number % len(entries)
-        for entry in [*entries[turn:], *entries[:turn]]:
-            say(f"round {number + 1} of {plan.rounds}: {entry.row.name}")
-            _measure_throughput(entry, plan, root)
-            _measure_latency(entry, plan, root)
-    _measure_side_by_side(entries, plan, root)
-    for entry in entries:
-        if entry.row.about.extra:
-            say(f"extra figures: {entry.row.name}")
-            with entry.noting_failure("extra"), open_arena(entry.adapter, root) as arena:
-                entry.row.extra = arena.client("extra", limit_s=EXTRA_LIMIT_S)
-
-
-def _measure_throughput(entry: Entry, plan: Plan, root: Path) -> None:
-    with entry.noting_failure("throughput"), open_arena(entry.adapter, root) as arena:
-        entry.row.enqueued_per_s.append(measure.enqueue_rate(arena, plan.jobs))
-        rate = measure.drain_rate(arena, plan.jobs, window_s=plan.drain_window_s)
-        entry.row.drained_per_s.append(rate)
-    with entry.noting_failure("many callers"), open_arena(entry.adapter, root) as arena:
-        rate = measure.enqueue_rate(arena, plan.jobs, callers=measure.CALLERS)
-        entry.row.enqueued_by_many_per_s.append(rate)
-
-
-def _measure_latency(entry: Entry, plan: Plan, root: Path) -> None:
-    with entry.noting_failure("latency"), open_arena(entry.adapter, root) as arena:
-        entry.row.latency.append(measure.latency(arena, plan.probes))
-
-
-def _measure_side_by_side(entries: Sequence[Entry], plan: Plan, root: Path) -> None:
-    """The columns that are mostly waiting: idle CPU and recovery, of all rows at once."""
-    with ExitStack() as stack:
-        standing: list[tuple[Entry, Arena]] = []
-        for entry in entries:
-            say(f"idle worker: {entry.row.name}")
-            with entry.noting_failure("idle worker"):
-                arena = stack.enter_context(open_arena(entry.adapter, root))
-                measure.warm_up(arena)
-                standing.append((entry, arena))
-        arenas = [arena for _, arena in standing]
-        idles = measure.idle_cpu(arenas, seconds=plan.idle_s)
-        for (entry, _), idle in zip(standing, idles, strict=True):
-            entry.row.idle = idle
-        _measure_recovery(standing, cap_s=plan.recovery_cap_s)
-
-
-def _measure_recovery(standing: Sequence[tuple[Entry, Arena]], *, cap_s: float) -> None:
-    cases: list[tuple[Entry, Arena, measure.Killed]] = []
-    for entry, arena in standing:
-        say(f"kill -9: {entry.row.name}")
-        with entry.noting_failure("recovery"):
-            cases.append((entry, arena, measure.kill_in_mid_job(arena)))
-    say(f"waiting up to {cap_s:.0f} s for the killed jobs to start again")
-    measure.wait_for_recovery([(arena, killed) for _, arena, killed in cases], cap_s=cap_s)
-    for entry, arena, killed in cases:
-        seconds = measure.recovered_after(arena, killed)
-        entry.row.recovery = Recovery(cap_s, seconds if seconds and seconds <= cap_s else None)
-
-
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = program.parser("engine.py", __doc__)
-    parser.add_argument("--only", help="names of rows, with commas between them")
-    parser.add_argument("--jobs", type=int, help="jobs that are enqueued and drained")
-    parser.add_argument("--recovery-cap", type=float, help="seconds to wait after kill -9")
-    return parser.parse_args(arguments)
-
-
-def _plan(options: argparse.Namespace) -> Plan:
+def main(arguments: Sequence[str]) -> Result:
+    parser = harness.parser(__doc__)
+    parser.add_argument("--only", help="comma-separated names of rows")
+    parser.add_argument("--jobs", type=int, help="how many jobs are enqueued and drained")
+    options = parser.parse_args(arguments)
     plan = QUICK if options.quick else Plan()
-    given = {"jobs": options.jobs, "recovery_cap_s": options.recovery_cap}
-    return replace(plan, **{name: value for name, value in given.items() if value is not None})
+    plan = replace(plan, jobs=options.jobs or plan.jobs)
+    rows = [Row(adapter) for adapter in _chosen(options.only)]
+    with harness.benchmark("engine", options, plan, "mongod", "redis-server") as (result, root):
+        measure(rows, plan, root, result.failures)
+        result.versions = queues.peer_versions(rows)
+        notes = f"{NOTES.format(**result.plan)}\n\n{queues.descriptions(rows)}"
+        result.tables = [Table(HEAD, [_cells(row) for row in rows], notes=notes, charts=CHARTS)]
+        result.tables += _extra_tables(rows)
+        result.targets = [*_targets(rows)]
+    return result
+
+
+def measure(rows: Sequence[Row], plan: Plan, root: Path, failures: list[str]) -> None:
+    for row in rows:
+        with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
+            row.about = About(**testbed.client("about"))
+    for number in range(plan.rounds):
+        turn = number % len(rows)
+        for row in [*rows[turn:], *rows[:turn]]:
+            log(f"round {number + 1} of {plan.rounds}: {row.name}")
+            with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
+                row.enqueue_rates.append(queues.enqueue_rate(testbed, plan.jobs))
+                rate = queues.drain_rate(testbed, plan.jobs, window_s=plan.drain_window_s)
+                row.drain_rates.append(rate)
+            with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
+                rate = queues.enqueue_rate(testbed, plan.jobs, callers=queues.CALLERS)
+                row.concurrent_enqueue_rates.append(rate)
+            with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
+                row.latencies.append(queues.start_latency(testbed, plan.probes))
+    with queues.idle_workers(rows, root, failures) as idle:
+        usages = queues.idle_cpu([testbed for _, testbed in idle], seconds=plan.idle_s)
+        for (row, _), usage in zip(idle, usages, strict=True):
+            row.idle_cpu = usage
+        queues.measure_recovery(idle, plan.recovery_cap_s, failures)
+    for row in rows:
+        if row.about.extra:
+            log(f"figures of its own: {row.name}")
+            with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
+                row.extra = testbed.client("extra", limit_s=EXTRA_LIMIT_S)
 
 
 def _chosen(only: str | None) -> list[Adapter]:
-    rows = adapters(install.peers_python(WORK / "peers"))
+    rows = adapters()
     names = only.split(",") if only else [row.name for row in rows]
     if unknown := set(names) - {row.name for row in rows}:
         sys.exit(f"no such row: {', '.join(sorted(unknown))}")
     chosen = [row for row in rows if row.name in names]
-    on_redis = [row for row in chosen if row.service == "redis_service"]
-    if on_redis and not install.has("redis-server"):
-        say(f"no redis-server here, left out: {', '.join(row.name for row in on_redis)}")
-        chosen = [row for row in chosen if row not in on_redis]
+    if any(row.service == "redis" for row in chosen) and not harness.has_program("redis-server"):
+        log("without redis-server only the rows that do not need it are measured")
+        chosen = [row for row in chosen if row.service != "redis"]
     return chosen or sys.exit("no row can be measured here")
 
 
-def notes_of(plan: Mapping[str, Any]) -> str:
-    constants = {
-        "callers": measure.CALLERS,
-        "gap_ms": measure.PROBE_GAP_MS,
-        "unsteady": report.UNSTEADY_RATIO,
-    }
-    return NOTES.format(**constants, **plan)
+def _cells(row: Row) -> list[Cell]:
+    worker, broker = row.idle_cpu
+    return [
+        row.name,
+        row.about.version,
+        "yes" if row.about.durable else "no",
+        spread(row.enqueue_rates),
+        spread(row.concurrent_enqueue_rates),
+        spread(row.drain_rates),
+        spread([p50 for p50, _ in row.latencies]),
+        spread([p95 for _, p95 in row.latencies]),
+        row.recovery_cell(),
+        worker,
+        "" if worker is not None and broker is None else broker,
+    ]
+
+
+def _extra_tables(rows: Sequence[Row]) -> Iterator[Table]:
+    """Few stored jobs next to many, and the start latency within one process."""
+    stores = [row for row in rows if "store" in row.extra]
+    if stores:
+        head = [
+            f"{row.name.removeprefix('secretary-')}: {n}"
+            for row in stores
+            for n in ("10k jobs", "1M jobs", "ratio")
+        ]
+        titles = list(stores[0].extra["store"])
+        lines = [[t, *(f for row in stores for f in row.extra["store"][t])] for t in titles]
+        title = "The store with 10,000 and with 1,000,000 jobs, ms"
+        yield Table(["", *head], lines, title)
+    for row in rows:
+        if latencies := row.extra.get("one_process"):
+            head = ["", "start latency p50 ms", "p95 ms"]
+            yield Table(head, [[row.name, *latencies]], "API, store and worker in one process")
+
+
+def _targets(rows: Sequence[Row]) -> Iterator[Target]:
+    by_name = {row.name: row for row in rows}
+    peers = [row for row in rows if not row.ours]
+
+    def rate(name: str, ours: Row, samples: str) -> Target:
+        figures = {peer.name: median(getattr(peer, samples)) for peer in peers}
+        return ahead(name, median(getattr(ours, samples)), figures, "/s")
+
+    if row := by_name.get(ON_LOOP):
+        yield rate("enqueues/s, 1 caller", row, "enqueue_rates")
+        yield rate(f"enqueues/s, {queues.CALLERS} callers", row, "concurrent_enqueue_rates")
+        yield rate("jobs/s, handlers on the event loop", row, "drain_rates")
+        p50s = {one.name: median([p50 for p50, _ in one.latencies]) for one in [row, *peers]}
+        p50 = p50s.pop(row.name)
+        name = "start latency between two processes, p50"
+        yield ahead(name, p50, p50s, "ms", target="", lower_is_better=True)
+    if row := by_name.get(ISOLATED):
+        yield rate("jobs/s, handlers in child processes", row, "drain_rates")
+        yield queues.recovery_target("recovery after kill -9", row, peers, "ahead of all")
+        idle = {peer.name: peer.idle_cpu[0] for peer in peers}
+        yield ahead(
+            "CPU of an idle worker", row.idle_cpu[0], idle, "%", target="", lower_is_better=True
+        )
+    for row in rows:
+        if latencies := row.extra.get("one_process"):
+            name = f"{row.name}: start latency in one process, p50"
+            yield at_most(name, ONE_PROCESS_TARGET_MS, latencies[0], "ms")
+        if store := row.extra.get("store"):
+            ratios = {title: times[2] for title, times in store.items() if "p50" in title}
+            worst = max(ratios, key=lambda title: ratios[title])
+            name = f"{row.name}: 1,000,000 stored jobs over 10,000, worst ({worst})"
+            yield at_most(name, MANY_JOBS_TARGET, ratios[worst])
 
 
 if __name__ == "__main__":
-    program.run(main)
+    harness.run(main)

@@ -1,136 +1,89 @@
-"""All benchmarks one after the other, and the page that shows what they found.
+"""Run all benchmarks, one after the other, and write docs/benchmarks.md.
 
-    python bench/run.py [--only engine,scale] [--quick] [--resume]
-    python bench/run.py --page
-    python bench/run.py --take PART[:STEP]=FILE
+    python bench/run.py [--only engine,scale] [--quick]
+    python bench/run.py --page [--check]
 
-Each part runs in processes of its own; what is kept of it goes to `bench/results/`, and from there
-to `docs/benchmarks.md`. A part that fails does not stop the others. With `--quick` both go to
-`.bench/quick/`: few samples are for a first look, not for others to read.
+Each benchmark is a program of its own, and one that fails does not stop the others. Results go to
+bench/results/; those of a quick run go to .bench/quick/, together with their page.
 """
 
-import argparse
-import math
+import os
+import subprocess
 import sys
-import time
-import traceback
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
-import program
-from program import WORK, say
-from publishing import page, result, taking
-from publishing.parts import NAMES, PARTS, Part
-from publishing.result import Result
-from publishing.running import measured
+import report
+from harness import WORK, log, some_of
 
 BENCH = Path(__file__).resolve().parent
-ROOT = BENCH.parent
-REMARKS = BENCH / "remarks"
-#: So old a result may be to be left alone by `--resume`.
-FRESH_S = 24 * 60 * 60
+#: Each has its program, its result in results/ and its remarks in remarks/.
+BENCHMARKS = {
+    "engine": "engine.py",
+    "api": "api.py",
+    "documents": "documents.py",
+    "media": "media.py",
+    "knowledge": "knowledge.py",
+    "dashboard": "dashboard.py",
+    "scale": "scale.py",
+}
 
 
 def main(arguments: Sequence[str]) -> int:
-    options = _options(arguments)
-    docs, results = options.docs or ROOT / "docs", options.results or BENCH / "results"
-    if options.quick and not options.docs:
-        docs, results = WORK / "quick" / "docs", WORK / "quick" / "results"
-    WORK.mkdir(exist_ok=True)
-    failed: list[str] = []
-    if options.take:
-        for found in taking.taken(options.take, quick=options.quick):
-            result.write(found, results)
-    elif not options.page:
-        chosen = [part for part in PARTS if part.name in options.only]
-        if options.resume:
-            chosen = [part for part in chosen if not _is_fresh(part, results, options.quick)]
-        failed = measure_all(chosen, results, WORK, quick=options.quick)
-    pages = page.files(results, REMARKS, NAMES)
+    parser = ArgumentParser(prog="run.py", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--only", type=some_of(BENCHMARKS), default=list(BENCHMARKS))
+    parser.add_argument("--quick", action="store_true", help="few samples, for a first look")
+    parser.add_argument("--page", action="store_true", help="measure nothing, only write the page")
+    parser.add_argument("--check", action="store_true", help="with --page: only compare the page")
+    options = parser.parse_args(arguments)
+    results, docs, names = BENCH / "results", BENCH.parent / "docs", list(BENCHMARKS)
+    if options.quick:
+        results, docs = WORK / "quick" / "results", WORK / "quick" / "docs"
+    failed = (
+        []
+        if options.page
+        else [n for n in options.only if not _run(n, results, quick=options.quick)]
+    )
+    if options.quick:
+        names = [name for name in names if (results / f"{name}.json").exists()]
+    files = report.page(results, BENCH / "remarks", names)
+    images = {str(path.relative_to(docs)) for path in docs.glob(f"{report.IMAGES}*.svg")}
     if options.check:
-        return _compared(pages, docs)
-    page.write(pages, docs)
-    say(f"written: {docs / page.PAGE}")
-    for name in failed:
-        say(f"failed, in whole or in part: {name}")
+        stale = [name for name, text in files.items() if _text(docs / name) != text]
+        if stale := [*stale, *sorted(images - set(files))]:
+            log(f"Out of date: {', '.join(stale)}. Run `make bench-page`.")
+        return 1 if stale else 0
+    for name in images - set(files):
+        (docs / name).unlink()
+    for name, text in files.items():
+        (docs / name).parent.mkdir(parents=True, exist_ok=True)
+        (docs / name).write_text(text, encoding="utf-8")
+    log(f"written: {docs / report.PAGE}")
+    if failed:
+        log(f"failed, in whole or in part: {', '.join(failed)}")
     return 1 if failed else 0
 
 
-def measure_all(parts: Sequence[Part], results: Path, work: Path, *, quick: bool) -> list[str]:
-    """The names of those that could not be measured, or not all of them."""
-    failed = []
-    for number, part in enumerate(parts):
-        left = sum(_minutes(one, results, quick=quick) for one in parts[number:])
-        say(f"{number + 1} of {len(parts)}: {part.name}; about {math.ceil(left)} min left")
-        before = result.read(results, part.name)
-        try:
-            found = measured(part, work, quick=quick, before=before)
-        except Exception:  # the others have hours of measuring before or behind them
-            traceback.print_exc()
-            failed.append(part.name)
-            continue
-        path = result.write(found, results)
-        if found.failed or found.failures:
-            failed.append(part.name)
-        say(f"{part.name}: {found.failed or _counted(found)}; kept in {path}")
-    return failed
-
-
-def _counted(found: Result) -> str:
-    aims = [aim for aim in found.aims if aim.reached is not None]
-    return f"{sum(aim.reached is True for aim in aims)} of {len(aims)} aims reached"
-
-
-def _minutes(part: Part, results: Path, *, quick: bool) -> float:
-    """As long as it took the last time, else what it takes elsewhere."""
-    before = result.read(results, part.name)
-    if before and before.took_s and before.quick == quick:
-        return before.took_s / 60
-    return part.quick_minutes if quick else part.minutes
-
-
-def _is_fresh(part: Part, results: Path, quick: bool) -> bool:
-    found = result.read(results, part.name)
-    if found is None or found.failed or found.failures or found.quick != quick:
-        return False
-    fresh = time.time() - result.ended(found) < FRESH_S
-    if fresh:
-        say(f"{part.name} was measured on {found.date}: left alone")
-    return fresh
-
-
-def _compared(pages: dict[str, str], docs: Path) -> int:
-    stale = [
-        name
-        for name, text in pages.items()
-        if not (docs / name).exists() or (docs / name).read_text(encoding="utf-8") != text
+def _run(name: str, results: Path, *, quick: bool) -> bool:
+    """Whether everything was measured. A run that fails as a whole leaves the earlier result."""
+    log(name)
+    command = [
+        sys.executable,
+        str(BENCH / BENCHMARKS[name]),
+        "--json",
+        str(results / f"{name}.json"),
     ]
-    stale += sorted(page.pictures(docs) - set(pages))
-    if stale:
-        say(f"Out of date: {', '.join(stale)}. Run `make bench-page`.")
-    return 1 if stale else 0
+    if quick:
+        command.append("--quick")
+    # Some programs use helpers of tests/.
+    path = os.pathsep.join(filter(None, [str(BENCH.parent), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(command, env=os.environ | {"PYTHONPATH": path}).returncode == 0
 
 
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="run.py", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--only", type=program.some_of(NAMES), default=NAMES, help=program.ONLY)
-    parser.add_argument("--quick", action="store_true", help="few samples, for a first look")
-    parser.add_argument("--resume", action="store_true", help="but for parts of the last 24 hours")
-    parser.add_argument("--page", action="store_true", help="measure nothing, write the page")
-    parser.add_argument("--check", action="store_true", help="with --page: only say if it differs")
-    parser.add_argument(
-        "--take",
-        action="append",
-        metavar="PART[:STEP]=FILE",
-        help="what a program wrote with --json instead of a run",
-    )
-    parser.add_argument("--results", type=Path, help="another directory for what is kept")
-    parser.add_argument("--docs", type=Path, help="another directory for the page")
-    return parser.parse_args(arguments)
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit("interrupted; what was measured is kept, `--resume` goes on from there")
+    sys.exit(main(sys.argv[1:]))

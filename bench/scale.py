@@ -1,123 +1,429 @@
-"""Many worker processes on MongoDB, beside Celery and RQ on Redis, in one run on one machine.
+"""Many worker processes on MongoDB, next to Celery and RQ on Redis with fsync.
 
     python bench/scale.py [--quick] [--only workers,wakeup,documents,durable,costs] [--json FILE]
-                          [--svg FILE]
 
-Every measurement starts from an empty directory with a mongod (a replica set of one) or a Redis of
-its own; rows take turns, round after round. The parts stand in `scaling/`.
+Every measurement starts in an empty directory with its own mongod (a replica set of one) or Redis;
+rows take turns, round after round.
 """
 
-import argparse
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+import asyncio
+import statistics
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import install
-import program
-import scale_report
-from arena import Failed, noting_failure
-from program import WORK, say
-from scaling import costs, documents, durable, throughput
-from scaling.documents import Rate
-from scaling.plan import KINDS, QUICK, SLOTS, WORKERS, Plan, Run
+import harness
+import httpx
+import queues
+import store_costs
+from corpus.files import plain_pages, scan, variant
+from harness import Failed, log, recording_failure
+from processes import SERVE, Server, Tree, child_environment, running
+from queues import CALLERS, MONGODB, About, Adapter, Row, Testbed, open_testbed
+from report import Cell, Chart, Result, Table, Target, ahead, at_least, median, spread
 
-PARTS = ("workers", "wakeup", "documents", "durable", "costs")
+from secretary.core.job import Job
+from secretary.store import Store, open_store
+
+WORKERS = (1, 2, 4, 8)
+#: Slots for jobs that do nothing, and for jobs that wait 0.1 s.
+SLOTS = {"noop": 32, "rest": 8}
+LABELS = {"noop": "no-op", "rest": "0.1 s wait"}
+FILL_CALLERS = 64
+READY_LIMIT_S = 60
+#: After this time all workers are busy, and counting starts.
+RAMP_S = 2.0
+GAP_S, SETTLE_S = 0.02, 2.0
+UPLOADS, POLL_S, DOCUMENTS_LIMIT_S = 2, 0.25, 300
+#: Files that are processed before the clock starts.
+WARM_UP_FILES = 4
+SUSTAINED_LIMIT_S = 120
+#: How many times as many documents two workers should process as one.
+DOCUMENTS_TARGET = 1.8
+DURABLE_TARGET = "ahead of Celery and RQ"
+WORKERS_NOTES = """\
+Medians of {rounds} rounds of {window_s:g} s, with 32 slots per worker for no-op jobs and 8 for \
+jobs that wait 0.1 s. Claim: one request of a worker for all its free slots. CPU per job."""
+WAKEUP_NOTES = """\
+{probes} jobs, one by one, to idle workers in other processes. Accepted: journaled by a majority."""
+DOCUMENTS_NOTES = """\
+Documents per second from upload to result: HTTP, GridFS, worker; medians of {rounds} rounds. \
+API, mongod and workers share the machine. CPU per document, with two workers."""
+DURABLE_NOTES = """\
+{durable_jobs:,} jobs that do nothing, 32 callers, two worker processes; medians of {rounds} \
+rounds. Redis: `appendfsync always`, so that all rows wait for the disk. Throughput: of waiting \
+jobs. Sustained: enqueued and processed at the same time. Recovery: from `kill -9` in mid-job to \
+the job's next start."""
 
 
-def main(arguments: Sequence[str]) -> int:
-    options = _options(arguments)
+@dataclass(frozen=True)
+class Plan:
+    rounds: int = 2
+    window_s: float = 5
+    jobs: int = 20_000
+    probes: int = 200
+    scans: int = 8
+    texts: int = 24
+    durable_jobs: int = 4_000
+    recovery_cap_s: float = 60
+    cost_jobs: int = 1_024
+
+
+QUICK = Plan(
+    rounds=1, window_s=2, jobs=6_000, probes=40, scans=4, texts=6, durable_jobs=500,
+    recovery_cap_s=15, cost_jobs=128,
+)  # fmt: skip
+
+
+def main(arguments: Sequence[str]) -> Result:
+    parser = harness.parser(__doc__, PARTS)
+    parser.add_argument("--rounds", type=int)
+    options = parser.parse_args(arguments)
     plan = QUICK if options.quick else Plan()
     plan = replace(plan, rounds=options.rounds or plan.rounds)
-    run = Run(plan.rounds)
-    with program.workplace() as place:
-        for part in options.only:
-            say(part)
-            with noting_failure(run.failures, part):
-                _measure(part, run, plan, place.root)
-        machine = place.machine()
-    print(scale_report.text(run, plan, machine))
-    program.keep(options.json, machine, plan, **asdict(run))
-    if options.svg and run.curves:
-        options.svg.write_text(scale_report.chart(run))
-    return 1 if run.failures or any(row.failures for row in run.durable) else 0
+    with harness.benchmark("scale", options, plan, "mongod", "redis-server") as (result, root):
+        harness.measure_parts(PARTS, options.only, result, plan, root)
+    return result
 
 
-def _measure(part: str, run: Run, plan: Plan, root: Path) -> None:
-    match part:
-        case "workers":
-            _workers(run, plan, root)
-        case "wakeup":
-            for workers in WORKERS:
-                run.wake_ups[workers] = throughput.wake_up(root, workers, jobs=plan.probes)
-        case "documents":
-            _documents(run, plan, root)
-        case "durable":
-            _durable(run, plan, root)
-        case "costs":
-            _costs(run, plan, root)
-
-
-def _workers(run: Run, plan: Plan, root: Path) -> None:
+def _measure_workers(result: Result, plan: Plan, root: Path) -> None:
+    samples: dict[str, list[tuple[float, ...]]] = {}
     for number in range(plan.rounds):
-        for job_type, slots in SLOTS.items():
-            curve = run.curves.setdefault(job_type, {workers: [] for workers in WORKERS})
+        for job_type in SLOTS:
             for workers in WORKERS:
-                say(f"round {number + 1}: {job_type}, {workers} workers")
-                found = throughput.throughput(
-                    root,
-                    workers,
-                    job_type=job_type,
-                    slots=slots,
-                    jobs=plan.jobs,
-                    window_s=plan.window_s,
-                )
-                curve[workers].append(found)
+                log(f"round {number + 1}: {job_type}, {workers} workers")
+                sample = _throughput(root, workers, job_type, plan)
+                samples.setdefault(f"{LABELS[job_type]}, {workers}", []).append(sample)
+    lines: list[list[Cell]] = [
+        [name, *(spread(column) for column in zip(*rounds, strict=True))]
+        for name, rounds in samples.items()
+    ]
+    head = ["jobs, workers", "jobs/s", "claim p50 ms", "p99 ms", "jobs per claim"]
+    head += ["workers CPU ms", "mongod CPU ms"]
+    chart = Chart(
+        "workers", "Throughput by worker processes", "jobs/s", [1],
+        kind="lines", axis="worker processes",
+    )  # fmt: skip
+    notes = WORKERS_NOTES.format(**result.plan)
+    result.tables.append(Table(head, lines, "Worker processes", notes, [chart]))
 
 
-def _documents(run: Run, plan: Plan, root: Path) -> None:
-    for name, count in (("scans", plan.scans), ("texts", plan.texts)):
-        kind = KINDS[name]
-        files = documents.files_of(kind, count + documents.WARM_UP, root)
-        rates: dict[int, list[Rate]] = {1: [], 2: []}
-        run.documents[kind.name] = rates
+def _fleet(workers: int, slots: int, *, barrier: bool = False) -> Adapter:
+    settings = {
+        "BENCH_WORKERS": str(workers),
+        "BENCH_SLOTS": str(slots),
+        "BENCH_HANDLERS": "register_on_loop",
+        "SECRETARY_GENERIC_WORKER__PROCESSES": "1",  # not used here, but each takes memory
+    } | ({"BENCH_BARRIER": "1"} if barrier else {})
+    return Adapter("fleet", "secretary_fleet_peer", service="mongodb", settings=settings)
+
+
+def _throughput(root: Path, workers: int, job_type: str, plan: Plan) -> tuple[float, ...]:
+    """Of jobs that are waiting when all workers start at once; in the order of the table."""
+    with open_testbed(_fleet(workers, SLOTS[job_type], barrier=True), root) as testbed:
+        asyncio.run(_fill(testbed.url, job_type, plan.jobs))
+        testbed.start_worker()
+        ready = testbed.directory.glob
+        testbed.wait(lambda: len(list(ready("ready-*"))) == workers, "the workers", READY_LIMIT_S)
+        (testbed.directory / "go").touch()
+        testbed.wait_for_starts(1)
+        time.sleep(RAMP_S)
+        start_ns, before = time.monotonic_ns(), testbed.cpu_seconds()
+        deadline = time.monotonic() + plan.window_s
+        while testbed.started() < plan.jobs and time.monotonic() < deadline:
+            time.sleep(0.02)
+        end_ns, after = time.monotonic_ns(), testbed.cpu_seconds()
+        testbed.kill_worker()
+        during = range(start_ns, end_ns)
+        data = (testbed.directory / "claims").read_bytes()
+        claims = [
+            (took / 1e6, count)
+            for at, took, count in struct.iter_unpack("<qqq", data)
+            if at in during
+        ]
+        jobs = sum(record.started_ns in during for record in testbed.records())
+    if jobs < 10 or len(claims) < 2:
+        raise Failed(f"{jobs} jobs and {len(claims)} claims; are there too few jobs?")
+    times = [took for took, _ in claims]
+    cpu_ms = [(b - a) / jobs * 1000 for a, b in zip(before, after, strict=True)]
+    per_claim = statistics.mean(count for _, count in claims)
+    rate = jobs / (end_ns - start_ns) * 1e9
+    return (rate, statistics.median(times), _p99(times), per_claim, *cpu_ms)
+
+
+@asynccontextmanager
+async def _opened(url: str) -> AsyncIterator[Store]:
+    store = open_store(url)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def _fill(url: str, job_type: str, jobs: int) -> None:
+    numbers = iter(range(jobs))
+    async with _opened(url) as store:
+
+        async def add() -> None:
+            for number in numbers:
+                await store.add([Job(job_type=job_type, parameters={"sent": number})])
+
+        await asyncio.gather(*(add() for _ in range(FILL_CALLERS)))
+
+
+def _measure_wake_up(result: Result, plan: Plan, root: Path) -> None:
+    lines: list[list[Cell]] = [[str(n), *_wake_up(root, n, plan.probes)] for n in WORKERS]
+    head = ["workers", "from acceptance p50 ms", "p99 ms", "from the call p50 ms", "p99 ms"]
+    notes = WAKEUP_NOTES.format(**result.plan)
+    table = Table([*head, "mongod CPU ms per job"], lines, "Start latency", notes)
+    result.tables.append(table)
+
+
+def _wake_up(root: Path, workers: int, jobs: int) -> tuple[float, ...]:
+    """Latencies of idle workers, one job after the other from another process."""
+    with open_testbed(_fleet(workers, slots=4), root) as testbed:
+        asyncio.run(_fill(testbed.url, "noop", 20))
+        testbed.start_worker()
+        testbed.wait_for_starts(20, READY_LIMIT_S)
+        _wait_until_idle(testbed)
+        before = testbed.cpu_seconds()[1]
+        called = asyncio.run(_probe(testbed.url, jobs))
+        testbed.wait_for_starts(20 + jobs)
+        cpu_ms = (testbed.cpu_seconds()[1] - before) / jobs * 1000
+        started = {sent: at for sent, at in testbed.records() if sent in called}
+    waits = [(started[sent] - accepted) / 1e6 for sent, accepted in called.items()]
+    whole = [(at - sent) / 1e6 for sent, at in started.items()]
+    return statistics.median(waits), _p99(waits), statistics.median(whole), _p99(whole), cpu_ms
+
+
+def _wait_until_idle(testbed: Testbed) -> None:
+    """Until all workers have started, which takes seconds on a busy machine."""
+    seen, quiet_since = -1.0, time.monotonic()
+    while time.monotonic() - quiet_since < SETTLE_S:
+        spent = testbed.cpu_seconds()[0]
+        if spent - seen > 0.2:
+            seen, quiet_since = spent, time.monotonic()
+        time.sleep(0.1)
+
+
+async def _probe(url: str, jobs: int) -> dict[int, int]:
+    """When jobs were accepted, by when they were sent."""
+    accepted: dict[int, int] = {}
+    async with _opened(url) as store:
+        for _ in range(jobs):
+            sent = time.monotonic_ns()
+            await store.add([Job(job_type="noop", parameters={"sent": sent})])
+            accepted[sent] = time.monotonic_ns()
+            await asyncio.sleep(GAP_S)
+    return accepted
+
+
+def _p99(values: Sequence[float]) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[-1]
+
+
+def _measure_documents(result: Result, plan: Plan, root: Path) -> None:
+    scanned, text = scan(root, "en", 200, 3).pdf, plain_pages(root, 200)
+    ocr = {"extraction_method": "ocr", "ocr_language": "eng"}
+    lines: list[list[Cell]] = []
+    for name, source, count, fields in (
+        ("3 scanned pages", scanned, plan.scans, ocr),
+        ("200 pages of text", text, plan.texts, {}),
+    ):
+        files = [variant(source, root, f"{name} {n}") for n in range(count + WARM_UP_FILES)]
+        rates: dict[int, list[tuple[float, float, float]]] = {1: [], 2: []}
         for number in range(plan.rounds):
             for workers in rates:
-                say(f"round {number + 1}: {kind.name}, {workers} workers")
-                rates[workers].append(documents.documents_rate(root, kind, files, workers=workers))
+                log(f"round {number + 1}: {name}, {workers} workers")
+                rates[workers].append(_document_rate(root, files, fields, workers))
+        pairs = zip(rates[1], rates[2], strict=True)
+        ratio = statistics.median(two[0] / one[0] for one, two in pairs)
+        one, (two, *cpu) = ([spread(c) for c in zip(*rates[n], strict=True)] for n in rates)
+        lines.append([name, one[0], two, ratio, *cpu])
+        label = f"documents with two workers over one, {name}"
+        result.targets.append(at_least(label, DOCUMENTS_TARGET, ratio))
+    head = ["", "1 worker", "2 workers", "ratio", "workers CPU s", "API and mongod CPU s"]
+    notes = DOCUMENTS_NOTES.format(**result.plan)
+    result.tables.append(Table(head, lines, "Documents end to end", notes))
 
 
-def _durable(run: Run, plan: Plan, root: Path) -> None:
-    if not install.has("redis-server"):
-        raise Failed("no redis-server here")
-    chosen = durable.adapters(install.peers_python(WORK / "peers"))
-    run.durable = [durable.Row(adapter.name) for adapter in chosen]
+def _document_rate(
+    root: Path, files: Sequence[Path], fields: dict[str, str], workers: int
+) -> tuple[float, float, float]:
+    """Documents per second, and CPU seconds per document of the workers and of the rest."""
+    with open_testbed(MONGODB, root) as testbed, ExitStack() as stack:
+        settings = {"MONGODB_URI": testbed.url, "SECRETARY_LOGGING__LEVEL": "warning"}
+        api = stack.enter_context(running(Server("api", (*SERVE, "--no-worker"), settings), root))
+        trees = [
+            stack.enter_context(_worker(testbed, settings, number)) for number in range(workers)
+        ]
+        client = stack.enter_context(
+            httpx.Client(base_url=api.url, timeout=DOCUMENTS_LIMIT_S, trust_env=False)
+        )
+        deadline = time.monotonic() + DOCUMENTS_LIMIT_S
+        while client.get("/api/health").json()["data"]["workers"] < workers:
+            if time.monotonic() > deadline:
+                raise Failed(f"{workers} workers did not start")
+            time.sleep(POLL_S)
+        _process(client, fields, files[:WARM_UP_FILES])
+        rest = [tree for tree in (api.tree, testbed.service) if tree]
+        before = [sum(tree.cpu_seconds() for tree in group) for group in (trees, rest)]
+        measured, started = files[WARM_UP_FILES:], time.perf_counter()
+        _process(client, fields, measured)
+        seconds = time.perf_counter() - started
+        after = [sum(tree.cpu_seconds() for tree in group) for group in (trees, rest)]
+    of_workers, of_rest = ((b - a) / len(measured) for a, b in zip(before, after, strict=True))
+    return len(measured) / seconds, of_workers, of_rest
+
+
+@contextmanager
+def _worker(testbed: Testbed, settings: dict[str, str], number: int) -> Iterator[Tree]:
+    """One slot, one child process, its own data directory."""
+    directory = Path(tempfile.mkdtemp(prefix=f"worker-{number}-", dir=testbed.directory))
+    command = [sys.executable, "-m", "secretary", "worker", "--slots", "1", "--data-dir", "data"]
+    env = child_environment(directory) | settings | {"SECRETARY_GENERIC_WORKER__PROCESSES": "1"}
+    tree = Tree(command, directory=directory, env=env, output=directory / "worker.log")
+    try:
+        yield tree
+    finally:
+        tree.kill()
+
+
+def _process(client: httpx.Client, fields: dict[str, str], files: Sequence[Path]) -> None:
+    """Uploads the files, waits for the jobs and fetches their results."""
+
+    def upload(file: Path) -> str:
+        with file.open("rb") as content:
+            given = {"file": (file.name, content, "application/pdf")}
+            response = client.post("/api/pdf/process", data=fields, files=given)
+        return str(response.raise_for_status().json()["job_id"])
+
+    with ThreadPoolExecutor(UPLOADS) as threads:
+        waiting = set(threads.map(upload, files))
+    deadline = time.monotonic() + DOCUMENTS_LIMIT_S
+    while waiting:
+        job_id = min(waiting)
+        job = client.get(f"/api/jobs/{job_id}").raise_for_status().json()["data"]
+        if job["status"] == "completed":
+            if not job["results"]["markdown_content"]:
+                raise Failed(f"{job_id} has no text")
+            waiting.remove(job_id)
+        elif job["status"] in ("failed", "cancelled") or time.monotonic() > deadline:
+            raise Failed(f"{job_id} is {job['status']}: {job['error']}")
+        else:
+            time.sleep(POLL_S)
+
+
+def _durable_rows() -> list[Row]:
+    python, fleet, redis = queues.peers_python(), "secretary_fleet_peer", "redis-fsync"
+    loop = {"BENCH_HANDLERS": "register_on_loop", "BENCH_SLOTS": "64"}
+    loop |= {"SECRETARY_GENERIC_WORKER__PROCESSES": "1"}  # not used
+    # A worker with many slots claims many jobs at once; they wait for a child process in turn.
+    more = {"BENCH_SLOTS": "32", "SECRETARY_GENERIC_WORKER__PROCESSES": "4"}
+    settings = {
+        "secretary, isolated": {"BENCH_SLOTS": "8"},
+        "secretary, isolated, 32 slots": more,
+        "secretary, on the event loop": loop,
+    }
+    ours = [Adapter(name, fleet, service="mongodb", settings=s) for name, s in settings.items()]
+    durable = {"BENCH_DURABLE": "1"}
+    peers = [Adapter(n, f"{n}_peer", python, redis, durable) for n in ("celery", "rq")]
+    return [Row(adapter) for adapter in [*ours, *peers]]
+
+
+def _measure_durable(result: Result, plan: Plan, root: Path) -> None:
+    if not harness.has_program("redis-server"):
+        raise Failed("there is no redis-server")
+    rows = _durable_rows()
     for number in range(plan.rounds):
-        for row, adapter in zip(run.durable, chosen, strict=True):
-            say(f"round {number + 1}: {row.name}")
-            jobs, window_s = plan.durable_jobs, plan.window_s
-            durable.measure_row(row, adapter, root, jobs=jobs, window_s=window_s)
-    say("kill -9")
-    durable.measure_recovery(run.durable, chosen, root, cap_s=plan.recovery_cap_s)
+        for row in rows:
+            log(f"round {number + 1}: {row.name}")
+            _measure_row(result.failures, row, plan, root)
+    with queues.idle_workers(rows, root, result.failures) as idle:
+        queues.measure_recovery(idle, plan.recovery_cap_s, result.failures)
+    result.versions |= queues.peer_versions(rows)
+    result.tables.append(_durable_table(rows, result))
+    result.targets += _durable_targets(rows)
 
 
-def _costs(run: Run, plan: Plan, root: Path) -> None:
-    for at_once in (1, 32):
-        together = "one by one" if at_once == 1 else f"{at_once} at a time"
-        jobs = plan.cost_jobs if at_once > 1 else plan.cost_jobs // 4
-        for reports in (0, costs.REPORTS):
-            what = f"{reports} reports, {together}"
-            given = {"jobs": jobs, "at_once": at_once, "reports": reports}
-            run.costs[f"MongoDB, {what}"] = costs.mongodb_cost(root, **given)
-            run.costs[f"SQLite, {what}"] = costs.sqlite_cost(root, **given)
+def _measure_row(failures: list[str], row: Row, plan: Plan, root: Path) -> None:
+    with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
+        row.about = About(**testbed.client("about"))
+        rate = queues.enqueue_rate(testbed, plan.durable_jobs, callers=CALLERS)
+        row.concurrent_enqueue_rates.append(rate)
+        rate = queues.drain_rate(testbed, plan.durable_jobs, window_s=plan.window_s)
+        row.drain_rates.append(rate)
+    with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
+        row.sustained_rates.append(_sustained(testbed, plan.durable_jobs, plan.window_s))
 
 
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = program.parser("scale.py", __doc__)
-    parser.add_argument("--rounds", type=int, help="how often each figure is taken")
-    parser.add_argument("--only", type=program.some_of(PARTS), default=PARTS, help=program.ONLY)
-    parser.add_argument("--svg", type=Path, help="file for the curves")
-    return parser.parse_args(arguments)
+def _sustained(testbed: Testbed, jobs: int, window_s: float) -> float:
+    """Jobs that are enqueued and processed at the same time: from the first call to the last
+    start, or to the end of the window after the last call."""
+    queues.warm_up(testbed)
+    before = testbed.started()
+    testbed.client("enqueue", jobs, CALLERS, limit_s=SUSTAINED_LIMIT_S)
+    deadline, expected = time.monotonic() + window_s, before + jobs - jobs % CALLERS
+    while testbed.started() < expected and time.monotonic() < deadline:
+        time.sleep(0.05)
+    records = testbed.records()[before:]
+    if len(records) < 2:
+        raise Failed("hardly any job started")
+    first = min(record.sent_ns for record in records)
+    return len(records) / (max(record.started_ns for record in records) - first) * 1e9
 
+
+DURABLE_COLUMNS = {
+    "enqueues/s": "concurrent_enqueue_rates",
+    "jobs/s": "drain_rates",
+    "sustained jobs/s": "sustained_rates",
+}
+
+
+def _durable_table(rows: Sequence[Row], result: Result) -> Table:
+    lines: list[list[Cell]] = []
+    for row in rows:
+        figures = [spread(getattr(row, name)) for name in DURABLE_COLUMNS.values()]
+        lines.append([row.name, row.about.version, *figures, row.recovery_cell()])
+    chart = Chart(
+        "durable", "Jobs per second, all rows with fsync", "jobs/s", [2, 3, 4],
+        ["enqueues", "throughput", "sustained"],
+    )  # fmt: skip
+    notes = f"{DURABLE_NOTES.format(**result.plan)}\n\n{queues.descriptions(rows)}"
+    head = ["", "version", *DURABLE_COLUMNS, "recovery s"]
+    return Table(head, lines, "Next to Celery and RQ, all with fsync", notes, [chart])
+
+
+def _durable_targets(rows: Sequence[Row]) -> Iterator[Target]:
+    ours, peers = ([row for row in rows if row.ours is mine] for mine in (True, False))
+    for row in ours:
+        for name, samples in DURABLE_COLUMNS.items():
+            figures = {peer.name: median(getattr(peer, samples)) for peer in peers}
+            value = median(getattr(row, samples))
+            yield ahead(f"{row.name}: {name}", value, figures, "/s", target=DURABLE_TARGET)
+    for row in ours:
+        name = f"{row.name}: recovery after kill -9"
+        yield queues.recovery_target(name, row, peers, DURABLE_TARGET)
+
+
+def _measure_costs(result: Result, plan: Plan, root: Path) -> None:
+    result.tables.append(store_costs.measure(root, plan.cost_jobs))
+
+
+PARTS = {
+    "workers": _measure_workers,
+    "wakeup": _measure_wake_up,
+    "documents": _measure_documents,
+    "durable": _measure_durable,
+    "costs": _measure_costs,
+}
 
 if __name__ == "__main__":
-    program.run(main)
+    harness.run(main)

@@ -1,4 +1,4 @@
--- One request, again and again, as the environment describes it; the figures come as JSON.
+-- Repeat the request that the environment describes; the figures are printed as JSON.
 
 wrk.method = os.getenv("BENCH_METHOD")
 wrk.body = os.getenv("BENCH_BODY")

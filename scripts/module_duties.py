@@ -28,6 +28,7 @@ ORDER = [
     "config",
     "app",
     "serve",
+    "errors",
     "version",
 ]
 OMITTED = {"__init__", "__main__"}

@@ -10,7 +10,7 @@ import wave
 from functools import cache
 from pathlib import Path
 
-from secretary.media.ffmpeg import program_at
+from secretary.media.ffmpeg import find_ffmpeg
 
 from .missing import needed
 
@@ -94,7 +94,7 @@ def german_speech(words: str = WORDS_DE) -> Path:
 
 def made(path: Path, *arguments: str | Path) -> Path:
     """What ffmpeg makes; the arguments are all that stand before the name of the result."""
-    command = [program_at(), "-nostdin", "-v", "error", "-y", *map(str, arguments), str(path)]
+    command = [find_ffmpeg(), "-nostdin", "-v", "error", "-y", *map(str, arguments), str(path)]
     subprocess.run(command, check=True, timeout=100)
     return path
 

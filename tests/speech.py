@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secretary.media.speech.chunking import Chunk, cut
-from secretary.media.speech.engines import RATE, Transcription, Word
-from secretary.media.speech.transcribe import transcribe
-from secretary.media.speech.vad import find_speech
+from secretary.media.speech.chunking import Chunk, build_chunks
+from secretary.media.speech.engines import SAMPLE_RATE, TimedText, Transcription
+from secretary.media.speech.transcribe import transcribe_chunk
+from secretary.media.speech.vad import detect_speech
 
 TWO_CITIES = """It was the best of times, it was the worst of times, it was the age of wisdom, it
 was the age of foolishness, it was the epoch of belief, it was the epoch of incredulity, it was the
@@ -96,18 +96,18 @@ def sound_of(path: Path) -> np.ndarray:
         rate, block = file.getframerate(), file.readframes(file.getnframes())
     sound = np.frombuffer(block, "<i2").astype(np.float32) / 32768
     # Another rate by cutting off or filling up the spectrum.
-    wanted = round(len(sound) * RATE / rate)
+    wanted = round(len(sound) * SAMPLE_RATE / rate)
     spectrum = np.fft.rfft(sound)[: wanted // 2 + 1]
     return np.asarray(np.fft.irfft(spectrum, wanted) * (wanted / len(sound)), np.float32)
 
 
 def silence(seconds: float) -> np.ndarray:
-    return np.zeros(round(seconds * RATE), np.float32)
+    return np.zeros(round(seconds * SAMPLE_RATE), np.float32)
 
 
 def noise(seconds: float, loudness: float = 1.0) -> np.ndarray:
     """As in a room: the deeper the louder. The same each time."""
-    count = round(seconds * RATE)
+    count = round(seconds * SAMPLE_RATE)
     spectrum = np.fft.rfft(np.random.default_rng(1).standard_normal(count))
     sound = np.fft.irfft(spectrum / np.sqrt(np.maximum(np.arange(len(spectrum)), 1)), count)
     return np.asarray(sound / sound.std() * loudness, np.float32)
@@ -115,7 +115,7 @@ def noise(seconds: float, loudness: float = 1.0) -> np.ndarray:
 
 def tones(seconds: float, pitches: Sequence[float], length: float) -> np.ndarray:
     """A tune of struck strings."""
-    time = np.arange(round(seconds * RATE)) / RATE
+    time = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
     since = time % length
     pitch = np.array(pitches)[(time // length).astype(int) % len(pitches)]
     strings = sum(np.sin(2 * np.pi * pitch * part * since) / part for part in (1, 2, 3, 4))
@@ -123,7 +123,7 @@ def tones(seconds: float, pitches: Sequence[float], length: float) -> np.ndarray
 
 
 def over_the_telephone(sound: np.ndarray) -> np.ndarray:
-    spectrum, pitch = np.fft.rfft(sound), np.fft.rfftfreq(len(sound), 1 / RATE)
+    spectrum, pitch = np.fft.rfft(sound), np.fft.rfftfreq(len(sound), 1 / SAMPLE_RATE)
     # With slopes: a sharp edge would be heard before a word begins.
     spectrum *= np.interp(pitch, (200, 350, 3300, 3700), (0, 1, 1, 0))
     return np.fft.irfft(spectrum, len(sound)).astype(np.float32)
@@ -140,13 +140,13 @@ def hear(
 ) -> list[Transcription]:
     path = written(sound, directory / "sound.raw")
     return [
-        transcribe(path, piece, "whisper", None, None)
-        for piece in (cut(find_speech(path)) if pieces is None else pieces)
+        transcribe_chunk(path, piece, "whisper", None, None)
+        for piece in (build_chunks(detect_speech(path)) if pieces is None else pieces)
     ]
 
 
-def lines_of(heard: Sequence[Transcription]) -> list[Word]:
-    return [said for one in heard for said in one.said]
+def lines_of(heard: Sequence[Transcription]) -> list[TimedText]:
+    return [said for one in heard for said in one.segments]
 
 
 def text_of(heard: Sequence[Transcription]) -> str:

@@ -1,5 +1,5 @@
-"""The yardstick of the API benchmark: a FastAPI route that writes one row to SQLite, as durably as
-Secretary does, and another that reads it. All that a job service is more than that is left out.
+"""The peer of the API benchmark: a FastAPI route that writes one row to SQLite with Secretary's
+durability, and another that reads it.
 
     python bare_api.py direct|thread
 """
@@ -26,7 +26,9 @@ CREATE TABLE jobs (
 ) WITHOUT ROWID
 """
 
-#: Runs a function that blocks, and gives what it returns.
+COLUMNS = ("job_id", "job_type", "parameters", "status", "created_at")
+
+#: Runs a blocking function and returns its result.
 Run = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
@@ -44,7 +46,7 @@ def database() -> apsw.Connection:
 
 
 async def directly(work: Callable[[], Any]) -> Any:
-    """The statement takes microseconds, the sync of a good disk a fraction of a millisecond."""
+    """On the event loop: the statement takes microseconds, fsync a fraction of a millisecond."""
     return work()
 
 
@@ -73,26 +75,19 @@ def bare_api(db: apsw.Connection, run: Run) -> FastAPI:
             lambda: db.execute("SELECT * FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
         )
         if row is None:
-            return JSONResponse({"error": "There is no such job"}, 404)
-        job_type, parameters, status, created_at = row[1:]
-        data = {
-            "job_id": job_id,
-            "job_type": job_type,
-            "parameters": json.loads(parameters),
-            "status": status,
-            "created_at": created_at,
-        }
-        return JSONResponse({"data": data})
+            return JSONResponse({"error": "Job not found"}, 404)
+        data = dict(zip(COLUMNS, row, strict=True))
+        return JSONResponse({"data": data | {"parameters": json.loads(data["parameters"])}})
 
     return api
 
 
 async def serve(way: str) -> None:
     api = bare_api(database(), directly if way == "direct" else in_one_thread())
-    # As Secretary has it, see its server.py: the same loop, the same parser, no access log.
+    # As Secretary: the same event loop and parser, no access log.
     config = uvicorn.Config(api, lifespan="off", log_level="warning", access_log=False)
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as `uvicorn.run` has it
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as in `uvicorn.run`
         print(f"listens on http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
         await uvicorn.Server(config).serve(sockets=[listener])
 

@@ -1,5 +1,5 @@
-"""The two jobs as handlers of Secretary, in processes of their own and on the worker's loop; there
-also one that waits, as jobs do that ask another server."""
+"""The jobs as Secretary handlers, in child processes or on the event loop; `rest` waits, as
+jobs do that call another server."""
 
 import asyncio
 from dataclasses import replace

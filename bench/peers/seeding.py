@@ -1,11 +1,11 @@
-"""Fills a store of Secretary with ended jobs, as months of work leave them behind.
+"""Fill a store with finished jobs, as after months of operation.
 
-A few jobs are brought to their ends by the store itself. All others are copies of what it wrote,
-inserted in bulk, with ids, types, owners, batches and times of their own.
+A few jobs are finished by the store itself. All others are copies of what it wrote, inserted in
+bulk with their own ids, types, users, batches and times.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -17,9 +17,9 @@ import pymongo
 from secretary import Batch, Job
 from secretary.core.job import Cancelled, Completed, Failed, JobError, Outcome, new_id, utc_now
 from secretary.store import Capacity, Store, WorkerInfo
-from secretary.store.mongo import stats as mongo_activity
-from secretary.store.mongo.rows import listing, stamp
-from secretary.store.sqlite import stats as sqlite_activity
+from secretary.store.mongo import stats as mongo_stats
+from secretary.store.mongo.rows import list_position, stamp
+from secretary.store.sqlite import stats as sqlite_stats
 from secretary.store.sqlite.connection import connect
 from secretary.store.sqlite.schema import microseconds
 from secretary.store.stats import RETENTION, FinishedJob, count_finished
@@ -27,7 +27,7 @@ from secretary.store.stats import RETENTION, FinishedJob, count_finished
 WORKER = "seeding"
 TYPES = [f"type-{n}" for n in range(5)]
 USERS = [f"user-{n:03}" for n in range(200)]
-#: Of twenty ended jobs so many ended in this way.
+#: How many of twenty jobs end in which way.
 ENDS: list[tuple[Outcome, int]] = [
     (Completed({"filename": "report.md", "pages": 12, "summary": "Nothing to report. " * 10}), 16),
     (Failed(JobError(code="DOWNLOAD_FAILED", message="The page did not answer")), 1),
@@ -36,7 +36,7 @@ ENDS: list[tuple[Outcome, int]] = [
     (Cancelled(), 1),
 ]
 NAMES = ("Annual report", "Invoice", "Minutes", "Lecture", "Interview", "Contract", "Leaflet")
-#: How long a job waited and how long it ran, in turn.
+#: Wait times and run times, in turn.
 WAITS_S, RUNS_S = (0.02, 0.3, 2.0, 5.0, 40.0), (0.5, 8.0, 90.0)
 INTERVAL = timedelta(seconds=30)
 BATCH = 1000
@@ -44,7 +44,7 @@ CHUNK = 10_000
 
 
 class Ended(NamedTuple):
-    """In what an ended job differs from the one it is a copy of."""
+    """How a finished job differs from the one it is a copy of."""
 
     template: str
     job_id: str
@@ -60,20 +60,14 @@ class Ended(NamedTuple):
 async def register_worker(store: Store, *, slots: int = 1) -> None:
     now = utc_now()
     worker = WorkerInfo(
-        worker_id=WORKER,
-        host="",
-        pid=0,
-        birth="",
-        slots=slots,
-        version="",
-        started_at=now,
+        worker_id=WORKER, host="", pid=0, birth="", slots=slots, version="", started_at=now,
         seen_at=now,
-    )
+    )  # fmt: skip
     await store.register_worker(worker, timedelta(days=1))
 
 
 async def make_templates(store: Store) -> list[str]:
-    """Twenty ids of jobs to copy, some of them often. Nothing else may wait in the store."""
+    """Twenty ids of jobs to copy, with repetitions. No other job may be pending."""
     ids: list[str] = []
     for outcome, share in ENDS:
         parameters = {"url": "https://example.org/documents/report.pdf", "language": "de"}
@@ -87,14 +81,11 @@ async def make_templates(store: Store) -> list[str]:
 async def add_pending(store: Store, count: int) -> None:
     for start in range(0, count, BATCH):
         batch = Batch()
-        jobs = [
-            Job(
-                job_type=TYPES[n % len(TYPES)],
-                user_id=USERS[n // 7 % len(USERS)],
-                batch_id=batch.batch_id,
-            )
-            for n in range(start, min(start + BATCH, count))
-        ]
+        jobs = []
+        for n in range(start, min(start + BATCH, count)):
+            user_id = USERS[n // 7 % len(USERS)]
+            job_type = TYPES[n % len(TYPES)]
+            jobs.append(Job(job_type=job_type, user_id=user_id, batch_id=batch.batch_id))
         await store.add(jobs, batch=batch)
 
 
@@ -107,10 +98,10 @@ async def add_ended(
     until: datetime,
     interval: timedelta = INTERVAL,
 ) -> None:
-    """So many ended jobs, one each `interval`, the newest at `until`. Half of them in batches."""
+    """This many finished jobs, one per `interval` up to `until`; half of them in batches."""
     batches = [Batch() for _ in range(count // BATCH // 2 + 1)]
     await asyncio.gather(*(store.add([], batch=batch) for batch in batches))
-    jobs = _ended(templates, count, batches, until=until, interval=interval)
+    jobs = _ended(templates, count, batches, until, interval)
     if url.startswith("sqlite://"):
         await asyncio.to_thread(_fill_sqlite, Path(url.removeprefix("sqlite://")), templates, jobs)
     else:
@@ -121,12 +112,11 @@ def _ended(
     templates: Sequence[str],
     count: int,
     batches: Sequence[Batch],
-    *,
     until: datetime,
     interval: timedelta,
 ) -> Iterator[Ended]:
     for n in range(count):
-        mixed = n * 7919  # a prime: type, owner and end do not go together
+        mixed = n * 7919  # a prime: type, user and outcome do not correlate
         batch = batches[n // BATCH // 2] if n // BATCH % 2 else None
         created_at = until - (count - n) * interval
         started_at = created_at + timedelta(seconds=WAITS_S[mixed // 50 % len(WAITS_S)])
@@ -151,7 +141,7 @@ def _chunks(jobs: Iterator[Ended]) -> Iterator[list[Ended]]:
 def _endings(
     jobs: Sequence[Ended], ended: Mapping[str, tuple[str, str | None]]
 ) -> list[FinishedJob]:
-    """What the store would have counted: no older than it keeps."""
+    """What the store would have counted, within its retention."""
     oldest = utc_now() - RETENTION
     return [
         FinishedJob(
@@ -178,10 +168,10 @@ def _fill_sqlite(path: Path, templates: Sequence[str], jobs: Iterator[Ended]) ->
         numbered = list(enumerate(chunk, seq))
         seq += len(chunk)
         db.execute("BEGIN IMMEDIATE")
-        _insert(db, "jobs", [rows[job.template] | _changed(n, job) for n, job in numbered])
+        _insert(db, "jobs", [rows[job.template] | _sqlite_row(n, job) for n, job in numbered])
         _insert(db, "contents", [contents[job.template] | {"seq": n} for n, job in numbered])
         ended = {one: (row["status"], row["error_code"]) for one, row in rows.items()}
-        sqlite_activity.write(db, count_finished(_endings(chunk, ended)))
+        sqlite_stats.write(db, count_finished(_endings(chunk, ended)))
         db.execute("COMMIT")
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     db.close()
@@ -193,20 +183,8 @@ def _row(db: apsw.Connection, table: str, key: str, value: object) -> dict[str, 
     return dict(zip(columns, row, strict=True))
 
 
-def _changed(seq: int, job: Ended) -> dict[str, Any]:
-    ended_at = microseconds(job.ended_at)
-    return {
-        "seq": seq,
-        "job_id": job.job_id,
-        "job_type": job.job_type,
-        "user_id": job.user_id,
-        "batch_id": job.batch_id,
-        "job_name": job.job_name,
-        "created_at": microseconds(job.created_at),
-        "processing_started_at": microseconds(job.started_at),
-        "completed_at": ended_at,
-        "updated_at": ended_at,
-    }
+def _sqlite_row(seq: int, job: Ended) -> dict[str, Any]:
+    return {"seq": seq, "batch_id": job.batch_id, **_fields(job, microseconds)}
 
 
 def _insert(db: apsw.Connection, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -222,7 +200,7 @@ def _fill_mongodb(url: str, templates: Sequence[str], jobs: Iterator[Ended]) -> 
         arrival = max(one["arrival"] for one in known.values())
         for chunk in _chunks(jobs):
             documents = [
-                known[job.template] | _changed_fields(arrival + n, job)
+                known[job.template] | _mongodb_document(arrival + n, job)
                 for n, job in enumerate(chunk, 1)
             ]
             arrival += len(chunk)
@@ -231,26 +209,31 @@ def _fill_mongodb(url: str, templates: Sequence[str], jobs: Iterator[Ended]) -> 
                 one: (doc["status"], doc.get("error", {}).get("code")) for one, doc in known.items()
             }
             if counted := count_finished(_endings(chunk, ended)):
-                database["activity"].bulk_write(mongo_activity.updates(counted), ordered=False)
-        # Months of work are on disk by now; what was inserted this minute would still be written
-        # while it is read.
+                database["activity"].bulk_write(mongo_stats.updates(counted), ordered=False)
+        # Otherwise the jobs would still be written to disk while they are read.
         client.admin.command("fsync")
 
 
-def _changed_fields(arrival: int, job: Ended) -> dict[str, Any]:
-    ended_at = stamp(job.ended_at)
+def _mongodb_document(arrival: int, job: Ended) -> dict[str, Any]:
     fields = {
         "_id": job.job_id,
+        "readers": [job.user_id],
+        "arrival": arrival,
+        "listed_at": list_position(job.created_at, arrival),
+        **_fields(job, stamp),
+    }
+    return fields | ({"batch_id": job.batch_id} if job.batch_id else {})
+
+
+def _fields(job: Ended, time: Callable[[datetime], Any]) -> dict[str, Any]:
+    """What both stores have, with times in the store's form."""
+    return {
         "job_id": job.job_id,
         "job_type": job.job_type,
         "user_id": job.user_id,
-        "readers": [job.user_id],
-        "arrival": arrival,
-        "listed_at": listing(job.created_at, arrival),
-        "created_at": stamp(job.created_at),
         "job_name": job.job_name,
-        "processing_started_at": stamp(job.started_at),
-        "completed_at": ended_at,
-        "updated_at": ended_at,
+        "created_at": time(job.created_at),
+        "processing_started_at": time(job.started_at),
+        "completed_at": time(job.ended_at),
+        "updated_at": time(job.ended_at),
     }
-    return fields | ({"batch_id": job.batch_id} if job.batch_id else {})

@@ -1,4 +1,4 @@
-"""An endpoint that speaks OpenAI's protocol and answers the same to everything, after a while.
+"""An endpoint with OpenAI's protocol that gives every request the same answer after a delay.
 
 python slow_model.py MILLISECONDS
 """
@@ -7,26 +7,19 @@ import asyncio
 import json
 import sys
 
+MESSAGE = {"role": "assistant", "content": "A summary of it."}
 ANSWER = json.dumps(
     {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 1,
         "model": "slow",
-        "choices": [
-            {
-                "index": 0,
-                "finish_reason": "stop",
-                "message": {"role": "assistant", "content": "A summary of it."},
-            }
-        ],
+        "choices": [{"index": 0, "finish_reason": "stop", "message": MESSAGE}],
         "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
     }
-).encode()
-RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
-    len(ANSWER),
-    ANSWER,
 )
+HEAD = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(ANSWER)}\r\n\r\n"
+RESPONSE = (HEAD + ANSWER).encode()
 
 
 async def main(seconds: float) -> None:
@@ -34,12 +27,8 @@ async def main(seconds: float) -> None:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
-                length = next(
-                    int(line.split(b":")[1])
-                    for line in head.lower().splitlines()
-                    if line.startswith(b"content-length:")
-                )
-                await reader.readexactly(length)
+                _, _, rest = head.lower().partition(b"content-length:")
+                await reader.readexactly(int(rest.split(b"\r\n")[0]))
                 if seconds:
                     await asyncio.sleep(seconds)
                 writer.write(RESPONSE)
@@ -48,8 +37,7 @@ async def main(seconds: float) -> None:
             writer.close()
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    print(f"listens on http://127.0.0.1:{port}", flush=True)
+    print(f"listens on http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await server.serve_forever()
 
 

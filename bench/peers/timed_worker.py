@@ -1,12 +1,18 @@
-"""A worker of Secretary that notes how long its claims take: `python timed_worker.py NUMBER SLOTS`.
+"""Secretary workers that record how long their claims take.
 
-Nothing else differs from `secretary worker`. In the file `claims` each claim that brought jobs is
-24 bytes: when it ended (monotonic), nanoseconds it took, and how many jobs.
+    python timed_worker.py fleet WORKERS SLOTS    several, until one of them exits
+    python timed_worker.py NUMBER SLOTS           one of them
+
+Nothing else differs from `secretary worker`. Each claim that returned jobs appends 24 bytes to the
+file `claims`: when it ended (monotonic), its nanoseconds, and the number of jobs. With
+BENCH_BARRIER the workers start together, once there is a file `go`: starting a process takes a
+second of a core, which would favour the first ones.
 """
 
 import asyncio
 import os
 import struct
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -36,6 +42,14 @@ class TimedStore(MongoStore):
         return jobs
 
 
+def fleet(workers: str, slots: str) -> None:
+    command = [sys.executable, str(Path(__file__).resolve())]
+    processes = [subprocess.Popen([*command, str(n), slots]) for n in range(int(workers))]
+    while all(process.poll() is None for process in processes):
+        time.sleep(0.2)
+    os._exit(1)
+
+
 def main(number: str, slots: str) -> None:
     STORES["mongodb"] = f"{__name__}:{TimedStore.__name__}"
     overrides = {"storage": {"data_dir": DIRECTORY / f"worker-{number}"}}
@@ -49,4 +63,7 @@ def main(number: str, slots: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1] == "fleet":
+        fleet(*sys.argv[2:])
+    else:
+        main(*sys.argv[1:])

@@ -1,14 +1,14 @@
-"""The command line that all rows share: `python verbs.py MODULE VERB …`.
+"""The command line of all rows: `python verbs.py MODULE VERB …`.
 
-    about             {"version", "runs_as", "durable", "extra"}; what the table says of the row
-    worker            becomes the worker; ends only by being killed
-    enqueue N         N no-op jobs, one by one, as fast as the API allows; {"jobs", "seconds"}
-    enqueue N M       the same by M callers at once, each waiting for the answers to its own
-    probe K GAP_MS    K no-op jobs with a pause after each; {"jobs"}
+    about             {"version", "runs_as", "durable", "extra"}; what the table shows of the row
+    worker            becomes the worker, which runs until it is killed
+    enqueue N         N no-op jobs, one by one; {"jobs", "seconds"}
+    enqueue N M       the same from M concurrent callers
+    probe K GAP_MS    K no-op jobs each followed by a pause; {"jobs"}
     hold              one job that runs for ten minutes; {"jobs"}
-    extra             {title: value}; figures that only this row has
+    extra             figures that only this row has
 
-Every verb but `worker` prints one line of JSON last and ends with status 0.
+Every verb but `worker` prints one line of JSON last and exits with 0.
 """
 
 import asyncio

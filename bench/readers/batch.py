@@ -1,10 +1,10 @@
-"""Reads files with one tool, in the tool's own environment, and says what it took.
+"""Read files with one tool, in the tool's own environment.
 
-    python batch.py MODULE OUTPUT_DIRECTORY FILE...
+    python batch.py MODULE:FUNCTION OUTPUT_DIRECTORY FILE...
 
-One line of JSON for each file on standard output: when it is begun, then what came of it. The
-text goes to a file of the same name. A file that takes too long ends the process; so may a fault
-in native code. The caller sees which one it was and goes on with the rest.
+The function returns the tool's version and its reader. Prints one line of JSON when a file is begun
+and one with its outcome; the text goes to a file of the same name. A file that takes too long, or a
+crash in native code, ends the process: the caller continues with the remaining files.
 """
 
 import importlib
@@ -19,20 +19,21 @@ from pathlib import Path
 LIMIT_S = 180
 
 
-def main(module: str, output: str, *files: str) -> None:
+def main(tool: str, output: str, *files: str) -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what the tools print themselves is no answer
-    reader = importlib.import_module(module)
-    print(json.dumps({"version": reader.VERSION, "cpu_s": _cpu_seconds()}), file=answers)
+    os.dup2(2, 1)  # the tools' own output
+    module, _, function = tool.partition(":")
+    version, read = getattr(importlib.import_module(module), function)()
+    print(json.dumps({"version": version}), file=answers)
     for file in map(Path, files):
         print(json.dumps({"begun": file.stem}), file=answers)
         signal.alarm(LIMIT_S)
         before, started = _cpu_seconds(), time.perf_counter()
         answer: dict[str, str | float | None] = {"file": file.stem, "error": None}
         try:
-            text = reader.read(str(file))
+            text = read(str(file))
             answer["wall_s"] = time.perf_counter() - started
-        except Exception as error:  # any fault of a tool is a figure of it
+        except Exception as error:  # whatever a tool raises is its result
             answer["error"] = f"{type(error).__name__}: {error}"[:200]
         else:
             target = Path(output) / f"{file.stem}.md"

@@ -1,5 +1,4 @@
-"""The command line against a running service, as people and scripts use it: once at its store,
-and once by its URL from another machine."""
+"""The command line against a running service: on its store, and over HTTP from another machine."""
 
 import json
 import re
@@ -30,18 +29,18 @@ def service(owner: Program) -> Iterator[Running]:
         yield running
 
 
-#: What is the same there is in test_cli_elsewhere; all of it there with `make test-extended`.
-THERE = pytest.param("there", marks=pytest.mark.extended)
+#: The essentials over HTTP are in test_cli_remote; `make test-extended` runs everything.
+REMOTE = pytest.param("remote", marks=pytest.mark.extended)
 
 
-@pytest.fixture(scope="module", params=["here", THERE])
+@pytest.fixture(scope="module", params=["local", REMOTE])
 def program(
     request: pytest.FixtureRequest,
     owner: Program,
     service: Running,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Program:
-    if request.param == "here":
+    if request.param == "local":
         return owner
     return Program(tmp_path_factory.mktemp("elsewhere"), SECRETARY_URL=service.url)
 
@@ -58,17 +57,13 @@ def someone() -> str:
 
 
 class TestSubmit:
-    def test_a_job_that_is_waited_for_runs_to_its_end(
-        self, program: Program, service: Running
-    ) -> None:
+    def test_wait_returns_the_completed_job(self, program: Program, service: Running) -> None:
         result = program.run("submit", "selftest", "-p", "seconds=0.1", "--wait", "--json")
         assert result.code == 0
         assert result.json["status"] == "completed"
         assert result.json["results"]["structured_data"]["seconds"] == 0.1
 
-    def test_for_people_it_shows_how_the_job_ended(
-        self, program: Program, service: Running
-    ) -> None:
+    def test_wait_prints_the_outcome(self, program: Program, service: Running) -> None:
         result = program.run("submit", "selftest", "-p", "seconds=0", "--wait")
         assert re.search(r"status +completed", result.out)
 
@@ -91,14 +86,14 @@ class TestSubmit:
         extra = {"note": "a=b", "list": [1, "x"]}
         assert job["parameters"] == {"seconds": 0, "steps": 2, "extra": extra}
 
-    def test_a_file_is_handed_in(self, program: Program, service: Running) -> None:
+    def test_a_file_is_uploaded(self, program: Program, service: Running) -> None:
         (program.directory / "a report.pdf").write_bytes(pdf("Hello"))
         result = program.run("submit", "pdf", "--file", "a report.pdf", "--wait", "--json")
         assert result.code == 0, result.err
         assert (result.json["job_name"], result.json["status"]) == ("a report.pdf", "completed")
         assert "Hello" in result.json["results"]["extracted_text"]
 
-    def test_several_files_are_a_job_each(self, program: Program, service: Running) -> None:
+    def test_each_file_becomes_a_job(self, program: Program, service: Running) -> None:
         for name in ("a", "b"):
             (program.directory / f"{name}.pdf").write_bytes(pdf(name.upper()))
         result = program.run("submit", "pdf", "-f", "a.pdf", "-f", "b.pdf", "--wait")
@@ -113,7 +108,7 @@ class TestSubmit:
             (["selftest", "--file", "a.txt"], "of type 'selftest' takes no file"),
         ],
     )
-    def test_a_file_that_cannot_be_read_is_told(
+    def test_an_unreadable_file_is_reported(
         self, program: Program, service: Running, arguments: list[str], says: str
     ) -> None:
         (program.directory / "a.txt").write_text("Hello")
@@ -121,12 +116,14 @@ class TestSubmit:
         assert (result.code, says in result.err) == (2, True)
         assert "Traceback" not in result.err
 
-    def test_a_mistyped_job_type_is_guessed(self, program: Program, service: Running) -> None:
+    def test_a_mistyped_job_type_gets_a_suggestion(
+        self, program: Program, service: Running
+    ) -> None:
         result = program.run("submit", "imageorc", "--run-at", "2090-01-01T00:00:00Z")
         assert result.code == 0
         assert "Did you mean 'imageocr'?" in result.err
 
-    def test_without_a_terminal_lines_tell_how_far_it_is(
+    def test_progress_is_printed_as_lines_without_a_terminal(
         self, program: Program, service: Running
     ) -> None:
         result = program.run("submit", "selftest", "-p", "seconds=0.5", "--wait", "--json")
@@ -153,7 +150,7 @@ class TestSubmit:
             (["--run-at", "soon"], "run_at: "),
         ],
     )
-    def test_what_does_not_fit_is_refused_before_it_is_stored(
+    def test_invalid_requests_are_rejected_before_they_are_stored(
         self, program: Program, service: Running, arguments: list[str], says: str
     ) -> None:
         name = f"refused {says}"
@@ -165,7 +162,7 @@ class TestSubmit:
 
 
 class TestJobs:
-    def test_the_list_is_newest_first_and_goes_on_behind_a_cursor(
+    def test_the_list_is_newest_first_and_paginated(
         self, program: Program, service: Running
     ) -> None:
         user = someone()
@@ -187,9 +184,7 @@ class TestJobs:
         assert len(program.json(*arguments, "--status", "completed")["jobs"]) == 1
         assert program.json(*arguments, "--status", "failed")["jobs"] == []
 
-    def test_for_people_the_list_is_a_table_with_whole_ids(
-        self, program: Program, service: Running
-    ) -> None:
+    def test_the_table_shows_full_ids(self, program: Program, service: Running) -> None:
         job_id = submit(program, "selftest", "-p", "seconds=0", "--user", "table")
         result = program.run("jobs", "list", "--user", "table")
         assert re.search(rf"(?m)^{job_id} +selftest", result.out)
@@ -212,19 +207,19 @@ class TestJobs:
         assert (result.code, result.out) == (0, f"{job_id} will be cancelled\n")
         assert service.wait_until(job_id, "cancelled", seconds=4)["error"]["code"] == "CANCELLED"
 
-    def test_what_has_ended_cannot_be_cancelled(self, program: Program, service: Running) -> None:
+    def test_a_finished_job_cannot_be_cancelled(self, program: Program, service: Running) -> None:
         job_id = service.submit(parameters={"seconds": 0})
         service.wait_until(job_id, "completed")
         result = program.run("jobs", "cancel", job_id)
         assert (result.code, result.err) == (1, f"The job {job_id} has already completed\n")
 
-    def test_an_ended_job_runs_again(self, program: Program, service: Running) -> None:
+    def test_a_finished_job_can_be_restarted(self, program: Program, service: Running) -> None:
         job_id = service.submit(parameters={"seconds": 0})
         service.wait_until(job_id, "completed")
         assert program.run("jobs", "restart", job_id).code == 0
         assert service.wait_until(job_id, "completed")["attempt"] == 2
 
-    def test_one_that_cannot_be_changed_does_not_stop_the_others(
+    def test_one_failure_does_not_stop_the_remaining_changes(
         self, program: Program, service: Running
     ) -> None:
         job_id = service.submit(run_at="2090-01-01T00:00:00Z")
@@ -243,14 +238,12 @@ class TestJobs:
         assert program.run("jobs", "delete", job_id).out == f"{job_id} is deleted\n"
         assert program.run("jobs", "delete", job_id).code == 4
 
-    def test_what_runs_is_not_deleted(self, program: Program, service: Running) -> None:
+    def test_an_unfinished_job_cannot_be_deleted(self, program: Program, service: Running) -> None:
         job_id = service.submit(run_at="2090-01-01T00:00:00Z")
         result = program.run("jobs", "delete", job_id)
         assert (result.code, "cancel it before you delete it" in result.err) == (1, True)
 
-    def test_jobs_are_watched_until_they_have_ended(
-        self, program: Program, service: Running
-    ) -> None:
+    def test_jobs_are_watched_until_they_finish(self, program: Program, service: Running) -> None:
         good = service.submit(parameters={"seconds": 1})
         result = program.run("jobs", "watch", good)
         assert result.code == 0
@@ -262,7 +255,7 @@ class TestJobs:
         ended = {job["job_id"]: job["status"] for job in told}
         assert ended == {good: "completed", bad: "failed"}
 
-    def test_all_that_runs_is_watched(self, program: Program, service: Running) -> None:
+    def test_watch_shows_all_active_jobs(self, program: Program, service: Running) -> None:
         user = someone()
         with program.started("jobs", "watch", "--user", user) as watching:
             job_id = service.submit(parameters={"seconds": 60}, user_id=user)
@@ -273,7 +266,7 @@ class TestJobs:
             assert watching.wait() == 130
             assert "Traceback" not in watching.err
 
-    def test_the_end_of_a_log_is_followed_to_the_end_of_the_job(
+    def test_tail_follows_the_log_until_the_job_finishes(
         self, program: Program, service: Running
     ) -> None:
         job_id = service.submit(parameters={"seconds": 0.5})
@@ -286,9 +279,7 @@ class TestJobs:
         assert result.code == 1
         assert "(UNKNOWN_JOB_TYPE)" in result.err
 
-    def test_what_came_of_a_job_is_printed_or_saved(
-        self, program: Program, service: Running
-    ) -> None:
+    def test_results_are_printed_or_saved(self, program: Program, service: Running) -> None:
         (program.directory / "hello.pdf").write_bytes(pdf("Hello", "World"))
         job = program.run("submit", "pdf", "-f", "hello.pdf", "--wait", "--json").json
         assert program.run("jobs", "result", job["job_id"]).out == "Hello\n\nWorld\n"
@@ -298,7 +289,7 @@ class TestJobs:
         found = sorted(path.name for path in (program.directory / "made").iterdir())
         assert found == sorted(Path(name).name for name in saved)
 
-    def test_a_job_without_results_says_why(self, program: Program, service: Running) -> None:
+    def test_missing_results_are_explained(self, program: Program, service: Running) -> None:
         waiting = service.submit(run_at="2090-01-01T00:00:00Z")
         result = program.run("jobs", "result", waiting)
         assert (result.code, "is pending. Wait for it: secretary jobs watch" in result.err) == (
@@ -310,9 +301,7 @@ class TestJobs:
         result = program.run("jobs", "result", failed)
         assert (result.code, "it failed: There is no handler" in result.err) == (1, True)
 
-    def test_the_log_is_shown_until_the_job_has_ended(
-        self, program: Program, service: Running
-    ) -> None:
+    def test_logs_follow_until_the_job_finishes(self, program: Program, service: Running) -> None:
         job_id = service.submit(parameters={"seconds": 0.5})
         result = program.run("jobs", "logs", job_id, "--follow")
         assert service.job(job_id)["status"] == "completed"
@@ -329,7 +318,7 @@ class TestBatches:
         assert result.code == 0, result.err
         return result.out.strip()
 
-    def test_a_batch_is_made_from_yaml(self, program: Program, service: Running) -> None:
+    def test_a_batch_is_created_from_yaml(self, program: Program, service: Running) -> None:
         (program.directory / "batch.yaml").write_text(
             "batch_name: Two\njobs:\n"
             "  - {job_type: selftest, parameters: {seconds: 0}}\n"
@@ -349,7 +338,7 @@ class TestBatches:
             ('{"jobs": [{}, {"job_type": "selftest", "parameters": {"steps": 0}}]}', "jobs.1."),
         ],
     )
-    def test_a_batch_that_does_not_fit_is_refused_whole(
+    def test_an_invalid_batch_is_rejected_as_a_whole(
         self, program: Program, service: Running, text: str, says: str
     ) -> None:
         result = program.run("batches", "create", "-", stdin=text)
@@ -378,7 +367,7 @@ class TestBatches:
         assert program.run("batches", "delete", batch_id).code == 0
         assert program.run("batches", "show", batch_id).code == 4
 
-    def test_a_batch_is_watched_until_its_jobs_have_ended(
+    def test_a_batch_is_watched_until_its_jobs_finish(
         self, program: Program, service: Running
     ) -> None:
         good = {"job_type": "selftest", "parameters": {"seconds": 0.5}}
@@ -414,17 +403,17 @@ class TestBatches:
 
 
 class TestDoctor:
-    def test_a_running_service_is_well(self, program: Program, service: Running) -> None:
+    def test_a_running_service_is_ok(self, program: Program, service: Running) -> None:
         document = program.json("doctor")
         found = {finding["subject"]: finding for finding in document["findings"]}
         assert found["store"]["verdict"] == "ok"
         assert found["workers"]["verdict"] == "ok"
         assert "pdf, selftest, session" in found["handlers"]["fact"]
 
-    def test_for_people_it_is_a_list(self, program: Program, service: Running) -> None:
+    def test_findings_are_printed_as_a_table(self, program: Program, service: Running) -> None:
         assert re.search(r"(?m)^workers +ok", program.run("doctor").out)
 
-    def test_looking_makes_nothing(self, tmp_path: Path) -> None:
+    def test_doctor_creates_no_files(self, tmp_path: Path) -> None:
         program = Program(tmp_path)
         assert program.run("doctor").code == 0
         assert not program.data_dir.exists()
@@ -443,8 +432,8 @@ class TestImportAndTemplates:
         assert re.search(r"(?m)^Session_en +shipped +en", program.run("template", "list").out)
 
 
-class TestTheRest:
-    def test_the_version_is_told(self, program: Program) -> None:
+class TestGeneral:
+    def test_the_version_is_printed(self, program: Program) -> None:
         result = program.run("--version")
         assert (result.code, result.out) == (0, f"secretary {__version__}\n")
 
@@ -452,7 +441,7 @@ class TestTheRest:
         assert program.run("jbos").code == 2
         assert program.run("jobs", "list", "--limit", "0").code == 2
 
-    def test_a_directory_without_jobs_is_not_filled_by_looking(self, tmp_path: Path) -> None:
+    def test_listing_does_not_create_a_store(self, tmp_path: Path) -> None:
         program = Program(tmp_path)
         result = program.run("jobs", "list")
         assert result.code == 2

@@ -50,7 +50,7 @@ def converted(program: Program, *arguments: str) -> Result:
     return result
 
 
-class TestAPdf:
+class TestPdf:
     def test_becomes_markdown_in_this_directory(self, program: Program) -> None:
         result = converted(program, give(program, "sub/report.pdf", pdf("Hello", "World")))
         assert result.out == "report.md\n"
@@ -63,42 +63,42 @@ class TestAPdf:
         assert result.out == "out/deep/a.md\n"
         assert "Hello" in (program.directory / "out/deep/a.md").read_text()
 
-    def test_is_printed(self, program: Program) -> None:
+    def test_stdout_prints_the_markdown(self, program: Program) -> None:
         result = converted(program, give(program, "a.pdf", pdf("Hello")), "--stdout")
         assert "Hello" in result.out
         assert files(program.directory) == ["a.pdf"]
 
-    def test_some_of_its_pages(self, program: Program) -> None:
+    def test_a_page_range_is_converted(self, program: Program) -> None:
         name = give(program, "a.pdf", pdf("One", "Two", "Three", "Four"))
         text = converted(program, name, "--stdout", "--pages", "2-3").out
         found = [word in text for word in ("One", "Two", "Three", "Four")]
         assert found == [False, True, True, False]
 
-    def test_is_known_by_its_content(self, program: Program) -> None:
+    def test_it_is_detected_by_its_content(self, program: Program) -> None:
         assert "Hello" in converted(program, give(program, "a.txt", pdf("Hello")), "--stdout").out
 
-    def test_leaves_nothing_else_behind(self, program: Program) -> None:
+    def test_no_other_files_remain(self, program: Program) -> None:
         converted(program, give(program, "a.pdf", pdf("Hello")), "--stdout")
         assert leftovers(program) == []
         assert not program.data_dir.exists()
 
 
-class TestAScan:
-    def test_is_read_without_being_told_how(self, program: Program) -> None:
+class TestScan:
+    def test_a_scan_is_recognised_automatically(self, program: Program) -> None:
         scan = scan_of(drawn("Invoice number 4711"))
         text = converted(program, give(program, "a.pdf", scan), "--stdout").out
         assert "Invoice number 4711" in text
 
 
-class TestAPicture:
-    def test_is_read(self, program: Program) -> None:
+class TestImage:
+    def test_an_image_is_recognised(self, program: Program) -> None:
         picture = as_file(drawn("Invoice number 4711"), "PNG")
         result = converted(program, give(program, "a.png", picture))
         assert result.out == "a.md\n"
         assert "Invoice number 4711" in (program.directory / "a.md").read_text()
 
 
-class TestAnOfficeFile:
+class TestOfficeFile:
     def give(self, program: Program) -> str:
         picture, document = io.BytesIO(), io.BytesIO()
         Image.new("RGB", (100, 50), "red").save(picture, "PNG")
@@ -113,7 +113,7 @@ class TestAnOfficeFile:
         text = converted(program, self.give(program), "--stdout").out
         assert text.startswith("# Report\n\nA paragraph\n")
 
-    def test_its_pictures_come_along(self, program: Program) -> None:
+    def test_its_images_are_saved(self, program: Program) -> None:
         assert converted(program, self.give(program), "--images").out == "my report.md\n"
         text = (program.directory / "my report.md").read_text()
         (name,) = re.findall(r"!\[.*?\]\(my%20report_files/(.+?)\)", text)
@@ -129,8 +129,8 @@ def drawn(text: str) -> Image.Image:
     return picture
 
 
-class TestTheNextTime:
-    def test_what_was_done_is_not_done_again(self, program: Program, tmp_path: Path) -> None:
+class TestCache:
+    def test_a_second_run_uses_the_cache(self, program: Program, tmp_path: Path) -> None:
         name = give(program, "a.pdf", pdf("Hello"))
         first = converted(program, name, "--stdout").out
         (kept,) = (tmp_path / "caches").rglob("document.*.md")
@@ -141,7 +141,7 @@ class TestTheNextTime:
 
 
 class TestVision:
-    async def test_pages_are_read_by_a_model(self, program: Program) -> None:
+    async def test_pages_are_read_by_a_vision_model(self, program: Program) -> None:
         name = give(program, "a.pdf", pdf("Hello"))
         async with llm_server(says("# Seen")) as server:
             program.env |= {
@@ -153,7 +153,7 @@ class TestVision:
         assert (result.code, result.out, result.err) == (0, "# Seen\n", "")
         assert len(server.requests) == 1
 
-    def test_without_a_model_it_is_told_what_to_set(self, program: Program) -> None:
+    def test_a_missing_model_names_the_setting(self, program: Program) -> None:
         result = program.run("convert", give(program, "a.pdf", pdf()), "--method", "llm")
         assert result.code == 1
         assert "set llm.model" in result.err
@@ -161,22 +161,22 @@ class TestVision:
 
 
 class TestSeveralFiles:
-    def test_are_told_in_their_order(self, program: Program) -> None:
+    def test_output_is_in_the_order_of_the_files(self, program: Program) -> None:
         names = [give(program, f"{word}.pdf", pdf(word)) for word in ("b", "c", "a")]
         assert converted(program, *names).out == "b.md\nc.md\na.md\n"
 
-    def test_of_the_same_name_get_names_of_their_own(self, program: Program) -> None:
+    def test_duplicate_names_are_made_unique(self, program: Program) -> None:
         names = [give(program, f"{place}/a.pdf", pdf(place)) for place in ("one", "two", "three")]
         assert converted(program, *names).out == "a.md\na.pdf.md\na.pdf-2.md\n"
         assert "three" in (program.directory / "a.pdf-2.md").read_text()
 
-    def test_are_printed_one_after_the_other(self, program: Program) -> None:
+    def test_they_are_printed_one_after_the_other(self, program: Program) -> None:
         names = [give(program, f"{word}.pdf", pdf(word.upper())) for word in ("b", "a")]
         text = converted(program, *names, "--stdout").out
         places = [text.index(word) for word in ("<!-- b.pdf -->", "B", "<!-- a.pdf -->", "A")]
         assert places == sorted(places)
 
-    def test_a_source_is_never_written_over(self, program: Program) -> None:
+    def test_an_input_file_is_never_overwritten(self, program: Program) -> None:
         name = give(program, "a.md", pdf("Hello"))  # whatever it is called
         assert converted(program, name).out == "a.md.md\n"
         assert (program.directory / name).read_bytes() == pdf("Hello")
@@ -195,7 +195,7 @@ class TestRecordings:
         assert made["srt"].startswith("1\n00:00:00,")
         assert made["vtt"].startswith("WEBVTT")
 
-    def test_subtitles_that_are_there_are_used_and_stay_as_they_are(self, program: Program) -> None:
+    def test_existing_subtitles_are_used_and_kept(self, program: Program) -> None:
         file = give(program, "meeting.wav", speech().read_bytes())
         own = "1\n00:00:00,000 --> 00:00:02,000\nWritten by hand\n"
         give(program, "meeting.srt", own.encode())
@@ -207,7 +207,7 @@ class TestRecordings:
 
 
 class TestFailures:
-    def test_one_that_fails_does_not_keep_the_others_from_it(self, program: Program) -> None:
+    def test_one_failure_does_not_stop_the_others(self, program: Program) -> None:
         broken = give(program, "broken.pdf", b"%PDF-1.4 and no more")
         good = give(program, "good.pdf", pdf("Hello"))
         result = program.run("convert", broken, "missing.pdf", good, ".")
@@ -219,7 +219,7 @@ class TestFailures:
         assert lines[2] == ".: Is a directory (VALIDATION_ERROR)"
         assert leftovers(program) == []
 
-    def test_what_is_of_no_kind_that_is_known_is_refused(self, program: Program) -> None:
+    def test_unknown_file_types_are_rejected(self, program: Program) -> None:
         result = program.run("convert", give(program, "a.pdf", bytes(range(256))))
         assert result.code == 1
         assert "of a kind that is known (UNSUPPORTED_FILE)" in result.err
@@ -233,7 +233,7 @@ class TestFailures:
             (["--method", "magic"], "magic"),
         ],
     )
-    def test_a_wrong_use_is_refused_before_anything_is_done(
+    def test_invalid_options_are_rejected_first(
         self, program: Program, arguments: list[str], says: str
     ) -> None:
         result = program.run("convert", give(program, "a.pdf", pdf()), *arguments)
@@ -241,13 +241,13 @@ class TestFailures:
         assert says in result.err
         assert "Traceback" not in result.err
 
-    def test_what_cannot_be_written_is_told(self, program: Program) -> None:
+    def test_unwritable_output_is_reported(self, program: Program) -> None:
         give(program, "out", b"a file")
         result = program.run("convert", give(program, "a.pdf", pdf()), "-o", "out")
         assert result.code == 1
         assert "a.pdf: what came of it cannot be written: " in result.err
 
-    def test_a_home_that_cannot_be_written_is_told(self, program: Program, tmp_path: Path) -> None:
+    def test_an_unwritable_cache_is_reported(self, program: Program, tmp_path: Path) -> None:
         (tmp_path / "caches").write_text("a file")
         result = program.run("convert", give(program, "a.pdf", pdf()))
         assert result.code == 2
@@ -260,29 +260,29 @@ def on_a_terminal(program: Program, *arguments: str) -> Terminal:
     return Terminal(program, "convert", *arguments, is_piped=True)
 
 
-class TestOnATerminal:
-    def test_the_bar_is_not_among_what_is_printed(self, program: Program) -> None:
+class TestTerminal:
+    def test_the_bar_is_not_part_of_the_output(self, program: Program) -> None:
         name = give(program, "a.pdf", pdf(*["Hello"] * 500))
         terminal = on_a_terminal(program, name, "--stdout")
         assert (terminal.end(), terminal.out.count("Hello")) == (0, 500)
         assert "Hello" not in terminal.shown
         assert "a.pdf" in terminal.shown
 
-    def test_failures_are_shown_beside_the_bar(self, program: Program) -> None:
+    def test_failures_are_shown_with_the_bar(self, program: Program) -> None:
         terminal = on_a_terminal(program, give(program, "a.pdf", b"%PDF-1.4"), "missing.pdf")
         assert (terminal.end(), terminal.out) == (1, "")
         assert "a.pdf: " in terminal.shown
         assert "missing.pdf: No such file" in terminal.shown
 
 
-class TestWhenItIsStopped:
+class TestInterruption:
     def start(self, program: Program) -> Terminal:
         terminal = on_a_terminal(program, give(program, "long.pdf", pdf(*["Hello"] * 10_000)))
         terminal.wait_for(r"long\.pdf.* \d+ %.*pages are done")
         return terminal
 
     @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-    def test_nothing_is_left(self, program: Program, sign: int) -> None:
+    def test_nothing_remains(self, program: Program, sign: int) -> None:
         terminal = self.start(program)
         terminal.send(sign)
         assert (terminal.end(), terminal.out) == (130, "")
@@ -291,7 +291,7 @@ class TestWhenItIsStopped:
         with pytest.raises(ProcessLookupError):
             terminal.send(0)
 
-    def test_what_a_killed_run_left_goes_with_the_next(self, program: Program) -> None:
+    def test_the_next_run_removes_what_a_killed_one_left(self, program: Program) -> None:
         terminal = self.start(program)
         terminal.send(signal.SIGKILL)
         assert terminal.end() == -signal.SIGKILL

@@ -35,7 +35,7 @@ def test_a_schedule_becomes_a_batch_of_session_jobs(program: Program) -> None:
     assert {(job["job_type"], job["priority"]) for job in jobs} == {("session", 3)}
 
 
-def test_a_dry_run_shows_the_jobs_and_adds_none(tmp_path: Path) -> None:
+def test_a_dry_run_shows_the_jobs_without_submitting_them(tmp_path: Path) -> None:
     program = Program(tmp_path)
     (tmp_path / "schedule.json").write_bytes(pretalx_json())
     result = program.run("import", "schedule.json", "--dry-run")
@@ -45,7 +45,7 @@ def test_a_dry_run_shows_the_jobs_and_adds_none(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("secretary.db"))
 
 
-def test_a_dry_run_prints_what_a_batch_can_be_made_of(program: Program) -> None:
+def test_the_output_of_a_dry_run_can_be_submitted(program: Program) -> None:
     found = program.json(
         "import", "schedule.xml", "--dry-run", "--day", "2", "-p", "template=Session"
     )
@@ -65,7 +65,7 @@ def test_a_dry_run_prints_what_a_batch_can_be_made_of(program: Program) -> None:
         (("schedule.xml", "-p", "use_cache=maybe"), "use_cache"),
     ],
 )
-def test_what_does_not_fit_is_told_and_nothing_is_added(
+def test_invalid_imports_are_rejected_without_effect(
     program: Program, arguments: tuple[str, ...], says: str
 ) -> None:
     before = program.json("batches", "list")["batches"]
@@ -75,7 +75,7 @@ def test_what_does_not_fit_is_told_and_nothing_is_added(
     assert program.json("batches", "list")["batches"] == before
 
 
-def test_a_broken_schedule_is_told(program: Program) -> None:
+def test_an_invalid_schedule_is_reported(program: Program) -> None:
     (program.directory / "broken.xml").write_text("<schedule>")
     result = program.run("import", "broken.xml")
     assert result.code == 1 and "The schedule is no XML that can be read" in result.err

@@ -92,7 +92,7 @@ def read(url: str) -> tuple[dict[str, Job], dict[str, Batch], list[str]]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "mongodb"])
-def test_the_older_jobs_are_taken_over_once(
+def test_legacy_jobs_are_imported_once(
     tmp_path: Path, mongod: Mongod, older: Database[dict[str, Any]], kind: str
 ) -> None:
     program = Program(tmp_path)
@@ -135,7 +135,7 @@ def test_the_older_jobs_are_taken_over_once(
     assert batches["batch-paused"].is_active is False
 
 
-def test_for_people_it_says_what_to_know(
+def test_the_report_mentions_problems_and_retention(
     tmp_path: Path, mongod: Mongod, older: Database[dict[str, Any]]
 ) -> None:
     program = Program(tmp_path)
@@ -156,7 +156,7 @@ def test_for_people_it_says_what_to_know(
         ("settings", 2, "in a MongoDB"),
     ],
 )
-def test_a_wrong_address_is_refused(
+def test_an_invalid_address_is_rejected(
     tmp_path: Path, mongod: Mongod, address: str, code: int, says: str
 ) -> None:
     program = Program(tmp_path)

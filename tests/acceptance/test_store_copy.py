@@ -101,7 +101,7 @@ def copied(result: Result) -> tuple[int, ...]:
     return tuple(result.json[kind]["copied"] for kind in ("jobs", "batches", "keys", "files"))
 
 
-def test_a_laptop_moves_to_mongodb_and_back(program: Program, mongodb: str) -> None:
+def test_a_store_is_copied_to_mongodb_and_back(program: Program, mongodb: str) -> None:
     here, back = program.directory / "here", program.directory / "back"
     fill(here)
     there = program.run("store", "copy", str(here), mongodb, "--verify", "--json")
@@ -114,9 +114,7 @@ def test_a_laptop_moves_to_mongodb_and_back(program: Program, mongodb: str) -> N
     assert not (back / "cache").exists()
 
 
-def test_work_goes_on_in_the_new_place_and_its_results_come_back(
-    tmp_path: Path, mongodb: str
-) -> None:
+def test_jobs_run_in_the_copy_and_can_be_copied_back(tmp_path: Path, mongodb: str) -> None:
     """What was uploaded on the laptop is read by a worker beside MongoDB."""
     homes = [tmp_path / name for name in ("laptop", "cluster", "home")]
     for home in homes:
@@ -140,7 +138,7 @@ def test_work_goes_on_in_the_new_place_and_its_results_come_back(
         assert b"Bozen" in running.get(job["results"]["markdown_file"]).content
 
 
-def test_files_go_to_a_bucket_and_come_back(program: Program, s3_server: S3Server) -> None:
+def test_files_are_copied_to_a_bucket_and_back(program: Program, s3_server: S3Server) -> None:
     here, there, back = (program.directory / name for name in ("here", "there", "back"))
     fill(here)
     program.env |= s3_server.environment()
@@ -156,7 +154,7 @@ def test_files_go_to_a_bucket_and_come_back(program: Program, s3_server: S3Serve
     assert tree(here) == tree(back)
 
 
-def test_the_settings_name_a_store_too(program: Program, mongodb: str) -> None:
+def test_settings_can_be_source_or_target(program: Program, mongodb: str) -> None:
     """So that no password is in the list of processes."""
     here = program.directory / "here"
     fill(here)
@@ -166,7 +164,7 @@ def test_the_settings_name_a_store_too(program: Program, mongodb: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "mongodb"])
-def test_an_interrupted_copy_goes_on(program: Program, mongod: Mongod, kind: str) -> None:
+def test_an_interrupted_copy_can_be_resumed(program: Program, mongod: Mongod, kind: str) -> None:
     here = program.directory / "here"
     fill(here, jobs=1200)
     for n in range(10):  # until one is caught midway
@@ -215,7 +213,7 @@ async def count_jobs(store: Store) -> int:
     return sum(n for by_status in (await store.counts()).values() for n in by_status.values())
 
 
-def test_a_store_with_workers_is_not_copied_by_mistake(program: Program, mongodb: str) -> None:
+def test_a_store_with_workers_needs_anyway(program: Program, mongodb: str) -> None:
     here = program.directory / "here"
     fill(here)
 
@@ -240,7 +238,7 @@ def test_a_dry_run_counts_and_copies_nothing(program: Program) -> None:
     assert not there.exists()
 
 
-def test_what_differs_is_named(program: Program) -> None:
+def test_verify_lists_differences(program: Program) -> None:
     here, there = program.directory / "here", program.directory / "there"
     fill(here)
     assert program.run("store", "copy", str(here), str(there)).code == 0
@@ -270,7 +268,7 @@ def test_what_differs_is_named(program: Program) -> None:
         (("here", "there", "--to-files", "gridfs"), "gridfs needs a MongoDB"),
     ],
 )
-def test_a_wrong_address_is_refused(
+def test_an_invalid_address_is_rejected(
     program: Program, arguments: tuple[str, ...], says: str
 ) -> None:
     fill(program.directory / "here", jobs=1)
@@ -278,7 +276,7 @@ def test_a_wrong_address_is_refused(
     assert (result.code, says in result.err) == (2, True), result.err
 
 
-def test_no_password_is_told(program: Program) -> None:
+def test_no_password_is_printed(program: Program) -> None:
     fill(program.directory / "here", jobs=1)
     result = program.run(
         "store", "copy", "here",

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from secretary.media.speech.engines import RATE
+from secretary.media.speech.engines import SAMPLE_RATE
 
 from ..documents import pdf
 from ..good_files import scan_of, words
@@ -206,6 +206,6 @@ def _spoken(number: int) -> bytes:
     sound = np.concatenate([_voice(), silence(0.01), mark])
     file = io.BytesIO()
     with wave.open(file, "wb") as target:
-        target.setparams((1, 2, RATE, len(sound), "NONE", "not compressed"))
+        target.setparams((1, 2, SAMPLE_RATE, len(sound), "NONE", "not compressed"))
         target.writeframes((np.clip(sound, -1, 1) * 32767).astype("<i2").tobytes())
     return file.getvalue()

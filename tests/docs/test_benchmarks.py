@@ -1,4 +1,4 @@
-"""The page of the benchmarks is what the results that are kept give."""
+"""The benchmarks page is rendered from the stored results."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ import sys
 from .examples import ROOT
 
 
-def test_the_page_and_its_charts_are_what_the_results_give() -> None:
+def test_the_page_and_its_charts_match_the_stored_results() -> None:
     done = subprocess.run(
         [sys.executable, "bench/run.py", "--page", "--check"],
         cwd=ROOT,

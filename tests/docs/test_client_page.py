@@ -42,7 +42,7 @@ class TestReceivingWebhooks:
         assert "127.0.0.1:8000" in str(load(file, environment={}).network.allow_hosts)
 
 
-class TestThePage:
+class TestClientPage:
     TEXT = (ROOT / PAGE).read_text()
 
     @pytest.mark.parametrize("kind", [Client, Job, Batch])
@@ -64,7 +64,7 @@ class TestThePage:
     @pytest.mark.parametrize(
         ("ordinary", "asynchronous"), [(Client, AsyncClient), (Job, AsyncJob), (Batch, AsyncBatch)]
     )
-    def test_both_clients_offer_the_same(self, ordinary: type, asynchronous: type) -> None:
+    def test_both_clients_have_the_same_methods(self, ordinary: type, asynchronous: type) -> None:
         assert public(ordinary) == public(asynchronous) - {"path"}
         for name in public(ordinary):
             method, other = getattr(ordinary, name), getattr(asynchronous, name, None)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from secretary.media.subtitles import read_subtitles
+from secretary.media.subtitles import parse_subtitles
 
 from ..llm_server import KEY, Reads, Reply, heard, llm_server, says
 from ..sound_files import (
@@ -52,7 +52,7 @@ async def test_a_recording_becomes_a_transcript_subtitles_and_markdown(tmp_path:
         assert " ".join(one["text"] for one in segments) == " ".join(transcription["text"].split())
         assert all(one["start"] < one["end"] for one in segments)
         for kind in ("srt", "vtt"):
-            cues = read_subtitles((await room.get(results["subtitles"][kind])).text)
+            cues = parse_subtitles((await room.get(results["subtitles"][kind])).text)
             assert " ".join(cue.text for cue in cues) == " ".join(one["text"] for one in segments)
         assert results["markdown_content"].startswith("# Board meeting\n\n**[00:00]** It was")
         assert (await room.get(results["markdown_file"])).text == results["markdown_content"]

@@ -135,7 +135,7 @@ async def finish(store: Store, results: dict[str, Any] | None = None) -> str:
 
 
 class TestJobs:
-    async def test_a_job_is_handed_in_waited_for_and_read(
+    async def test_a_job_is_submitted_awaited_and_read(
         self, kind: Kind, url: str, store: Store
     ) -> None:
         client = kind(url)
@@ -187,14 +187,14 @@ class TestJobs:
             await call(client.job, job.id)
         await call(client.close)
 
-    async def test_waiting_ends_in_time(self, kind: Kind, url: str) -> None:
+    async def test_wait_times_out(self, kind: Kind, url: str) -> None:
         client = kind(url)
         job = await call(client.submit, "selftest")
         with pytest.raises(WaitTimeout, match="has not ended within"):
             await call(job.wait, timeout=0.2)
         await call(client.close)
 
-    async def test_a_callback_may_use_the_client_itself(self, url: str) -> None:
+    async def test_a_callback_may_use_the_client(self, url: str) -> None:
         """It runs in the thread of whoever waits, so it can cancel what it waits for."""
 
         def use() -> str:
@@ -205,7 +205,7 @@ class TestJobs:
 
         assert await asyncio.to_thread(use) == "cancelled"
 
-    async def test_a_list_is_as_long_as_it_is(self, kind: Kind, url: str) -> None:
+    async def test_lists_span_pages(self, kind: Kind, url: str) -> None:
         client = kind(url)
         made = [(await call(client.submit, "selftest")).id for _ in range(5)]
         found = await collected(client.jobs(job_type="selftest", status="pending", page_size=2))
@@ -213,9 +213,7 @@ class TestJobs:
         assert await collected(client.jobs(status="failed")) == []
         await call(client.close)
 
-    async def test_what_the_service_refuses_is_told_in_its_words(
-        self, kind: Kind, url: str
-    ) -> None:
+    async def test_api_errors_are_passed_on(self, kind: Kind, url: str) -> None:
         client = kind(url)
         with pytest.raises(ApiError, match="extraction_method") as caught:
             await call(client.submit, "pdf", url="https://example.org", extraction_method="x")
@@ -226,13 +224,13 @@ class TestJobs:
         await call(client.close)
 
     @pytest.mark.parametrize("job_id", ["../job-types", "x?y", "batch/x", ".."])
-    async def test_an_id_leads_nowhere_else(self, kind: Kind, url: str, job_id: str) -> None:
+    async def test_ids_are_escaped_in_paths(self, kind: Kind, url: str, job_id: str) -> None:
         client = kind(url)
         with pytest.raises(NotFound):
             await call(client.job, job_id)
         await call(client.close)
 
-    async def test_the_service_tells_of_itself(self, kind: Kind, url: str) -> None:
+    async def test_health_and_job_types_are_available(self, kind: Kind, url: str) -> None:
         client = kind(url)
         assert (await call(client.health)).store == {"kind": "sqlite", "answers": True}
         types = {each.job_type: each for each in await call(client.job_types)}
@@ -241,7 +239,7 @@ class TestJobs:
 
 
 class TestBatches:
-    async def test_a_batch_is_paused_resumed_and_waited_for(
+    async def test_a_batch_is_paused_resumed_and_awaited(
         self, kind: Kind, url: str, store: Store
     ) -> None:
         client = kind(url)
@@ -267,7 +265,9 @@ class TestBatches:
         assert [each.id for each in await collected(client.batches())] == [batch.id]
         await call(client.close)
 
-    async def test_files_and_urls_are_one_batch(self, kind: Kind, url: str, tmp_path: Path) -> None:
+    async def test_a_batch_may_mix_files_and_urls(
+        self, kind: Kind, url: str, tmp_path: Path
+    ) -> None:
         (tmp_path / "one.pdf").write_bytes(pdf("One"))
         client = kind(url)
         jobs = [
@@ -286,7 +286,7 @@ class TestBatches:
 
 
 class TestAccess:
-    async def test_keys_and_users_are_those_of_the_client(
+    async def test_requests_carry_the_key_and_user(
         self, kind: Kind, store: Store, tmp_path: Path
     ) -> None:
         hub = EventHub(store)
@@ -324,7 +324,7 @@ SUBMITS = [
 
 class TestBrokenConnections:
     @pytest.mark.parametrize("fault", SUBMITS, ids=lambda fault: "-".join(fault))
-    async def test_a_job_is_handed_in_once(
+    async def test_a_job_is_submitted_once(
         self, kind: Kind, url: str, store: Store, fault: dict[str, Any]
     ) -> None:
         async with breaking(url, Fault(b"POST /api/jobs", **fault, times=2)) as way:
@@ -336,7 +336,7 @@ class TestBrokenConnections:
         assert await count(store) == 1
 
     @pytest.mark.parametrize("fault", SUBMITS, ids=lambda fault: "-".join(fault))
-    async def test_a_file_is_handed_in_once_and_whole(
+    async def test_a_file_is_uploaded_once_and_completely(
         self, kind: Kind, url: str, store: Store, tmp_path: Path, fault: dict[str, Any]
     ) -> None:
         async with breaking(url, Fault(b"POST /api/pdf/process", **fault, times=2)) as way:
@@ -349,14 +349,14 @@ class TestBrokenConnections:
         assert stored.job_id == job.id
         assert list((await kept_uploads(tmp_path, store)).values()) == [pdf("Hello")]
 
-    async def test_a_batch_is_handed_in_once(self, kind: Kind, url: str, store: Store) -> None:
+    async def test_a_batch_is_submitted_once(self, kind: Kind, url: str, store: Store) -> None:
         async with breaking(url, Fault(b"POST /api/batches", answer_bytes=0, times=2)) as way:
             client = kind(way.url)
             await call(client.batch, [Task("selftest"), Task("selftest")])
             await call(client.close)
         assert await count(store) == 2
 
-    async def test_a_batch_of_files_is_handed_in_once_and_whole(
+    async def test_a_batch_of_files_is_uploaded_once_and_completely(
         self, kind: Kind, url: str, store: Store, tmp_path: Path
     ) -> None:
         fault = Fault(b"POST /api/batches/from-files", answer_bytes=0, times=2)
@@ -368,7 +368,7 @@ class TestBrokenConnections:
         kept = await kept_uploads(tmp_path, store)
         assert sorted(name.partition("/")[0] for name in kept) == sorted(batch.job_ids)
 
-    async def test_what_must_not_be_done_twice_is_asked_once(self, kind: Kind, url: str) -> None:
+    async def test_unsafe_requests_are_not_repeated(self, kind: Kind, url: str) -> None:
         async with breaking(url, Fault(b"/restart", answer_bytes=0)) as way:
             client = kind(way.url)
             job = await call(client.submit, "selftest")
@@ -378,9 +378,7 @@ class TestBrokenConnections:
             assert sum(b"/restart" in line for line in way.requests) == 1
             await call(client.close)
 
-    async def test_what_was_deleted_although_nobody_said_so_is_gone(
-        self, kind: Kind, url: str
-    ) -> None:
+    async def test_a_delete_whose_response_was_lost_succeeds(self, kind: Kind, url: str) -> None:
         async with breaking(url, Fault(b"DELETE ", answer_bytes=0)) as way:
             client = kind(way.url)
             job = await call(client.submit, "selftest")
@@ -398,7 +396,7 @@ class TestBrokenConnections:
             assert len(way.requests) == 3
             await call(client.close)
 
-    async def test_a_busy_service_is_told_as_it_says_in_the_end(self, kind: Kind, url: str) -> None:
+    async def test_the_error_of_a_busy_service_is_raised(self, kind: Kind, url: str) -> None:
         busy = reply("503 Service Unavailable", "Retry-After: 0", body=BUSY)
         async with breaking(url, Fault(b"POST", reply=busy, times=99)) as way:
             client = kind(way.url, retries=Retries(attempts=2, first_wait=0.01))
@@ -431,7 +429,7 @@ class TestBrokenStreams:
             reply("503 Service Unavailable"),
         ],
     )
-    async def test_without_streams_it_asks_again_and_again(
+    async def test_it_polls_without_streams(
         self, kind: Kind, url: str, store: Store, answer: bytes
     ) -> None:
         async with breaking(url, Fault(b"/stream", reply=answer, times=99)) as way:
@@ -473,9 +471,7 @@ class TestBrokenStreams:
             await call(client.close)
 
 
-async def test_what_happens_before_the_first_event_is_not_lost_either(
-    url: str, store: Store
-) -> None:
+async def test_events_before_the_first_connection_are_not_lost(url: str, store: Store) -> None:
     """The stream has said where it begins; then it breaks, and a job comes and ends."""
     async with AsyncClient(url, retries=QUICK) as direct:
         await direct.submit("selftest")

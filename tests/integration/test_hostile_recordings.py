@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from secretary.core.errors import FileCorrupt, JobFailed, UnsupportedFile
-from secretary.media.ffmpeg import program_at
-from secretary.media.pcm import chosen_track, decode
+from secretary.media.ffmpeg import find_ffmpeg
+from secretary.media.pcm import decode_audio, select_audio_track
 from secretary.media.probe import probe
-from secretary.media.subtitles import subtitles_of
+from secretary.media.subtitles import extract_subtitles
 
 from ..hostile_recordings import DISGUISES, NAMING
 from ..sound_files import SOUNDS, VIDEOS, long_silence, made, sound, speech, video
@@ -26,11 +26,11 @@ MINUTE = 60.0
 def opened(path: Path, directory: Path) -> None:
     """All that is done with a recording."""
     recording = probe(str(path), timeout_s=MINUTE)
-    for subtitle in recording.subtitles:
-        subtitles_of(str(path), subtitle, timeout_s=MINUTE)
-    track = chosen_track(recording.sounds)
+    for subtitle in recording.subtitle_tracks:
+        extract_subtitles(str(path), subtitle, timeout_s=MINUTE)
+    track = select_audio_track(recording.audio_tracks)
     if track is not None:
-        decode(
+        decode_audio(
             str(path), str(directory / "raw"), recording=recording, track=track,
             max_seconds=3600, timeout_s=MINUTE,
         )  # fmt: skip
@@ -71,7 +71,7 @@ def test_left_to_itself_ffmpeg_would_open_it(tmp_path: Path, name: str, option: 
     path = tmp_path / name
     path.write_bytes(NAMING[path.stem](str(speech())))
     allowed = [option, "ALL" if option == "-allowed_extensions" else "0"]
-    command = [program_at(), "-v", "error", *allowed, "-i", str(path), "-f", "null", "-"]
+    command = [find_ffmpeg(), "-v", "error", *allowed, "-i", str(path), "-f", "null", "-"]
     assert subprocess.run(command, check=False, timeout=60).returncode == 0
 
 
@@ -126,10 +126,12 @@ def hurt(content: bytes, chance: random.Random) -> bytes:
 PROGRAM = """
 import pathlib, resource, sys
 from secretary.media.probe import probe
-from secretary.media.pcm import decode
+from secretary.media.pcm import decode_audio
 path, into = sys.argv[1:]
 recording = probe(path)
-decode(path, into, recording=recording, track=recording.sounds[0], max_seconds=1e5, timeout_s=100)
+decode_audio(
+    path, into, recording=recording, track=recording.audio_tracks[0], max_seconds=1e5, timeout_s=100
+)
 status = pathlib.Path("/proc/self/status").read_text()
 # Not ru_maxrss, which begins with the peak of who has started this process.
 own = int(status.partition("VmHWM:")[2].split()[0])

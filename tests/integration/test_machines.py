@@ -82,7 +82,7 @@ class Machines:
             yield app.store, app.files
 
 
-#: What a bucket owes is in contract/test_blob_store; all of it here with `make test-extended`.
+#: What a bucket owes is in contract/test_blob_stores; all of it here with `make test-extended`.
 S3 = pytest.param("s3", marks=pytest.mark.extended)
 
 

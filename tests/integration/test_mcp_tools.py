@@ -32,7 +32,7 @@ async def refused(model: ModelClient, tool: str, **arguments: Any) -> str:
     return str(result.content[0].text)  # type: ignore[union-attr]  # errors are texts
 
 
-async def test_a_model_has_a_file_read(tmp_path: Path) -> None:
+async def test_a_model_converts_and_reads_a_file(tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()
     (files / "report.pdf").write_bytes(pdf("One", "Two", "Three"))

@@ -30,7 +30,7 @@ from secretary.core.job import (
 from secretary.store import BatchQuery, Capacity, JobQuery
 from secretary.store.jobs import TimeBudget
 from secretary.store.mongo import MongoStore
-from secretary.store.mongo.change_feed import Poller
+from secretary.store.mongo.change_feed import PollingFeed
 from secretary.store.notifier import Notifier
 from secretary.store.outbox import EventCapacity
 from secretary.store.transfer import GROUP
@@ -176,7 +176,7 @@ class TestTheFeed:
     async def test_without_a_change_stream_it_walks_the_times_of_change(
         self, store: MongoStore, database: Documents
     ) -> None:
-        feed = Poller(store._db, Notifier())
+        feed = PollingFeed(store._db, Notifier())
         position = (await feed.changes(None, limit=10, seconds=0)).position
         touch = {"$currentDate": {"changed_at": {"$type": "timestamp"}}}
         database.jobs.update_many({"job_type": "rare"}, touch)

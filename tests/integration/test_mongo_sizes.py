@@ -23,7 +23,7 @@ from secretary.core.job import (
 )
 from secretary.store import IdempotencyKey, JobQuery, Store, open_store
 from secretary.store.mongo.rows import INLINE_BYTES
-from secretary.store.mongo.schema import shortened
+from secretary.store.mongo.schema import truncate
 from tests.contract.given import claim
 from tests.contract.test_webhooks import take_one
 from tests.mongod import Mongod
@@ -131,7 +131,7 @@ async def test_no_log_entry_is_in_the_document(place: Place) -> None:
 
 
 def test_a_long_text_is_cut_between_letters() -> None:
-    assert shortened("kurz", 100) == "kurz"
-    cut = shortened("ä" * 100, 100)
+    assert truncate("kurz", 100) == "kurz"
+    cut = truncate("ä" * 100, 100)
     assert cut == "ä" * 48 + "…"
     assert len(cut.encode()) <= 100

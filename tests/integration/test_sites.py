@@ -28,8 +28,8 @@ from secretary.core.errors import (
     UnsupportedFile,
 )
 from secretary.media.ytdlp import landlock as fence
-from secretary.media.ytdlp.fetch import fetch_from_site, fetched, media_source
-from secretary.media.ytdlp.media import SiteMedia, SiteRequest, SiteSubtitles
+from secretary.media.ytdlp.fetch import fetch_from_site, fetch_in_sandbox, fetch_media
+from secretary.media.ytdlp.metadata import SiteMedia, SiteRequest, SiteSubtitles
 from secretary.network.client import Network, connect_tcp
 from secretary.storage.sources import SourceFile
 from secretary.worker.sandbox import Limits, Sandbox
@@ -76,8 +76,8 @@ def site(files: dict[str, bytes], **pages: bytes) -> Answer:
 
 
 def asking(web: Web, into: Path, path: str = "/talk.html", **more: Any) -> SiteRequest:
-    given: dict[str, Any] = {"allow_hosts": (web.host,), "limits": LIMITS, "into": into, **more}
-    return SiteRequest(url=given.pop("url", None) or web.url(path), **given)
+    given: dict[str, Any] = {"allow_hosts": (web.host,), "limits": LIMITS, **more}
+    return SiteRequest(url=given.pop("url", None) or web.url(path), directory=into, **given)
 
 
 @asynccontextmanager
@@ -153,7 +153,7 @@ class TestWhatComes:
         self, tmp_path: Path, files: dict[str, bytes]
     ) -> None:
         async with serving(site(files)) as web:
-            media = await fetch_from_site(asking(web, tmp_path, "/dash/film.mpd", want="audio"))
+            media = await fetch_from_site(asking(web, tmp_path, "/dash/film.mpd", kind="audio"))
         assert streams_of(media.path) == {"Audio"}
         assert not [asked for asked in web.asked if "stream0" in asked.target]
 
@@ -293,7 +293,7 @@ class TestWhereItGoes:
         self, tmp_path: Path, url: str
     ) -> None:
         with pytest.raises(AddressRefused):
-            await fetch_from_site(SiteRequest(url=url, into=tmp_path, limits=LIMITS))
+            await fetch_from_site(SiteRequest(url=url, directory=tmp_path, limits=LIMITS))
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such a fence")
@@ -485,7 +485,7 @@ class TestWhenItIsStopped:
         await sandbox.open()
         try:
             async with serving(endless_film(files, begun)) as web:
-                work = asyncio.create_task(sandbox.run(fetched, asking(web, tmp_path)))
+                work = asyncio.create_task(sandbox.run(fetch_in_sandbox, asking(web, tmp_path)))
                 await asyncio.wait_for(begun.wait(), 60)
                 [child] = sandbox.processes
                 assert processes.descendants(child)
@@ -520,13 +520,15 @@ WORKER = """
 import asyncio, sys
 from pathlib import Path
 from secretary.worker.sandbox import Sandbox
-from secretary.media.ytdlp.fetch import fetched
-from secretary.media.ytdlp.media import SiteRequest
+from secretary.media.ytdlp.fetch import fetch_in_sandbox
+from secretary.media.ytdlp.metadata import SiteRequest
 
 async def main(url, host, into):
     sandbox = Sandbox(1)
     await sandbox.open()
-    await sandbox.run(fetched, SiteRequest(url=url, into=Path(into), allow_hosts=(host,)))
+    await sandbox.run(
+        fetch_in_sandbox, SiteRequest(url=url, directory=Path(into), allow_hosts=(host,))
+    )
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -550,7 +552,7 @@ class TestHowItIsChosen:
         self, tmp_path: Path, files: dict[str, bytes]
     ) -> None:
         async with serving(site(files)) as web, self.choosing() as run:
-            source = await media_source(asking(web, tmp_path, "/film.mp4"), run)
+            source = await fetch_media(asking(web, tmp_path, "/film.mp4"), run)
         assert source == SourceFile(tmp_path / "download", "film.mp4")
         assert len(web.asked) == 1
 
@@ -562,7 +564,7 @@ class TestHowItIsChosen:
         answer = site(files, talk=page('<video src="/film.mp4"></video>'))
         async with serving(answer) as web, self.choosing() as run:
             request = asking(web, tmp_path, path)
-            media = await media_source(request, run, lambda *progress: told.append(progress))
+            media = await fetch_media(request, run, lambda *progress: told.append(progress))
         assert isinstance(media, SiteMedia)
         assert seconds_of(media.path) == pytest.approx(SECONDS, abs=0.3)
         assert told
@@ -576,11 +578,11 @@ class TestHowItIsChosen:
             await site(files, talk=page('<video src="/film.mp4"></video>'))(asked)
 
         async with serving(answer) as web, self.choosing() as run:
-            assert isinstance(await media_source(asking(web, tmp_path), run), SiteMedia)
+            assert isinstance(await fetch_media(asking(web, tmp_path), run), SiteMedia)
 
     async def test_a_file_that_is_gone_is_gone(self, tmp_path: Path) -> None:
         async with serving(site({})) as web, self.choosing() as run:
             with pytest.raises(DownloadRefused) as caught:
-                await media_source(asking(web, tmp_path, "/gone.mp4"), run)
+                await fetch_media(asking(web, tmp_path, "/gone.mp4"), run)
         assert caught.value.message == "127.0.0.1 answered 404 Not Found"
         assert len(web.asked) == 1

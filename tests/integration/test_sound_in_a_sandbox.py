@@ -11,7 +11,7 @@ import pytest
 
 from secretary.core import processes
 from secretary.core.errors import ProcessingTimeout
-from secretary.media.pcm import Decoded, chosen_track, decode, decoded_seconds
+from secretary.media.pcm import DecodedAudio, decode_audio, decoded_seconds, select_audio_track
 from secretary.media.probe import probe
 from secretary.media.recording import Recording
 from secretary.worker.sandbox import Limits, Sandbox
@@ -27,11 +27,11 @@ async def sandbox() -> AsyncIterator[Sandbox]:
     await sandbox.close()
 
 
-def decoding(path: Path, into: Path, recording: Recording) -> "partial[Decoded]":
-    track = chosen_track(recording.sounds)
+def decoding(path: Path, into: Path, recording: Recording) -> "partial[DecodedAudio]":
+    track = select_audio_track(recording.audio_tracks)
     assert track is not None
     return partial(
-        decode, str(path), str(into), recording=recording, track=track, max_seconds=1e5,
+        decode_audio, str(path), str(into), recording=recording, track=track, max_seconds=1e5,
         timeout_s=100.0,
     )  # fmt: skip
 

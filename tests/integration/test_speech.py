@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secretary.media.speech.chunking import Activity, Chunk, Span, cut
-from secretary.media.speech.engines import RATE, is_understood
-from secretary.media.speech.vad import find_speech
+from secretary.media.speech.chunking import Chunk, Span, SpeechActivity, build_chunks
+from secretary.media.speech.engines import SAMPLE_RATE, is_intelligible
+from secretary.media.speech.vad import detect_speech
 
 from ..speech import (
     BECKETT,
@@ -36,7 +36,7 @@ def test_real_voices_are_understood(tmp_path: Path) -> None:
     for name, text, limit in [("two_cities", TWO_CITIES, 0.02), ("beckett", BECKETT, 0.0)]:
         heard = hear(real_voice(name), tmp_path)
         assert word_error_rate(text, text_of(heard)) <= limit
-        assert is_understood(heard)
+        assert is_intelligible(heard)
 
 
 @needs("flite", "pico2wave")
@@ -52,12 +52,12 @@ def test_made_voices_are_understood(tmp_path: Path) -> None:
     ]:
         heard = hear(sound, tmp_path)
         assert word_error_rate(MINUTES, text_of(heard)) <= limit, name
-        assert is_understood(heard), name
+        assert is_intelligible(heard), name
 
 
 def _noise_under(text: str) -> np.ndarray:
     sound = read_aloud(text, "rms")
-    return noise(len(sound) / RATE, float(sound.std()) * 0.3)
+    return noise(len(sound) / SAMPLE_RATE, float(sound.std()) * 0.3)
 
 
 @needs("flite")
@@ -74,9 +74,9 @@ def test_times_are_those_of_the_recording(tmp_path: Path) -> None:
     parts, places, at = [silence(12)], [], 12.0
     for voice, text, pause in texts:
         words = read_aloud(text, voice)
-        places.append((at, at + len(words) / RATE))
+        places.append((at, at + len(words) / SAMPLE_RATE))
         parts += [words, silence(pause)]
-        at += len(words) / RATE + pause
+        at += len(words) / SAMPLE_RATE + pause
     said = lines_of(hear(np.concatenate(parts), tmp_path))
     assert len(said) == len(texts)
     for line, (start, end) in zip(said, places, strict=True):
@@ -87,11 +87,11 @@ def test_times_are_those_of_the_recording(tmp_path: Path) -> None:
 @needs("flite")
 def test_no_word_is_lost_or_doubled_where_speech_is_cut(tmp_path: Path) -> None:
     sound = read_aloud(MINUTES)
-    activity = find_speech(written(sound, tmp_path / "sound.raw"))
+    activity = detect_speech(written(sound, tmp_path / "sound.raw"))
     pieces = [
         Chunk(number, piece.windows)
         for number, speech in enumerate(_parts(activity.speech, 3.0))
-        for piece in cut(Activity(activity.duration, speech))
+        for piece in build_chunks(SpeechActivity(activity.duration, speech))
     ]
     assert len(pieces) >= 4
     heard = hear(sound, tmp_path, pieces=pieces)
@@ -104,8 +104,8 @@ def test_speech_without_a_pause_is_cut_between_words(tmp_path: Path) -> None:
     text = " ".join(MINUTES.replace(".", "").replace(",", "").split())
     sound = np.concatenate([read_aloud(text), read_aloud(text, "rms")])
     heard = hear(sound, tmp_path)
-    activity = find_speech(tmp_path / "sound.raw")
-    assert len(cut(activity)[0].windows) == 2
+    activity = detect_speech(tmp_path / "sound.raw")
+    assert len(build_chunks(activity)[0].windows) == 2
     assert word_error_rate(f"{text} {text}", text_of(heard)) <= 0.08
 
 
@@ -120,7 +120,7 @@ def _parts(spans: tuple[Span, ...], seconds: float) -> list[tuple[Span, ...]]:
 
 
 def test_the_same_sound_has_the_same_words(tmp_path: Path) -> None:
-    sound = real_voice("beckett") + noise(len(real_voice("beckett")) / RATE, 0.01)
+    sound = real_voice("beckett") + noise(len(real_voice("beckett")) / SAMPLE_RATE, 0.01)
     assert hear(sound, tmp_path) == hear(sound, tmp_path)
 
 
@@ -133,7 +133,7 @@ def test_another_language_is_not_taken_for_english(language: str, tmp_path: Path
         read_by_espeak(text, language),
     ):
         heard = hear(sound, tmp_path)
-        assert not text_of(heard) or not is_understood(heard)
+        assert not text_of(heard) or not is_intelligible(heard)
 
 
 @needs("flite")
@@ -142,7 +142,7 @@ def test_some_music_does_not_make_english_foreign(tmp_path: Path) -> None:
     sound = np.concatenate([tones(20, (220, 277, 330, 440), 0.5), silence(1), read_aloud(MINUTES)])
     heard = hear(sound, tmp_path)
     assert word_error_rate(MINUTES, text_of(heard)) <= 0.05
-    assert is_understood(heard)
+    assert is_intelligible(heard)
 
 
 def test_silence_says_nothing_and_takes_no_engine(tmp_path: Path) -> None:

@@ -289,7 +289,7 @@ class TestWebhooks:
         def work() -> None:
             chosen = events.choose(crowded, self.wanted(**busy))
             assert chosen
-            events.take(crowded, chosen, self.wanted(**busy))
+            events.claim(crowded, chosen, self.wanted(**busy))
 
         for text in plans_of(crowded, work):
             assert "SCAN" not in text.replace("SCAN CONSTANT ROW", ""), text
@@ -308,7 +308,7 @@ class TestWebhooks:
 
 def test_a_job_without_a_webhook_costs_no_statement_for_webhooks(db: apsw.Connection) -> None:
     def work() -> None:
-        line.enqueue(db, [Job(job_type="t0")], held=False)
+        line.enqueue(db, [Job(job_type="t0")], paused=False)
         done, failed = claim.claim(db, FairScheduler(), "worker-1", Capacity(slots=2))
         report.report(db, done, done.progress, [])
         ending.complete(db, [ending.Completion(done, None, None)])

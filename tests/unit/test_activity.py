@@ -5,16 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secretary.media.speech.engines import RATE
-from secretary.media.speech.vad import find_speech
+from secretary.media.speech.engines import SAMPLE_RATE
+from secretary.media.speech.vad import detect_speech
 
 from ..speech import needs, noise, over_the_telephone, read_aloud, silence, written
 
-time = np.arange(20 * RATE) / RATE
+time = np.arange(20 * SAMPLE_RATE) / SAMPLE_RATE
 STEADY = {
     "silence": silence(20),
-    "hiss": np.random.default_rng(0).standard_normal(20 * RATE) * 0.1,
-    "faint hiss": np.random.default_rng(0).standard_normal(20 * RATE) * 0.001,
+    "hiss": np.random.default_rng(0).standard_normal(20 * SAMPLE_RATE) * 0.1,
+    "faint hiss": np.random.default_rng(0).standard_normal(20 * SAMPLE_RATE) * 0.001,
     "a room": noise(20, 0.1),
     "a tone": 0.3 * np.sin(2 * np.pi * 440 * time),
     "hum": 0.2 * np.sin(2 * np.pi * 50 * time),
@@ -22,7 +22,7 @@ STEADY = {
 
 
 def found(sound: np.ndarray, directory: Path) -> list[tuple[float, float]]:
-    return list(find_speech(written(sound, directory / "sound.raw")).speech)
+    return list(detect_speech(written(sound, directory / "sound.raw")).speech)
 
 
 @pytest.mark.parametrize("name", STEADY)
@@ -35,8 +35,8 @@ def test_nobody_speaks_in(name: str, tmp_path: Path) -> None:
 def test_hardly_any_sound_is_none(size: int, tmp_path: Path) -> None:
     path = tmp_path / "sound.raw"
     path.write_bytes(b"\0" * size)
-    assert find_speech(path).speech == ()
-    assert find_speech(path).duration == size // 2 / RATE
+    assert detect_speech(path).speech == ()
+    assert detect_speech(path).duration == size // 2 / SAMPLE_RATE
 
 
 SAID = ["The train leaves at nine.", "Please bring your own lunch.", "Nobody knows the answer yet."]
@@ -46,9 +46,9 @@ def conversation() -> tuple[np.ndarray, list[tuple[float, float]]]:
     parts, places, at = [silence(5)], [], 5.0
     for text, voice, pause in zip(SAID, ("slt", "rms", "awb"), (2.0, 40.0, 7.0), strict=True):
         words = read_aloud(text, voice)
-        places.append((at, at + len(words) / RATE))
+        places.append((at, at + len(words) / SAMPLE_RATE))
         parts += [words, silence(pause)]
-        at += len(words) / RATE + pause
+        at += len(words) / SAMPLE_RATE + pause
     return np.concatenate(parts), places
 
 
@@ -57,7 +57,7 @@ def conversation() -> tuple[np.ndarray, list[tuple[float, float]]]:
 def test_speech_is_found_where_it_is(way: str, tmp_path: Path) -> None:
     sound, places = conversation()
     if way == "noisy":
-        sound = sound + noise(len(sound) / RATE, 0.02)
+        sound = sound + noise(len(sound) / SAMPLE_RATE, 0.02)
     elif way == "quiet":
         sound = sound * 0.02
     elif way == "telephone":
@@ -73,7 +73,7 @@ def test_speech_is_found_where_it_is(way: str, tmp_path: Path) -> None:
 @needs("flite")
 def test_speech_that_never_pauses_is_parted(tmp_path: Path) -> None:
     words = read_aloud("Around the rugged rock the ragged rascal ran")
-    gapless = np.concatenate([words + noise(len(words) / RATE, 0.0)] * 15)
+    gapless = np.concatenate([words + noise(len(words) / SAMPLE_RATE, 0.0)] * 15)
     spans = found(gapless, tmp_path)
     assert max(end - start for start, end in spans) <= 14
-    assert sum(end - start for start, end in spans) > 0.9 * len(gapless) / RATE
+    assert sum(end - start for start, end in spans) > 0.9 * len(gapless) / SAMPLE_RATE

@@ -63,7 +63,7 @@ def test_the_counters_of_a_batch_add_up(batch: Batch) -> None:
 def test_a_document_of_mongodb_holds_all_of_a_new_job(job: Job) -> None:
     stored = {
         **rows.job_document(job, arrival=1),
-        "parameters": rows.plain(job.parameters),
+        "parameters": rows.to_bson(job.parameters),
     }
     assert rows.job_from(stored) == job.model_copy(update={"updated_at": job.created_at})
     assert all(not name.startswith("$") and "." not in name for name in stored)

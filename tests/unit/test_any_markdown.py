@@ -20,8 +20,8 @@ from secretary.documents.pdf.layout import rows as layout_lines
 from secretary.documents.pdf.layout import tables as layout_tables
 from secretary.documents.pdf.layout.blocks import BlockKind
 from secretary.media.recording import Chapter
-from secretary.media.speech.engines import Word as SpokenWord
-from secretary.media.transcript import Picture, as_markdown
+from secretary.media.speech.engines import TimedText as SpokenWord
+from secretary.media.transcript import TranscriptImage, as_markdown
 
 from ..any_values import TEXT
 
@@ -49,16 +49,21 @@ def tokens_of(markdown: str) -> list[Token]:
         st.builds(Chapter, start=st.floats(0, 1e5), end=st.just(1e5), title=WORDS), max_size=2
     ),
     st.lists(
-        st.builds(Picture, time=st.floats(0, 1e5), file=st.just("frame_001.jpg"), text=WORDS),
+        st.builds(
+            TranscriptImage, time=st.floats(0, 1e5), file=st.just("frame_001.jpg"), text=WORDS
+        ),
         max_size=2,
     ),
 )
 @settings(max_examples=50)
 def test_what_was_said_stays_text(
-    said: list[SpokenWord], title: str | None, chapters: list[Chapter], pictures: list[Picture]
+    said: list[SpokenWord],
+    title: str | None,
+    chapters: list[Chapter],
+    pictures: list[TranscriptImage],
 ) -> None:
     said = sorted(SpokenWord(min(one[:2]), max(one[:2]), one.text) for one in said)
-    markdown = "".join(as_markdown(said, title=title, chapters=chapters, pictures=pictures))
+    markdown = "".join(as_markdown(said, title=title, chapters=chapters, images=pictures))
     tokens = tokens_of(markdown)
     active = [token for token in tokens if token.type in ACTIVE]
     assert [token.attrs.get("src") for token in active] == ["frame_001.jpg"] * len(pictures)

@@ -5,9 +5,16 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secretary.media.speech.engines import Transcription, Word
-from secretary.media.subtitles import LINE_LENGTH, LINES, as_srt, as_vtt, clock, read_subtitles
-from secretary.media.transcript import heard_in, record_of
+from secretary.media.speech.engines import TimedText, Transcription
+from secretary.media.subtitles import (
+    LINE_LENGTH,
+    LINES,
+    as_srt,
+    as_vtt,
+    format_timestamp,
+    parse_subtitles,
+)
+from secretary.media.transcript import decode_record, encode_record
 
 from ..any_values import TEXT
 
@@ -24,19 +31,19 @@ WORDS = st.lists(
 
 
 @st.composite
-def spoken(draw: st.DrawFn) -> list[Word]:
+def spoken(draw: st.DrawFn) -> list[TimedText]:
     said, at = [], 0.0
     for words in draw(st.lists(WORDS, min_size=1, max_size=5)):
         start = at + draw(st.floats(0, 50_000))
         at = start + draw(st.floats(0.5, 60))
-        said.append(Word(start, at, " ".join(words)))
+        said.append(TimedText(start, at, " ".join(words)))
     return said
 
 
 @given(spoken())
-def test_what_is_written_as_webvtt_is_read_again(said: list[Word]) -> None:
+def test_what_is_written_as_webvtt_is_read_again(said: list[TimedText]) -> None:
     text = "".join(as_vtt(said))
-    again = read_subtitles(text)
+    again = parse_subtitles(text)
     assert words_of(again) == words_of(said)
     assert again[0].start == round_to_milliseconds(said[0].start)
     assert all(one.start <= one.end for one in again)
@@ -44,7 +51,7 @@ def test_what_is_written_as_webvtt_is_read_again(said: list[Word]) -> None:
 
 
 @given(spoken())
-def test_each_screen_fits_and_takes_its_time(said: list[Word]) -> None:
+def test_each_screen_fits_and_takes_its_time(said: list[TimedText]) -> None:
     for text in ("".join(as_srt(said)), "".join(as_vtt(said)).removeprefix("WEBVTT\n\n")):
         for screen in text.strip("\n").split("\n\n"):
             lines = screen.splitlines()
@@ -61,18 +68,18 @@ def test_each_screen_fits_and_takes_its_time(said: list[Word]) -> None:
 
 @given(st.floats(0, 4e6))
 def test_a_time_is_written_to_the_millisecond(seconds: float) -> None:
-    hours, minutes, rest = clock(seconds).split(":")
+    hours, minutes, rest = format_timestamp(seconds).split(":")
     assert abs(int(hours) * 3600 + int(minutes) * 60 + float(rest) - seconds) <= 0.0005 + 1e-6
     assert float(rest) < 60 and int(minutes) < 60
 
 
-@given(st.lists(st.builds(Word, st.floats(0, 1e6), st.floats(0, 1e6), TEXT), max_size=4), TEXT)
-def test_what_was_heard_is_kept_as_it_was(said: list[Word], language: str) -> None:
-    heard = Transcription(said=tuple(said), language=language, confidence=0.5)
-    assert heard_in(record_of(heard)) == heard
+@given(st.lists(st.builds(TimedText, st.floats(0, 1e6), st.floats(0, 1e6), TEXT), max_size=4), TEXT)
+def test_what_was_heard_is_kept_as_it_was(said: list[TimedText], language: str) -> None:
+    heard = Transcription(segments=tuple(said), language=language, confidence=0.5)
+    assert decode_record(encode_record(heard)) == heard
 
 
-def words_of(said: list[Word]) -> list[str]:
+def words_of(said: list[TimedText]) -> list[str]:
     return " ".join(one.text for one in said).split()
 
 

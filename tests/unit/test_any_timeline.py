@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secretary.media.pcm import Timeline, laid_out
+from secretary.media.pcm import Timeline, apply_timeline
 
 RATE = 100
 #: No recording longer than this is laid out.
@@ -36,26 +36,26 @@ def frames(draw: st.DrawFn) -> list[tuple[int, int]]:
 def test_the_sound_stands_where_the_times_say(
     told: list[tuple[int, int]], start: float, longest_gap: float, cut: int
 ) -> None:
-    timeline = Timeline(RATE, start=start, longest_gap=longest_gap)
+    timeline = Timeline(RATE, start=start, max_gap=longest_gap)
     lines = "".join(f"0, {at}, {at}, {size}, {2 * size}, 0x0\n" for at, size in told).encode()
     for place in range(0, len(lines), cut):
-        timeline.take(lines[place : place + cut])
+        timeline.feed(lines[place : place + cut])
     total = sum(size for _, size in told)
     assert timeline.samples == total
     assert timeline.seconds >= 0 and timeline.gaps >= 0
-    raws = [piece.raw for piece in timeline.pieces]
+    raws = [piece.raw for piece in timeline.anchors]
     assert raws == sorted(raws) and all(raw <= total for raw in raws)
     if timeline.seconds > LONGEST_S or timeline.seconds <= 0:
         return
     with tempfile.TemporaryDirectory() as directory:
         raw = Path(directory, "raw")
         raw.write_bytes(bytes(range(1, 3)) * total)
-        whole = laid_out(raw, timeline, Path(directory, "whole"))
+        whole = apply_timeline(raw, timeline, Path(directory, "whole"))
         assert whole.stat().st_size / 2 / RATE <= timeline.seconds + 1e-9
 
 
 @given(st.binary(max_size=300) | st.text("0123456789,-# \n", max_size=300).map(str.encode))
 def test_lines_that_are_none_do_no_harm(said: bytes) -> None:
     timeline = Timeline(RATE)
-    timeline.take(said + b"\n0, 0, 0, 100, 200, 0x0\n")
+    timeline.feed(said + b"\n0, 0, 0, 100, 200, 0x0\n")
     assert timeline.samples >= 0

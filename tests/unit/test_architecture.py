@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "secretary"
 ALLOWED: dict[str, set[str]] = {
     "version": set(),
     "core": set(),
+    "errors": {"core"},
     "network.addresses": {"core"},
     "config": {"core", "network.addresses"},
     "network": {"core", "config", "network.addresses"},

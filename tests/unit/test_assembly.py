@@ -38,7 +38,7 @@ def shown(page_store: PageStore, name: str) -> bytes:
     return Path(page_store.job_directory, name).read_bytes()
 
 
-def test_the_texts_stand_behind_each_other(page_store: PageStore) -> None:
+def test_texts_are_joined_in_page_order(page_store: PageStore) -> None:
     done = put_together(page_store)
     assert shown(page_store, "document.txt") == b"--- Seite 1 ---\nOne\n--- Seite 2 ---\nTwo\n"
     assert shown(page_store, "document.md") == b"# One\n\nTwo\n\n"
@@ -47,7 +47,7 @@ def test_the_texts_stand_behind_each_other(page_store: PageStore) -> None:
     assert done.has_text
 
 
-def test_long_results_are_in_a_file(page_store: PageStore) -> None:
+def test_long_results_are_stored_in_a_file(page_store: PageStore) -> None:
     put_together(page_store)
     assert json.loads(shown(page_store, "texts.json")) == {
         "extracted_text": "--- Seite 1 ---\nOne\n--- Seite 2 ---\nTwo",
@@ -69,7 +69,7 @@ def test_each_page_has_its_markdown(page_store: PageStore) -> None:
     ]
 
 
-def test_what_is_too_long_for_an_answer_is_in_the_files_only(page_store: PageStore) -> None:
+def test_texts_too_long_for_the_results_are_only_in_the_files(page_store: PageStore) -> None:
     long = "x" * (module.MAX_RESULTS_BYTES // 2 + 1)
     for number in (3, 4):
         page_store.save(Page(number=number, text=long, markdown=long))
@@ -81,7 +81,7 @@ def test_what_is_too_long_for_an_answer_is_in_the_files_only(page_store: PageSto
     assert not Path(page_store.job_directory, "pages.json").exists()
 
 
-def test_an_archive_of_pictures_holds_those_of_its_kind(page_store: PageStore) -> None:
+def test_an_archive_contains_the_images_with_its_prefix(page_store: PageStore) -> None:
     zips = {"images.zip": "image_", "previews.zip": "preview_"}
     assemble(Assembly(page_store=page_store, numbers=range(1, 3), archives=zips))
     for name, member in (("images.zip", "image_001.jpg"), ("previews.zip", "preview_001.jpg")):
@@ -89,7 +89,7 @@ def test_an_archive_of_pictures_holds_those_of_its_kind(page_store: PageStore) -
             assert archive.namelist() == [member]
 
 
-def test_pictures_alone_are_no_text(page_store: PageStore) -> None:
+def test_a_document_of_images_has_no_text(page_store: PageStore) -> None:
     page_store.save(Page(number=3, text="", markdown="", pictures=("image_001.jpg",)))
     done = put_together(page_store, range(3, 4))
     assert not done.has_text
@@ -97,7 +97,7 @@ def test_pictures_alone_are_no_text(page_store: PageStore) -> None:
 
 
 @pytest.mark.parametrize(("is_print", "left"), [(True, 0), (False, 5)])
-def test_running_heads_are_left_out_of_print(
+def test_headers_are_stripped_from_printed_pages(
     page_store: PageStore, is_print: bool, left: int
 ) -> None:
     for number, name in enumerate(("one", "two", "three", "four", "five"), 1):
@@ -108,9 +108,7 @@ def test_running_heads_are_left_out_of_print(
     assert shown(page_store, "document.txt").count(b"The Times") == 5
 
 
-def test_the_same_pages_need_not_be_put_together_again(
-    page_store: PageStore, tmp_path: Path
-) -> None:
+def test_an_assembled_document_is_reused(page_store: PageStore, tmp_path: Path) -> None:
     first = put_together(page_store)
     for records in Path(page_store.directory).glob("records-*"):
         records.unlink()  # it must do without them
@@ -122,12 +120,12 @@ def test_the_same_pages_need_not_be_put_together_again(
     ]  # fmt: skip
 
 
-def test_other_pages_of_the_same_file_are_another_document(page_store: PageStore) -> None:
+def test_another_page_range_is_assembled_separately(page_store: PageStore) -> None:
     put_together(page_store)
     put_together(page_store, range(2, 3), may_reuse=True)
     assert shown(page_store, "document.md") == b"Two\n\n"
 
 
-def test_a_page_that_is_gone_is_an_error(page_store: PageStore) -> None:
+def test_a_missing_page_is_an_error(page_store: PageStore) -> None:
     with pytest.raises(FileCorrupt, match="page 3"):
         put_together(page_store, range(1, 4))

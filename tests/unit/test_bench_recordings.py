@@ -1,4 +1,4 @@
-"""What the benchmark of recordings counts on."""
+"""The recordings that the media benchmark uses."""
 
 import wave
 from pathlib import Path
@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secretary.media.pcm import chosen_track, decode
+from secretary.media.pcm import decode_audio, select_audio_track
 from secretary.media.probe import probe
-from secretary.media.speech.engines import RATE
+from secretary.media.speech.engines import SAMPLE_RATE
 from tests.speech import needs, tones
 
 
 @pytest.fixture
 def sounds(bench: Any) -> Any:
-    return bench("recordings.sounds")
+    return bench("corpus.recordings")
 
 
 @pytest.fixture
-def hearing(bench: Any) -> Any:
-    return bench("recordings.hearing")
+def media(bench: Any) -> Any:
+    return bench("media")
 
 
 def test_a_marked_file_is_another_file_with_the_same_sound(sounds: Any, tmp_path: Path) -> None:
@@ -43,13 +43,13 @@ def test_a_talk_is_the_same_each_time_and_nobody_in_it_is_interrupted(sounds: An
 
 @needs("flite")
 def test_a_meeting_is_as_long_as_it_is_said_to_be(sounds: Any) -> None:
-    assert len(sounds.meeting(5, 3)) == 8 * RATE
+    assert len(sounds.meeting(5, 3)) == 8 * SAMPLE_RATE
 
 
-def test_a_pace_is_compared_with_those_of_its_own_round_only(hearing: Any) -> None:
+def test_speeds_are_compared_with_those_of_the_same_round_only(media: Any) -> None:
     speeds = {"bare": 10.0, "ours": 20.0}
 
-    assert hearing.ratios(speeds, ["bare", "failed"]) == {
+    assert media.ratios(speeds, ["bare", "failed"]) == {
         "bare": {"bare": 1.0},
         "ours": {"bare": 2.0},
     }
@@ -62,9 +62,9 @@ def _samples(path: Path) -> bytes:
 
 def _decoded(path: Path) -> bytes:
     recording, target = probe(str(path)), path.with_suffix(".raw")
-    track = chosen_track(recording.sounds)
+    track = select_audio_track(recording.audio_tracks)
     assert track is not None
-    done = decode(
+    done = decode_audio(
         str(path), str(target), recording=recording, track=track, max_seconds=60, timeout_s=60
     )
     assert not done.is_damaged

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from secretary.app import Application
 from secretary.cli import app
 from secretary.cli.backend import FINAL, WAITING, Backend, JobProgress, Status, linked_file_name
 from secretary.cli.batches import _read_document
@@ -35,14 +36,14 @@ def running(**more: Any) -> dict[str, Any]:
 
 
 class TestBackends:
-    def test_the_states_are_those_of_jobs(self) -> None:
+    def test_status_has_the_states_of_jobs(self) -> None:
         assert [status.value for status in Status] == [status.value for status in JobStatus]
         assert {status.value for status in FINAL} == {
             status.value for status in jobs.FINAL_STATUSES
         }
 
     @pytest.mark.parametrize("kind", [LocalBackend, RemoteBackend])
-    def test_each_does_all_that_commands_ask_for(self, kind: type) -> None:
+    def test_each_backend_implements_the_protocol(self, kind: type) -> None:
         wanted = inspect.getmembers(Backend, inspect.iscoroutinefunction)
         assert len(wanted) > 10
         for name, method in wanted:
@@ -64,19 +65,19 @@ class TestBackends:
             (None, None),
         ],
     )
-    def test_a_link_names_a_file_of_its_job_or_none(
+    def test_only_links_to_files_of_the_job_have_a_name(
         self, link: str | None, name: str | None
     ) -> None:
         assert linked_file_name("job-1", link) == name
 
-    async def test_a_file_that_is_not_on_this_machine_is_fetched(self, tmp_path: Path) -> None:
+    async def test_a_file_in_remote_storage_is_fetched(self, tmp_path: Path) -> None:
         blob_store = DirectoryBlobStore(tmp_path / "elsewhere")
         blob = blob_store.path_of("jobs/job-1/1/frames/1.jpg")
         blob.parent.mkdir(parents=True)
         blob.write_bytes(b"a picture")
         job_service = JobService(None, Registry(), JobFiles(tmp_path, blob_store=blob_store))  # type: ignore[arg-type]  # nobody asks it
         backend, job = (
-            LocalBackend(Settings(), job_service),
+            LocalBackend(Application(Settings()), job_service),
             Job(job_id="job-1", attempt=1).document(),
         )
         found = await backend.fetch_file(job, "/api/files/job-1/frames/1.jpg", tmp_path)
@@ -91,26 +92,26 @@ class TestTarget:
         monkeypatch.setenv("SECRETARY_URL", "http://there")
         monkeypatch.setenv("SECRETARY_API_KEY", "key")
 
-    def test_the_environment_counts_unless_the_command_line_says_more(self) -> None:
+    def test_options_take_precedence_over_the_environment(self) -> None:
         assert Target().service_url == "http://there"
         assert Target(url="http://else").service_url == "http://else"
         assert Target(data_dir=Path("x")).service_url is None
         assert Target(config=Path("x")).service_url is None
 
-    def test_both_are_refused(self) -> None:
+    def test_url_and_data_dir_are_mutually_exclusive(self) -> None:
         with pytest.raises(InvalidParameters, match="goes without --data-dir"):
             _ = Target(url="http://else", data_dir=Path("x")).service_url
 
-    def test_a_key_may_be_in_a_file(self, tmp_path: Path) -> None:
+    def test_the_api_key_can_be_read_from_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "key").write_text(" secret\n")
         assert Target().key == "key"
         assert Target(api_key=f"@{tmp_path}/key").key == "secret"
 
-    def test_so_may_that_of_a_model(self, tmp_path: Path) -> None:
+    def test_mcp_reads_the_api_key_from_a_file(self, tmp_path: Path) -> None:
         result = CliRunner().invoke(app, ["mcp", "--api-key", f"@{tmp_path}/none"])
         assert isinstance(result.exception, InvalidParameters)
 
-    def test_another_command_is_told_how_to_find_the_place_but_not_the_key(self) -> None:
+    def test_suggested_options_do_not_contain_the_key(self) -> None:
         assert Target(url="http://else", api_key="secret").as_options == " --url http://else"
 
 
@@ -131,9 +132,7 @@ class TestTarget:
         (503, "UNAVAILABLE", ExitCode.UNREACHABLE),
     ],
 )
-def test_what_a_service_refuses_has_its_exit_code(
-    status: int, code: str, exit_with: ExitCode
-) -> None:
+def test_api_errors_map_to_exit_codes(status: int, code: str, exit_with: ExitCode) -> None:
     kind = NotFound if status == 404 else ApiError
     error = local_error(kind(status, code, "Why"), "http://there")
     assert exit_code(error) == exit_with
@@ -143,27 +142,27 @@ def test_what_a_service_refuses_has_its_exit_code(
 
 
 class TestProgress:
-    def test_a_waiting_job_says_so(self) -> None:
+    def test_a_pending_job_is_shown_as_waiting(self) -> None:
         assert JobProgress.of(Job().document()) == JobProgress(0, WAITING)
 
-    def test_words_count_more_than_steps(self) -> None:
+    def test_the_message_is_preferred_to_the_step(self) -> None:
         progress = Progress(step="pages", percent=40, message="2 of 5 pages")
         assert JobProgress.of(running(progress=progress)) == JobProgress(40, "2 of 5 pages")
 
-    def test_lines_are_not_told_for_each_page(self) -> None:
+    def test_no_line_is_printed_for_each_page(self) -> None:
         assert line_key(JobProgress(41, "Page 2 of 90")) == line_key(
             JobProgress(49, "Page 13 of 90")
         )
         assert line_key(JobProgress(41, "Page 2")) != line_key(JobProgress(50, "Page 2"))
         assert line_key(JobProgress(41, "Page 2")) != line_key(JobProgress(41, "Writing"))
 
-    def test_the_time_left_follows_from_the_time_that_passed(self) -> None:
+    def test_the_remaining_time_is_extrapolated(self) -> None:
         job = running(progress=Progress(step="x", percent=25))
         assert remaining_time(job) == "90 s"
         assert remaining_time(Job().document()) == ""
 
     @pytest.mark.parametrize("width", [80, 100, 140])
-    def test_ids_are_whole_on_every_terminal(self, width: int) -> None:
+    def test_ids_are_never_truncated(self, width: int) -> None:
         message = "[bold]A very long message about what is being done just now, and why it is so"
         job = running(job_name="[red]Name", progress=Progress(percent=5, message=message))
         screen = console()
@@ -179,16 +178,14 @@ class TestDocuments:
     """Whoever mistypes is told so, and gets no traceback."""
 
     @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"{", b"[]", b"[" * 100_000])
-    def test_parameters_that_cannot_be_read_are_refused(
-        self, tmp_path: Path, content: bytes
-    ) -> None:
+    def test_invalid_parameter_files_are_rejected(self, tmp_path: Path, content: bytes) -> None:
         file = tmp_path / "parameters.json"
         file.write_bytes(content)
         with pytest.raises(InvalidParameters, match="--parameters"):
             read_parameters([], f"@{file}")
 
     @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"{", b"2030-02-31", b"[" * 100_000])
-    def test_a_batch_that_cannot_be_read_is_refused(self, tmp_path: Path, content: bytes) -> None:
+    def test_invalid_batch_files_are_rejected(self, tmp_path: Path, content: bytes) -> None:
         file = tmp_path / "batch.yaml"
         file.write_bytes(content)
         with pytest.raises(InvalidParameters, match="neither JSON nor YAML"):

@@ -40,16 +40,16 @@ class TestRetries:
         retries = Retries(first_wait=1, longest_wait=5, chance=lambda: 0.0)
         assert [retries.wait(failures) for failures in (1, 2, 3, 4, 999)] == [1, 2, 4, 5, 5]
 
-    def test_a_wait_is_up_to_a_half_shorter(self) -> None:
+    def test_jitter_shortens_a_wait_by_up_to_half(self) -> None:
         assert Retries(first_wait=1, chance=lambda: 1.0).wait(1) == 0.5
 
-    def test_the_service_can_ask_for_a_longer_wait_within_bounds(self) -> None:
+    def test_retry_after_extends_a_wait_up_to_a_limit(self) -> None:
         retries = Retries(first_wait=1, longest_retry_after=60, chance=lambda: 0.0)
         assert retries.wait(1, 7) == 7
         assert retries.wait(1, 0) == 1
         assert retries.wait(1, 9999) == 60
 
-    def test_retry_after_is_read_as_seconds_or_as_a_date(self) -> None:
+    def test_retry_after_may_be_seconds_or_a_date(self) -> None:
         assert parse_retry_after("7") == 7
         later = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
         assert 25 < (parse_retry_after(later) or 0) <= 30
@@ -68,8 +68,8 @@ STREAM = (
 )
 
 
-class TestEventReader:
-    def test_a_long_event_is_put_together_once(self) -> None:
+class TestEventParser:
+    def test_a_long_event_is_joined_once(self) -> None:
         parser = EventParser()
         piece = b"x" * 65536
         assert list(parser.feed(b'id: 1\nevent: completed\ndata: {"message": "')) == []
@@ -78,7 +78,7 @@ class TestEventReader:
         (event,) = parser.feed(b'"}\n\n')
         assert len(event.message) == 500 * 65536
 
-    def test_a_heartbeat_is_a_sign_of_life(self) -> None:
+    def test_a_heartbeat_counts_as_received(self) -> None:
         parser = EventParser()
         assert not parser.has_received
         assert list(parser.feed(b": heartbeat\n\n")) == []
@@ -87,7 +87,7 @@ class TestEventReader:
         assert not parser.has_received
 
     @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-    def test_events_are_the_same_however_they_are_cut(self, size: int) -> None:
+    def test_chunk_boundaries_do_not_matter(self, size: int) -> None:
         parser = EventParser()
         events: list[Event] = []
         for start in range(0, len(STREAM), size):
@@ -99,7 +99,7 @@ class TestEventReader:
         assert events[0].message == "Seite ä"
         assert parser.pause == 2.0
 
-    def test_an_id_without_an_event_is_kept_and_that_of_a_part_is_not(self) -> None:
+    def test_only_complete_events_update_the_last_id(self) -> None:
         parser = EventParser()
         list(parser.feed(STREAM))
         assert parser.last_id == "3"
@@ -112,7 +112,7 @@ async def content(form: Form) -> bytes:
 
 
 class TestUploads:
-    async def test_a_form_can_be_sent_again_and_is_as_long_as_it_says(self) -> None:
+    async def test_a_form_can_be_sent_repeatedly_with_the_announced_length(self) -> None:
         form = Form({"a": "ä"}, (io.BytesIO(b"content"), 'a"b\n.pdf'), (io.BytesIO(), "b"))
         first = await content(form)
         assert await content(form) == first
@@ -120,7 +120,7 @@ class TestUploads:
         assert b'name="a"\r\n\r\n\xc3\xa4\r\n' in first
         assert b'filename="a%22b%0A.pdf"' in first
 
-    async def test_a_file_is_read_from_where_it_stands_and_put_back_there(self) -> None:
+    async def test_the_position_of_an_open_file_is_restored(self) -> None:
         file = io.BytesIO(b"skipped content")
         file.seek(8)
         async with open_source(file) as (open_file, _):
@@ -128,7 +128,7 @@ class TestUploads:
         assert b"\r\n\r\ncontent\r\n" in sent
         assert file.tell() == 8
 
-    async def test_what_cannot_be_rewound_is_kept(self) -> None:
+    async def test_unseekable_files_are_buffered(self) -> None:
         class Pipe(io.BytesIO):
             def seekable(self) -> bool:
                 return False
@@ -138,7 +138,7 @@ class TestUploads:
             assert await content(form) == await content(form)
             assert b"content" in await content(form)
 
-    async def test_a_path_gives_the_name(self, tmp_path: Path) -> None:
+    async def test_the_file_name_comes_from_the_path(self, tmp_path: Path) -> None:
         (tmp_path / "x.pdf").write_bytes(b"content")
         async with open_source(tmp_path / "x.pdf") as (_, name):
             assert name == "x.pdf"
@@ -153,10 +153,10 @@ class TestUploads:
             (datetime(2026, 1, 1, tzinfo=UTC), "2026-01-01T00:00:00+00:00"),
         ],
     )
-    def test_values_are_texts_in_a_form(self, value: Any, text: str) -> None:
+    def test_values_are_encoded_as_form_fields(self, value: Any, text: str) -> None:
         assert form_value(value) == text
 
-    def test_the_jobs_of_a_batch_name_their_files_by_number(self) -> None:
+    def test_jobs_of_a_batch_refer_to_files_by_index(self) -> None:
         documents, files = split_files(
             [
                 Task("pdf", {"url": "https://example.org/a.pdf"}),
@@ -168,34 +168,34 @@ class TestUploads:
         assert "job_type" not in documents[2]
         assert files == [(b"sound", "a.wav"), ("x.pdf", None)]
 
-    def test_a_file_among_the_parameters_is_refused(self) -> None:
+    def test_a_file_among_the_parameters_is_rejected(self) -> None:
         with pytest.raises(ValueError, match="not a parameter"):
             split_files([Task("pdf", {"file": "x.pdf"})])
 
 
 class TestDownloads:
-    def test_a_file_is_named_by_its_name_or_its_path(self) -> None:
+    def test_a_file_is_addressed_by_name_or_path(self) -> None:
         assert file_path("job-1", "a b.jpg") == "/api/files/job-1/a%20b.jpg"
         assert file_path("job-1", "/api/files/job-1/a.jpg") == "/api/files/job-1/a.jpg"
         assert file_path("job-1", "/api/pdf/text-content/job-1/p.txt") == "/api/files/job-1/p.txt"
 
-    def test_the_key_goes_to_no_other_host(self) -> None:
+    def test_the_key_is_not_sent_to_other_hosts(self) -> None:
         with pytest.raises(ValueError, match="another URL"):
             file_path("job-1", "https://example.org/a.jpg")
 
-    def test_a_file_goes_to_a_path_or_into_a_directory(self, tmp_path: Path) -> None:
+    def test_a_file_is_saved_to_a_path_or_into_a_directory(self, tmp_path: Path) -> None:
         assert save_path(None, "/api/files/job-1/a%20b.jpg") == Path("a b.jpg")
         assert save_path(tmp_path, "x/a.jpg") == tmp_path / "a.jpg"
         assert save_path(tmp_path / "new.jpg", "a.jpg") == tmp_path / "new.jpg"
 
 
 class TestResults:
-    def test_what_nobody_declared_is_kept(self) -> None:
+    def test_undeclared_fields_are_kept(self) -> None:
         results = Results.model_validate({"extracted_text": "Hello", "newer": [1]})
         assert results.extracted_text == "Hello"
         assert results.raw == {"extracted_text": "Hello", "newer": [1]}
 
-    def test_other_things_under_a_known_name_are_in_raw_only(self) -> None:
+    def test_fields_of_another_type_are_in_raw_only(self) -> None:
         told = {"assets": [{"a": 1}], "transcription": {"segments": 3}, "text": "Hello"}
         results = Results.model_validate(told)
         assert (results.assets, results.transcription, results.text) == ([], None, "Hello")
@@ -212,14 +212,14 @@ with progress_bar(True, "report.pdf") as on_progress:
 """
 
 
-class TestMeter:
-    def test_a_terminal_gets_a_bar(self) -> None:
+class TestProgressBar:
+    def test_a_terminal_shows_a_bar(self) -> None:
         told = drawn(on_terminal=True)
         assert "report.pdf" in told
         assert "40 %" in told
         assert "Page 4" in told
 
-    def test_elsewhere_nothing_is_shown(self) -> None:
+    def test_nothing_is_shown_without_a_terminal(self) -> None:
         assert drawn(on_terminal=False) == ""
 
 
@@ -267,7 +267,7 @@ portal.close(asyncio.sleep(0))
 
 
 class TestPortal:
-    def test_each_thread_gets_its_own_answer(self) -> None:
+    def test_each_thread_gets_its_own_result(self) -> None:
         portal, found = Portal(), []
 
         async def double(number: int) -> int:
@@ -285,7 +285,7 @@ class TestPortal:
         assert sorted(found) == [(n, 2 * n) for n in range(8)]
         portal.close(asyncio.sleep(0))
 
-    def test_what_would_wait_for_itself_is_refused(self) -> None:
+    def test_a_call_that_would_deadlock_is_rejected(self) -> None:
         portal = Portal()
 
         async def inside() -> None:
@@ -295,7 +295,7 @@ class TestPortal:
             portal.run(inside())
         portal.close(asyncio.sleep(0))
 
-    def test_an_iterator_that_is_left_early_is_closed(self) -> None:
+    def test_an_abandoned_iterator_is_closed(self) -> None:
         portal, closed = Portal(), threading.Event()
 
         async def numbers() -> Any:
@@ -312,7 +312,7 @@ class TestPortal:
         assert closed.wait(5)
         portal.close(asyncio.sleep(0))
 
-    def test_a_client_that_nobody_closes_leaves_no_thread(self) -> None:
+    def test_an_unclosed_client_leaves_no_thread(self) -> None:
         portal = Portal()
         portal.run(asyncio.sleep(0))
         (thread,) = [each for each in threading.enumerate() if each.name == "secretary-client"]
@@ -321,7 +321,7 @@ class TestPortal:
         thread.join(5)
         assert not thread.is_alive()
 
-    def test_an_interrupted_program_can_go_on(self) -> None:
+    def test_a_program_can_continue_after_ctrl_c(self) -> None:
         """In a process of its own: only its main thread is interrupted."""
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", INTERRUPTED],
@@ -332,7 +332,7 @@ class TestPortal:
         )
         assert (done.stdout, done.stderr) == ("closed\ninterrupted\n5\n", "")
 
-    def test_a_closed_client_says_so(self) -> None:
+    def test_a_closed_client_cannot_be_used(self) -> None:
         closed = Client("http://127.0.0.1:9")
         closed.close()
         closed.close()
@@ -348,7 +348,7 @@ def event(secret: str = SECRET, at: datetime | None = None) -> tuple[bytes, dict
 
 
 class TestVerifyWebhook:
-    def test_an_event_of_the_service_is_read(self) -> None:
+    def test_a_valid_event_is_parsed(self) -> None:
         body, headers = event()
         found = verify_webhook(body, headers, SECRET)
         assert (found.id, found.job_id, found.phase) == ("msg_1", "job-1", "completed")
@@ -357,11 +357,11 @@ class TestVerifyWebhook:
         assert found.results.assets == ["a"]
         assert found.raw == json.loads(body)
 
-    def test_the_case_of_headers_does_not_matter(self) -> None:
+    def test_header_names_are_case_insensitive(self) -> None:
         body, headers = event()
         verify_webhook(body, {name.title(): value for name, value in headers.items()}, SECRET)
 
-    def test_what_another_library_signs_is_verified(self) -> None:
+    def test_signatures_of_the_standard_library_are_accepted(self) -> None:
         body = b'{"phase": "completed", "status": "completed"}'
         now = utc_now()
         signature = Standard(SECRET).sign("msg_1", now, body.decode())
@@ -373,49 +373,49 @@ class TestVerifyWebhook:
         assert verify_webhook(body, headers, SECRET).phase == "completed"
 
     @pytest.mark.parametrize("secret", [OTHER, "plain", f"{OTHER} {OTHER}"])
-    def test_another_secret_is_refused(self, secret: str) -> None:
+    def test_another_secret_is_rejected(self, secret: str) -> None:
         with pytest.raises(WebhookRefused, match="signature"):
             verify_webhook(*event(), secret)
 
-    def test_while_a_secret_is_changed_either_will_do(self) -> None:
+    def test_either_secret_is_accepted_during_rotation(self) -> None:
         verify_webhook(*event(f"{SECRET} {OTHER}"), OTHER)
         verify_webhook(*event(SECRET), f"{OTHER} {SECRET}")
 
-    def test_a_changed_body_is_refused(self) -> None:
+    def test_a_changed_body_is_rejected(self) -> None:
         body, headers = event()
         with pytest.raises(WebhookRefused, match="signature"):
             verify_webhook(body + b" ", headers, SECRET)
 
     @pytest.mark.parametrize("minutes", [-10, 10])
-    def test_what_is_not_of_now_is_refused(self, minutes: int) -> None:
+    def test_old_and_future_timestamps_are_rejected(self, minutes: int) -> None:
         sent = event(at=utc_now() + timedelta(minutes=minutes))
         with pytest.raises(WebhookRefused, match="old"):
             verify_webhook(*sent, SECRET)
         verify_webhook(*sent, SECRET, tolerance=900)
 
     @pytest.mark.parametrize("name", ["id", "timestamp", "signature"])
-    def test_every_header_is_needed(self, name: str) -> None:
+    def test_every_header_is_required(self, name: str) -> None:
         body, headers = event()
         del headers[f"webhook-{name}"]
         with pytest.raises(WebhookRefused, match=name):
             verify_webhook(body, headers, SECRET)
 
     @pytest.mark.parametrize("timestamp", ["now", "1e9", "-5", "٣", "9" * 30])
-    def test_a_time_that_is_none_is_refused(self, timestamp: str) -> None:
+    def test_an_invalid_timestamp_is_rejected(self, timestamp: str) -> None:
         body, headers = event()
         with pytest.raises(WebhookRefused):
             verify_webhook(body, headers | {"webhook-timestamp": timestamp}, SECRET)
 
     @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff", json.dumps("text").encode()])
-    def test_a_signed_body_that_is_no_event_is_refused(self, body: bytes) -> None:
+    def test_a_signed_body_that_is_not_an_event_is_rejected(self, body: bytes) -> None:
         hook = Webhook(url="https://example.org", secret=SECRET)
         headers = headers_for(hook, message_id="msg_1", at=utc_now(), body=body)
         with pytest.raises(WebhookRefused, match="body"):
             verify_webhook(body, headers, SECRET)
 
-    def test_without_a_secret_nothing_is_verified(self) -> None:
+    def test_an_empty_secret_is_rejected(self) -> None:
         with pytest.raises(ValueError, match="secret"):
             verify_webhook(*event(), " ")
 
-    def test_a_refusal_is_an_ordinary_value_error_too(self) -> None:
+    def test_webhook_refused_is_a_value_error(self) -> None:
         assert issubclass(WebhookRefused, ValueError)

@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 
+from secretary.app import Application
 from secretary.cli.convert import (
     ConvertOptions,
     Method,
@@ -42,19 +43,17 @@ PLAIN = ConvertOptions(Method.AUTO, (None, None), None, None, False)
         ("-7", (None, 7)),
     ],
 )
-def test_pages_are_told_in_a_few_ways(
-    text: str | None, pages: tuple[int | None, int | None]
-) -> None:
+def test_page_ranges_are_parsed(text: str | None, pages: tuple[int | None, int | None]) -> None:
     assert page_range(text) == pages
 
 
 @pytest.mark.parametrize("text", ["", "-", "0", "0-3", "a", "7-3", "1-2-3", "1,2", "-1-2", "²"])
-def test_others_are_refused(text: str) -> None:
+def test_invalid_page_ranges_are_rejected(text: str) -> None:
     with pytest.raises(InvalidParameters, match="--pages"):
         page_range(text)
 
 
-class TestTheJob:
+class TestJobRequest:
     def request(
         self, file: Path, content: bytes, options: ConvertOptions = PLAIN
     ) -> tuple[str, dict[str, object]]:
@@ -62,7 +61,7 @@ class TestTheJob:
         request = request_for(file, options)
         return request["job_type"], request["parameters"]
 
-    def test_of_a_pdf_has_all_that_was_asked_for(self, tmp_path: Path) -> None:
+    def test_a_pdf_job_has_all_options(self, tmp_path: Path) -> None:
         options = ConvertOptions(Method.BOTH, (2, None), "deu", "secret", True)
         job_type, parameters = self.request(tmp_path / "a.docx", pdf(), options)
         assert job_type == "pdf"
@@ -71,31 +70,31 @@ class TestTheJob:
             "ocr_language": "deu", "include_images": True,
         }  # fmt: skip
 
-    def test_of_a_picture_reads_it(self, tmp_path: Path) -> None:
+    def test_an_image_becomes_an_ocr_job(self, tmp_path: Path) -> None:
         job_type, parameters = self.request(tmp_path / "a.pdf", PNG)
         assert (job_type, parameters["extraction_method"]) == ("imageocr", "auto")
 
-    def test_of_an_office_file_is_one(self, tmp_path: Path) -> None:
+    def test_an_office_file_becomes_an_office_job(self, tmp_path: Path) -> None:
         job_type, parameters = self.request(tmp_path / "a.pdf", office("word"))
         assert (job_type, parameters) == ("office", {"include_images": False})
 
-    def test_of_an_office_file_with_pages_prints_it_first(self, tmp_path: Path) -> None:
+    def test_an_office_file_with_pages_is_converted_to_pdf(self, tmp_path: Path) -> None:
         options = ConvertOptions(Method.AUTO, (2, 3), None, None, False)
         job_type, parameters = self.request(tmp_path / "a.pdf", office("word"), options)
         assert (job_type, parameters["via_pdf"], parameters["page_end"]) == ("office", True, 3)
 
-    def test_of_an_old_office_file_prints_it_first(self, tmp_path: Path) -> None:
+    def test_a_legacy_office_file_is_converted_to_pdf(self, tmp_path: Path) -> None:
         ole = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512)
         assert self.request(tmp_path / "a.doc", ole)[1]["via_pdf"] is True
 
-    def test_a_film_is_heard_and_looked_at_where_pictures_are_wanted(self, tmp_path: Path) -> None:
+    def test_a_video_is_a_video_job_only_with_images(self, tmp_path: Path) -> None:
         spoken, film = replace(PLAIN, language="en"), replace(PLAIN, images=True)
         job_type, parameters = self.request(tmp_path / "a.pdf", MP4, spoken)
         assert (job_type, parameters["source_language"]) == ("audio", "en")
         job_type, parameters = self.request(tmp_path / "a.pdf", MP4, film)
         assert (job_type, parameters["include_slide_text"]) == ("video", True)
 
-    def test_of_what_is_nothing_there_is_none(self, tmp_path: Path) -> None:
+    def test_unknown_content_is_rejected(self, tmp_path: Path) -> None:
         with pytest.raises(UnsupportedFile):
             self.request(tmp_path / "a.pdf", bytes(range(256)))
 
@@ -105,10 +104,10 @@ class TestOutput:
         job_service = JobService(None, Registry(), JobFiles(data))  # type: ignore[arg-type]  # nobody asks it
         job = Job(job_id="job-1", attempt=1, results=results).document()
         return await collect_output(
-            LocalBackend(Settings(), job_service), file, job, data / "unused"
+            LocalBackend(Application(Settings()), job_service), file, job, data / "unused"
         )
 
-    async def test_pictures_are_put_beside_and_linked(self, tmp_path: Path) -> None:
+    async def test_images_are_saved_and_linked(self, tmp_path: Path) -> None:
         made = tmp_path / "data" / "jobs" / "job-1" / "1"
         made.mkdir(parents=True)
         (made / "image_1.png").write_bytes(PNG)
@@ -125,13 +124,13 @@ class TestOutput:
         assert text == "# A\n\n![x](my%20notes_files/image_1.png) ![y](image_2.png)\n"
         assert os.listdir(tmp_path / "out" / "my notes_files") == ["image_1.png"]
 
-    async def test_markdown_in_the_results_will_do(self, tmp_path: Path) -> None:
+    async def test_markdown_in_the_results_is_used_without_a_file(self, tmp_path: Path) -> None:
         file = tmp_path / "a.pdf"
         output = await self.output_of(file, tmp_path, markdown_content="Text")
         OutputWriter(tmp_path, [file]).write(output)
         assert (tmp_path / "a.md").read_text() == "Text\n"
 
-    async def test_pictures_alone_are_linked_too(self, tmp_path: Path) -> None:
+    async def test_images_without_text_are_linked(self, tmp_path: Path) -> None:
         made = tmp_path / "data" / "jobs" / "job-1" / "1"
         made.mkdir(parents=True)
         (made / "preview_001.jpg").write_bytes(b"x")
@@ -141,7 +140,7 @@ class TestOutput:
         assert (tmp_path / "a.md").read_text().strip() == "![](a_files/preview_001.jpg)"
 
     @pytest.mark.parametrize("directory", [None, Path()])
-    async def test_nothing_is_no_markdown(self, tmp_path: Path, directory: Path | None) -> None:
+    async def test_empty_output_is_an_error(self, tmp_path: Path, directory: Path | None) -> None:
         file = tmp_path / "a.pdf"
         output = await self.output_of(file, tmp_path, markdown_content=" \n")
         with pytest.raises(UnsupportedFile, match="There is no text in it"):
@@ -149,16 +148,16 @@ class TestOutput:
 
 
 class TestRunDirectory:
-    def test_is_gone_when_the_run_is(self, tmp_path: Path) -> None:
+    def test_it_is_removed_after_the_run(self, tmp_path: Path) -> None:
         with run_directory(tmp_path / "home") as directory:
             (directory / "file").write_text("x")
         assert os.listdir(tmp_path / "home") == []
 
-    def test_those_of_living_runs_are_left_alone(self, tmp_path: Path) -> None:
+    def test_directories_of_other_runs_are_kept(self, tmp_path: Path) -> None:
         with run_directory(tmp_path) as one, run_directory(tmp_path) as two:
             assert one.exists() and two.exists()
 
-    def test_the_users_directory_follows_the_environment(
+    def test_the_cache_directory_follows_the_environment(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("sys.platform", "linux")
@@ -169,6 +168,6 @@ class TestRunDirectory:
         assert user_cache() == Path("/home/ann/.cache/secretary")
 
 
-def test_the_methods_are_those_of_the_job_type() -> None:
+def test_the_methods_match_the_job_type() -> None:
     known = get_args(PdfParameters.model_fields["extraction_method"].annotation)
     assert {*Method, "tesseract_ocr"} == set(known)

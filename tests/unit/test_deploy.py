@@ -29,7 +29,7 @@ from secretary.observability.metrics import Metrics
 from secretary.observability.service_stats import ServiceStats
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store
-from secretary.worker.worker import RECORD_SECONDS
+from secretary.worker.worker import SHUTDOWN_WRITE_TIMEOUT
 from tests.serving import serving
 
 ROOT = Path(__file__).parents[2]
@@ -123,15 +123,17 @@ class TestSettings:
         given = {one["name"]: one["value"] for one in pod["containers"][0].get("env", ())}
         grace = config.load(environment=given).generic_worker.shutdown_grace_sec
         grace = grace if name != "api" else 0
-        assert pod["terminationGracePeriodSeconds"] > grace + RECORD_SECONDS
+        assert pod["terminationGracePeriodSeconds"] > grace + SHUTDOWN_WRITE_TIMEOUT
 
     def test_so_does_a_container(self) -> None:
         for one in OURS.values():
-            assert float(one["stop_grace_period"].removesuffix("s")) > GRACE + RECORD_SECONDS
+            assert (
+                float(one["stop_grace_period"].removesuffix("s")) > GRACE + SHUTDOWN_WRITE_TIMEOUT
+            )
 
     @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
     def test_so_does_a_unit(self, path: Path) -> None:
-        assert float(unit(path)["TimeoutStopSec"]) > GRACE + RECORD_SECONDS
+        assert float(unit(path)["TimeoutStopSec"]) > GRACE + SHUTDOWN_WRITE_TIMEOUT
 
 
 class TestProbes:

@@ -4,6 +4,7 @@ shows that it is true."""
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 from pydantic import BaseModel
 
 from secretary.api import create_api
+from secretary.core.job import EMPTY_RESULTS, Batch, Job, Webhook
 from secretary.handlers import BUILTIN
 from secretary.jobs.handler import JobContext, handles
 from secretary.jobs.registry import Registry
@@ -116,6 +118,62 @@ def test_it_shows_the_examples_that_clients_begin_with(document: dict[str, Any])
 
 def test_every_schema_is_there_and_used(document: dict[str, Any]) -> None:
     assert references(document) == {f"#/components/schemas/{name}" for name in schemas(document)}
+
+
+@pytest.mark.parametrize("name", ["Job", "JobSummary", "Batch", "Results"])
+def test_every_field_of_a_job_batch_and_results_has_a_type(
+    document: dict[str, Any], name: str
+) -> None:
+    """A generated client sees `results.markdown_content: string | null`, not an empty object."""
+    assert list(untyped(document, schemas(document)[name], name)) == []
+
+
+def test_results_list_what_every_job_type_returns(document: dict[str, Any]) -> None:
+    results = schemas(document)["Results"]
+    assert set(results["required"]) == set(EMPTY_RESULTS)
+    text = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    assert results["properties"]["markdown_content"] == text
+    assert {"extracted_text", "transcription", "subtitles", "metadata"} <= set(
+        results["properties"]
+    )
+
+
+def test_documents_have_the_fields_that_are_described(document: dict[str, Any]) -> None:
+    webhook = Webhook(url="https://example.org", headers={"X": "1"})
+    job = Job(webhook=webhook, results={}).document()
+    assert set(job) == set(schemas(document)["Job"]["properties"])
+    assert set(job["webhook"]) == set(schemas(document)["WebhookInfo"]["properties"])
+    batch = set(schemas(document)["Batch"]["properties"]) - {"jobs", "job_ids"}
+    assert set(Batch(webhook=webhook).document()) == batch
+
+
+def untyped(
+    document: dict[str, Any], schema: dict[str, Any], place: str, seen: tuple[str, ...] = ()
+) -> Iterator[str]:
+    """The places in a schema that say nothing about what stands there."""
+    match schema:
+        case {"$ref": str(reference)}:
+            name = reference.rpartition("/")[2]
+            if name not in (*seen, "JsonValue"):  # any JSON, and says so
+                yield from untyped(document, schemas(document)[name], place, (*seen, name))
+        case {"anyOf": choices}:
+            for choice in choices:
+                yield from untyped(document, choice, place, seen)
+        case {"type": "array", "items": items}:
+            yield from untyped(document, items, f"{place}[]", seen)
+        case {"type": "object", "properties": properties}:
+            for name, one in properties.items():
+                yield from untyped(document, one, f"{place}.{name}", seen)
+        case {"type": "object", "additionalProperties": dict(values)}:
+            yield from untyped(document, values, f"{place}[]", seen)
+        case {"type": "object", "additionalProperties": True}:
+            return
+        case {"type": "object" | "array"} | {"type": list()}:
+            yield place
+        case {"type": _} | {"const": _} | {"enum": _}:
+            return
+        case _:
+            yield place
 
 
 def schemas(document: dict[str, Any]) -> dict[str, Any]:

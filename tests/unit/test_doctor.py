@@ -140,7 +140,7 @@ class TestWork:
         await store.add([Job(created_at=utc_now() - timedelta(hours=3))])
         findings = by_subject(await doctor.check_store(store))
         assert findings["workers"].verdict == "warning"
-        assert findings["jobs"].fact == "1 waiting, 0 running, the oldest for more than an hour"
+        assert findings["jobs"].fact == "1 waiting, 0 running, the oldest for over an hour"
 
     async def test_a_job_that_shall_wait_has_not_waited_long(self, store: Store) -> None:
         then, later = utc_now() - timedelta(hours=3), utc_now() + timedelta(hours=3)
@@ -160,12 +160,12 @@ class TestRest:
         monkeypatch.setenv("PATH", "")
         finding = doctor.check_office()
         assert finding.verdict is Verdict.INFO
-        assert finding.fact == "not found: needed for office documents as PDF"
+        assert finding.fact == "not found; needed to convert office documents to PDF"
 
     def test_ffmpeg_and_the_languages_of_the_speech_engine_are_told(self) -> None:
         ffmpeg, speech = doctor.check_media(MediaSettings())
         assert (ffmpeg.verdict, speech.verdict) == (Verdict.OK, Verdict.OK)
-        assert speech.fact == "whisper, understands en"
+        assert speech.fact == "whisper for en"
 
     def test_missing_engines_for_media_are_warnings(self, tmp_path: Path) -> None:
         options = MediaSettings(ffmpeg="/no/ffmpeg", speech_model_directory=str(tmp_path))
@@ -190,7 +190,7 @@ class TestRest:
         findings = list(doctor.check_models(LlmOptions()))
         assert [each.subject for each in findings] == ["chat", "vision", "transcription"]
         assert {each.verdict for each in findings} == {Verdict.INFO}
-        assert "no model is set (llm.transcription_model)" in findings[-1].fact
+        assert "no model configured (llm.transcription_model)" in findings[-1].fact
 
     def test_templates_are_counted_and_faulty_ones_named(self, tmp_path: Path) -> None:
         assert doctor.check_templates(Library()).verdict is Verdict.OK
@@ -198,7 +198,7 @@ class TestRest:
         assert doctor.check_templates(Library(tmp_path)).fact.endswith(", 1 of your own")
         (tmp_path / "Torn.md").write_text("{{a")
         finding = doctor.check_templates(Library(tmp_path))
-        assert (finding.verdict, finding.fact) == (Verdict.WARNING, "cannot be used: Torn")
+        assert (finding.verdict, finding.fact) == (Verdict.WARNING, "invalid: Torn")
         missing = doctor.check_templates(Library(tmp_path / "no"))
         assert missing.verdict is Verdict.PROBLEM
 

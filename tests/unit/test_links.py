@@ -5,17 +5,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secretary.web.links import (
-    LONGEST_URL,
+    MAX_URL,
     Link,
     LinkKind,
-    absolute,
+    absolute_url,
     best_attachment,
     best_subtitles,
     best_video,
-    distinct,
-    kind_of,
-    link_to,
-    video_page,
+    canonical_video_url,
+    deduplicated,
+    link_kind,
+    make_link,
 )
 
 PAGE = "https://conf.example/2025/talk/"
@@ -35,7 +35,7 @@ PAGE = "https://conf.example/2025/talk/"
     ],
 )
 def test_a_link_becomes_absolute(url: str, found: str) -> None:
-    assert absolute(url, PAGE) == found
+    assert absolute_url(url, PAGE) == found
 
 
 @pytest.mark.parametrize(
@@ -53,17 +53,17 @@ def test_a_link_becomes_absolute(url: str, found: str) -> None:
         "http:///x",
         "http://a b/",
         "http://./",
-        "x" * (LONGEST_URL + 1),
+        "x" * (MAX_URL + 1),
     ],
 )
 def test_what_leads_elsewhere_than_to_the_web_is_no_link(url: str) -> None:
-    assert absolute(url, PAGE) is None
+    assert absolute_url(url, PAGE) is None
 
 
 @settings(max_examples=300)
 @given(st.text(max_size=80))
 def test_no_link_can_break_out_of_markdown_or_html(url: str) -> None:
-    found = absolute(url, PAGE)
+    found = absolute_url(url, PAGE)
     assert found is None or (
         found.startswith(("http://", "https://")) and not set(found) & set('<>"`() \n\r\t\\{}|^')
     )
@@ -88,7 +88,7 @@ def test_no_link_can_break_out_of_markdown_or_html(url: str) -> None:
     ],
 )  # fmt: skip
 def test_the_page_of_a_video_is_known_however_it_is_embedded(url: str, page: str | None) -> None:
-    assert video_page(url) == page
+    assert canonical_video_url(url) == page
 
 
 @pytest.mark.parametrize(
@@ -103,22 +103,27 @@ def test_the_page_of_a_video_is_known_however_it_is_embedded(url: str, page: str
     ],
 )
 def test_a_file_is_known_by_its_name(url: str, kind: LinkKind) -> None:
-    assert kind_of(url) is kind
+    assert link_kind(url) is kind
 
 
 def test_a_page_may_say_what_a_link_leads_to() -> None:
-    link = link_to("/files/17", " The \n slides ", base=PAGE, kind=LinkKind.ATTACHMENT)
+    link = make_link("/files/17", " The \n slides ", base=PAGE, kind=LinkKind.ATTACHMENT)
     assert link == Link("https://conf.example/files/17", "The slides", LinkKind.ATTACHMENT)
 
 
 def test_each_address_is_there_once_with_the_title_it_has_somewhere() -> None:
-    links = [link_to(PAGE), None, link_to(PAGE + "#top", "The talk"), link_to(PAGE[:-1], "Again")]
-    assert distinct(links) == [Link(PAGE, "The talk")]
+    links = [
+        make_link(PAGE),
+        None,
+        make_link(PAGE + "#top", "The talk"),
+        make_link(PAGE[:-1], "Again"),
+    ]
+    assert deduplicated(links) == [Link(PAGE, "The talk")]
 
 
 def test_the_best_of_several_is_found() -> None:
     names = ("a.webm", "a.mp4", "paper.pdf", "a_slides.pdf", "slides.pptx", "a.srt", "a.vtt")
-    links = distinct(link_to(name, base=PAGE) for name in names)
+    links = deduplicated(make_link(name, base=PAGE) for name in names)
     links.append(Link("https://youtu.be/abcdefgh", kind=LinkKind.VIDEO_PAGE))
     assert (best_video(links) or links[0]).url == PAGE + "a.mp4"
     assert (best_attachment(links) or links[0]).url == PAGE + "a_slides.pdf"

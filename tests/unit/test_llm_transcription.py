@@ -52,7 +52,7 @@ class TestASound:
     async def test_each_segment_is_told_with_its_times(self) -> None:
         async with asking(heard((0.5, 2, " Hello there."), (2, 4, " Bye."))) as (_, llm):
             found = await listen(llm)
-        assert found.said == ((0.5, 2, "Hello there."), (2, 4, "Bye."))
+        assert found.segments == ((0.5, 2, "Hello there."), (2, 4, "Bye."))
         assert found.language == "en"
         assert found.confidence == pytest.approx(0.7788, abs=1e-4)
 
@@ -95,22 +95,26 @@ class TestASound:
     async def test_silence_is_nothing_and_no_failure(self, reply: Reply) -> None:
         async with asking(reply) as (_, llm):
             found = await listen(llm)
-        assert (found.said, found.confidence) == ((), 0)
+        assert (found.segments, found.confidence) == ((), 0)
 
     async def test_times_outside_the_sound_are_not_believed(self) -> None:
         async with asking(heard((0, 5, "One."), (4000, 9000, "Two."))) as (_, llm):
-            assert (await listen(llm)).said == ((0, 10, "One. Two."),)
+            assert (await listen(llm)).segments == ((0, 10, "One. Two."),)
 
     async def test_segments_without_the_whole_text_are_enough(self) -> None:
         async with asking(heard((0, 1, "One."), (2, 3, "Two."), text=None)) as (_, llm):
-            assert (await listen(llm)).said == ((0, 1, "One."), (2, 3, "Two."))
+            assert (await listen(llm)).segments == ((0, 1, "One."), (2, 3, "Two."))
 
 
 class TestAnEndpointWithoutTimes:
     async def test_is_asked_for_the_bare_text(self) -> None:
         async with asking(NO_VERBOSE, BARE) as (server, llm):
             found = await listen(llm, language="en")
-        assert found == Transcription(language="en", said=((0, 10, "Hello there."),), confidence=0)  # type: ignore[arg-type]
+        assert found == Transcription(
+            language="en",
+            segments=((0, 10, "Hello there."),),  # type: ignore[arg-type]
+            confidence=0,
+        )
         formats = [request["response_format"] for request in server.requests]
         assert formats == ["verbose_json", "json"]
         assert "timestamp_granularities[]" not in server.requests[1]
@@ -130,12 +134,12 @@ class TestAnEndpointWithoutTimes:
         async with asking(bad, bad, heard((0, 1, "a"))) as (server, llm):
             with pytest.raises(UpstreamRefused, match="This is no sound"):
                 await listen(llm)
-            assert (await listen(llm)).said == ((0, 1, "a"),)
+            assert (await listen(llm)).segments == ((0, 1, "a"),)
         assert server.requests[-1]["response_format"] == "verbose_json"
 
     async def test_may_also_leave_the_segments_out(self) -> None:
         async with asking(heard(text="Hello there.")) as (server, llm):
-            assert (await listen(llm)).said == ((0, 10, "Hello there."),)
+            assert (await listen(llm)).segments == ((0, 10, "Hello there."),)
         assert len(server.requests) == 1
 
 
@@ -187,7 +191,7 @@ class TestTriesAgain:
     )
     async def test_with_the_whole_sound(self, reply: Reply) -> None:
         async with asking(reply, heard((0, 1, "a"))) as (server, llm):
-            assert (await listen(llm)).said == ((0, 1, "a"),)
+            assert (await listen(llm)).segments == ((0, 1, "a"),)
         assert [request["file"] for request in server.requests] == [("piece.wav", WAV)] * 2
 
     async def test_a_long_wait_is_left_to_the_job(self) -> None:

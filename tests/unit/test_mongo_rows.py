@@ -13,13 +13,13 @@ from secretary.core.job import AccessControl, Job, JobError, JobStatus, Progress
 from secretary.store.mongo.rows import (
     error_from,
     error_to,
+    from_bson,
     job_document,
     job_from,
-    listing,
-    loaded,
+    list_position,
     moment,
-    plain,
     stamp,
+    to_bson,
 )
 
 HALF = "\ud83d"  # half of a surrogate pair: legal in JSON, not in UTF-8
@@ -40,7 +40,7 @@ def through_bson(document: dict[str, Any]) -> dict[str, Any]:
 
 @given(some.dictionaries(some.text(some.characters(codec=None)), JSON))
 def test_any_json_object_comes_back(value: dict[str, Any]) -> None:
-    read = loaded(through_bson({"value": plain(value)})["value"])
+    read = from_bson(through_bson({"value": to_bson(value)})["value"])
     assert read == value
 
 
@@ -59,31 +59,31 @@ def test_any_json_object_comes_back(value: dict[str, Any]) -> None:
     ids=ascii,
 )
 def test_what_bson_would_refuse_or_change_is_kept_as_json(value: dict[str, Any]) -> None:
-    stored = plain(value)
+    stored = to_bson(value)
     assert isinstance(stored, str)
-    assert loaded(through_bson({"value": stored})["value"]) == value
+    assert from_bson(through_bson({"value": stored})["value"]) == value
 
 
 def test_numbers_come_back_as_plain_ones() -> None:
-    read = loaded(through_bson({"value": plain({"small": 7, "big": 2**40})})["value"])
+    read = from_bson(through_bson({"value": to_bson({"small": 7, "big": 2**40})})["value"])
     assert [type(number) for number in read.values()] == [int, int]
 
 
 def test_what_is_plain_stays_open_to_queries() -> None:
     value = {"url": "https://example.org/ä", "pages": [1, 2.5, None, True]}
-    assert plain(value) == value
+    assert to_bson(value) == value
 
 
 def test_very_deep_values_are_kept_as_json() -> None:
     value: dict[str, Any] = {}
     for _ in range(150):
         value = {"x": value}
-    assert loaded(through_bson({"value": plain(value)})["value"]) == value
+    assert from_bson(through_bson({"value": to_bson(value)})["value"]) == value
 
 
 def test_what_is_no_json_is_refused() -> None:
     with pytest.raises(TypeError):
-        plain({"at": datetime(2026, 1, 1, tzinfo=UTC)})
+        to_bson({"at": datetime(2026, 1, 1, tzinfo=UTC)})
 
 
 class TestTimes:
@@ -100,7 +100,11 @@ class TestTimes:
 
     def test_jobs_of_the_same_time_are_listed_by_arrival(self) -> None:
         at = datetime(2026, 1, 1, tzinfo=UTC)
-        assert listing(at, 255) < listing(at, 256) < listing(at + timedelta(microseconds=1), 0)
+        assert (
+            list_position(at, 255)
+            < list_position(at, 256)
+            < list_position(at + timedelta(microseconds=1), 0)
+        )
 
 
 class TestJobs:

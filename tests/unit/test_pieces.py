@@ -3,17 +3,24 @@
 import random
 from itertools import pairwise
 
-from secretary.media.speech.chunking import LONGEST, Activity, Chunk, Span, Window, cut
+from secretary.media.speech.chunking import (
+    LONGEST,
+    Chunk,
+    Span,
+    SpeechActivity,
+    Window,
+    build_chunks,
+)
 
 
 def windows(*speech: tuple[float, float], duration: float = 10_000.0) -> list[Window]:
-    pieces = cut(Activity(duration, tuple(Span(*span) for span in speech)))
+    pieces = build_chunks(SpeechActivity(duration, tuple(Span(*span) for span in speech)))
     assert [piece.number for piece in pieces] == list(range(len(pieces)))
     return [window for piece in pieces for window in piece.windows]
 
 
 def test_without_speech_there_are_no_pieces() -> None:
-    assert cut(Activity(3600.0, ())) == []
+    assert build_chunks(SpeechActivity(3600.0, ())) == []
 
 
 def test_a_little_of_the_pause_stays_on_both_sides() -> None:
@@ -46,7 +53,9 @@ def test_speech_without_pauses_is_cut_without_a_gap() -> None:
 
 
 def test_pieces_are_made_of_several_windows() -> None:
-    pieces = cut(Activity(1000.0, tuple(Span(at, at + 9.0) for at in range(0, 1000, 10))))
+    pieces = build_chunks(
+        SpeechActivity(1000.0, tuple(Span(at, at + 9.0) for at in range(0, 1000, 10)))
+    )
     sizes = [len(piece.windows) for piece in pieces]
     assert set(sizes[:-4]) == {4}
     assert sizes == sorted(sizes, reverse=True), "small ones last: all processes end together"

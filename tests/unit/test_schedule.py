@@ -16,8 +16,8 @@ from secretary.core.errors import (
 )
 from secretary.handlers.session import SessionParameters
 from secretary.web import schedule
-from secretary.web.paths import file_stem, key_of
-from secretary.web.schedule import Choice, read_schedule
+from secretary.web.paths import file_stem, filename_key
+from secretary.web.schedule import TalkFilter, read_schedule
 
 from ..schedules import FOSDEM, FRAB, pretalx, pretalx_json
 
@@ -113,30 +113,30 @@ def test_links_are_relative_to_where_the_schedule_came_from() -> None:
 def test_talks_of_one_title_have_different_files_whichever_are_chosen() -> None:
     everything = [talk["filename"] for talk in parameters(FOSDEM)]
     assert everything[1:] == ["Welcome-9102.md", "WELCOME-9103.md"]
-    assert parameters(FOSDEM, choice=Choice(tracks=("go",)))[0]["filename"] == "WELCOME-9103.md"
+    assert parameters(FOSDEM, choice=TalkFilter(tracks=("go",)))[0]["filename"] == "WELCOME-9103.md"
 
 
 @pytest.mark.parametrize(
     ("choice", "tracks"),
     [
-        (Choice(), ["Main Track - Janson", "Rust", "Go"]),
-        (Choice(tracks=("rust",)), ["Rust"]),
-        (Choice(tracks=("main track*", "go")), ["Main Track - Janson", "Go"]),
-        (Choice(days=("2031-02-01",)), ["Main Track - Janson"]),
-        (Choice(days=("2",)), ["Rust", "Go"]),
-        (Choice(days=("Saturday",)), ["Main Track - Janson"]),
-        (Choice(days=("sonntag",)), ["Rust", "Go"]),
-        (Choice(titles=("garden",)), ["Main Track - Janson"]),
-        (Choice(tracks=("rust",), days=("2",), titles=("welc",)), ["Rust"]),
+        (TalkFilter(), ["Main Track - Janson", "Rust", "Go"]),
+        (TalkFilter(tracks=("rust",)), ["Rust"]),
+        (TalkFilter(tracks=("main track*", "go")), ["Main Track - Janson", "Go"]),
+        (TalkFilter(days=("2031-02-01",)), ["Main Track - Janson"]),
+        (TalkFilter(days=("2",)), ["Rust", "Go"]),
+        (TalkFilter(days=("Saturday",)), ["Main Track - Janson"]),
+        (TalkFilter(days=("sonntag",)), ["Rust", "Go"]),
+        (TalkFilter(titles=("garden",)), ["Main Track - Janson"]),
+        (TalkFilter(tracks=("rust",), days=("2",), titles=("welc",)), ["Rust"]),
     ],
 )
-def test_talks_are_chosen_by_track_day_and_title(choice: Choice, tracks: list[str]) -> None:
+def test_talks_are_chosen_by_track_day_and_title(choice: TalkFilter, tracks: list[str]) -> None:
     assert [talk["track"] for talk in parameters(FOSDEM, choice=choice)] == tracks
 
 
 def test_when_nothing_fits_the_error_says_what_there_is() -> None:
     with pytest.raises(InvalidParameters) as caught:
-        parameters(FOSDEM, choice=Choice(tracks=("Perl",)))
+        parameters(FOSDEM, choice=TalkFilter(tracks=("Perl",)))
     assert caught.value.details["tracks"] == ["Main Track - Janson", "Rust", "Go"]
     assert "2031-02-01, 2031-02-02" in str(caught.value)
 
@@ -221,5 +221,5 @@ def test_file_names_are_safe_and_differ(titles: list[str]) -> None:
         found = [talk["filename"] for talk in parameters(json.dumps(document).encode())]
     except InvalidParameters:
         return
-    assert len({key_of(name) for name in found}) == len(found)
+    assert len({filename_key(name) for name in found}) == len(found)
     assert [file_stem(name) + ".md" for name in found] == found

@@ -13,8 +13,8 @@ from secretary.web.paths import (
     LONGEST_STEM,
     SessionPaths,
     file_stem,
+    filename_key,
     folder_name,
-    key_of,
     language_name,
     session_paths,
     title_stem,
@@ -142,7 +142,7 @@ def test_a_name_that_is_safe_stays_as_it_is(text: str | None) -> None:
 @example([unicodedata.normalize("NFC", "é"), unicodedata.normalize("NFD", "é")])
 def test_names_of_one_place_differ_on_every_file_system(stems: list[str]) -> None:
     found = unique_stems(stems)
-    assert len({key_of(name) for name in found}) == len(stems)
+    assert len({filename_key(name) for name in found}) == len(stems)
     for name, stem in zip(found, stems, strict=True):
         assert name.startswith(stem)
 

@@ -11,19 +11,19 @@ import pytest
 from secretary.config import DownloadLimits
 from secretary.core.errors import DownloadRefused, FileTooLarge
 from secretary.media.recording import Chapter
-from secretary.media.ytdlp.media import SiteRequest
 from secretary.media.ytdlp.metadata import (
     MAX_BYTES,
-    described,
-    read,
-    refuse,
+    SiteRequest,
+    check_allowed,
+    parse_info,
+    select_subtitles,
     sizes,
-    subtitles_wanted,
+    to_site_media,
 )
 
 REQUEST = SiteRequest(
     url="https://site.example/watch?v=1",
-    into=Path("into"),
+    directory=Path("into"),
     limits=DownloadLimits(max_bytes=1000),
     max_duration=timedelta(hours=1),
 )
@@ -39,23 +39,23 @@ class TestReading:
     def test_one_recording_is_taken_alone_or_out_of_a_list(self, tmp_path: Path) -> None:
         one = {"_type": "video", "id": "1"}
         listed = {"_type": "playlist", "entries": [None, one]}
-        assert read(written(tmp_path, one), "x") == one
-        assert read(written(tmp_path, listed), "x") == one
+        assert parse_info(written(tmp_path, one), "x") == one
+        assert parse_info(written(tmp_path, listed), "x") == one
 
     @pytest.mark.parametrize("entries", [[], [None], [{"id": "1"}, {"id": "2"}]])
     def test_a_list_of_several_or_of_none_is_refused(
         self, tmp_path: Path, entries: list[Any]
     ) -> None:
         with pytest.raises(DownloadRefused):
-            read(written(tmp_path, {"_type": "playlist", "entries": entries}), "x")
+            parse_info(written(tmp_path, {"_type": "playlist", "entries": entries}), "x")
 
     def test_nothing_at_all_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(DownloadRefused):
-            read(written(tmp_path, None), "x")
+            parse_info(written(tmp_path, None), "x")
 
     def test_too_many_words_are_refused(self, tmp_path: Path) -> None:
         with pytest.raises(FileTooLarge):
-            read(written(tmp_path, {"description": "x" * MAX_BYTES}), "x")
+            parse_info(written(tmp_path, {"description": "x" * MAX_BYTES}), "x")
 
 
 class TestRefusing:
@@ -70,7 +70,7 @@ class TestRefusing:
     )
     def test_what_is_live(self, info: dict[str, Any]) -> None:
         with pytest.raises(DownloadRefused):
-            refuse(info, REQUEST, "x")
+            check_allowed(info, REQUEST, "x")
 
     @pytest.mark.parametrize(
         "info",
@@ -83,7 +83,7 @@ class TestRefusing:
     )
     def test_what_is_too_much(self, info: dict[str, Any]) -> None:
         with pytest.raises(FileTooLarge):
-            refuse(info, REQUEST, "x")
+            check_allowed(info, REQUEST, "x")
 
     @pytest.mark.parametrize(
         "info",
@@ -95,10 +95,10 @@ class TestRefusing:
         ],
     )
     def test_nothing_else(self, info: dict[str, Any]) -> None:
-        refuse(info, REQUEST, "x")
+        check_allowed(info, REQUEST, "x")
 
     def test_no_duration_is_too_long_where_none_is_named(self) -> None:
-        refuse({"duration": 1e6}, replace(REQUEST, max_duration=None), "x")
+        check_allowed({"duration": 1e6}, replace(REQUEST, max_duration=None), "x")
 
     def test_sizes_are_those_of_the_chosen_formats(self) -> None:
         chosen = [{"filesize": 10, "filesize_approx": 99}, {"filesize_approx": 5.5}]
@@ -109,26 +109,26 @@ class TestSubtitles:
     def test_all_that_were_written_the_wanted_languages_first(self) -> None:
         info = {"subtitles": {"fr": [], "en-GB": [], "de": []}, "language": "de"}
         request = replace(REQUEST, languages=("en",))
-        assert subtitles_wanted(info, request) == (["en-GB", "de", "fr"], False)
+        assert select_subtitles(info, request) == (["en-GB", "de", "fr"], False)
 
     def test_no_name_of_a_language_leads_elsewhere(self) -> None:
         tags = ["../x", "a/b", "-en", "en.*", "all", "live_chat", "", "en\n", "x" * 50, "e"]
-        assert subtitles_wanted({"subtitles": dict.fromkeys(tags)}, REQUEST) == ([], False)
+        assert select_subtitles({"subtitles": dict.fromkeys(tags)}, REQUEST) == ([], False)
 
     def test_only_so_many(self) -> None:
         tags = [f"{a}{b}" for a in "abcde" for b in "abcde"]
-        assert len(subtitles_wanted({"subtitles": dict.fromkeys(tags)}, REQUEST)[0]) == 8
+        assert len(select_subtitles({"subtitles": dict.fromkeys(tags)}, REQUEST)[0]) == 8
 
     def test_those_of_a_machine_only_when_asked_and_only_of_what_is_spoken(self) -> None:
         info = {"automatic_captions": {"af": [], "en-orig": [], "en": []}, "language": "en"}
-        assert subtitles_wanted(info, REQUEST) == ([], False)
+        assert select_subtitles(info, REQUEST) == ([], False)
         asked = replace(REQUEST, automatic_subtitles=True)
-        assert subtitles_wanted(info, asked) == (["en-orig"], True)
-        assert subtitles_wanted({**info, "subtitles": {"de": []}}, asked) == (["de"], False)
+        assert select_subtitles(info, asked) == (["en-orig"], True)
+        assert select_subtitles({**info, "subtitles": {"de": []}}, asked) == (["de"], False)
 
 
 def test_what_a_site_says_is_taken_where_it_makes_sense() -> None:
-    media = described(
+    media = to_site_media(
         {
             "webpage_url": "https://site.example/watch?v=1&clean",
             "extractor_key": "Site",
@@ -156,5 +156,5 @@ def test_what_a_site_says_is_taken_where_it_makes_sense() -> None:
 
 def test_a_page_address_is_one_of_the_web() -> None:
     info = {"webpage_url": "javascript:alert(1)", "upload_date": "soon"}
-    media = described(info, Path("film.mp4"), [], REQUEST)
+    media = to_site_media(info, Path("film.mp4"), [], REQUEST)
     assert (media.page_url, media.uploaded_on) == (REQUEST.url, None)

@@ -11,13 +11,13 @@ from secretary.core.errors import (
     JobFailed,
     UnsupportedFile,
 )
-from secretary.media.ytdlp.metadata import is_stale, reason, unknown
+from secretary.media.ytdlp.metadata import is_stale, known_error, unknown_error
 
 HIDDEN = "/data/scratch/site"
 
 
 def told(line: str) -> JobFailed | None:
-    return reason(f"WARNING: x\nERROR: {line}\n", "site.example", hidden=HIDDEN)
+    return known_error(f"WARNING: x\nERROR: {line}\n", "site.example", hidden=HIDDEN)
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,15 @@ def test_nobody_is_shown_our_paths_or_advice_for_a_command_line() -> None:
 
 
 def test_a_program_that_does_not_know_our_options_is_too_old() -> None:
-    error = reason("yt-dlp: error: no such option: --xff\n", "site.example", hidden=HIDDEN)
+    error = known_error("yt-dlp: error: no such option: --xff\n", "site.example", hidden=HIDDEN)
     assert type(error) is EngineUnavailable
     assert error.message.startswith("The program yt-dlp is too old")
 
 
 def test_what_is_not_understood_is_said_as_such_with_the_age_of_the_program() -> None:
     line = "ERROR: [x] 1: Unable to extract player; please report this issue on https://y\n"
-    assert reason(line, "site.example", hidden=HIDDEN) is None
-    error = unknown(line, "site.example", hidden=HIDDEN, version="2020.01.01")
+    assert known_error(line, "site.example", hidden=HIDDEN) is None
+    error = unknown_error(line, "site.example", hidden=HIDDEN, version="2020.01.01")
     assert type(error) is DownloadRefused
     assert error.message == (
         "The recording at site.example could not be fetched: the program yt-dlp is out of date,"

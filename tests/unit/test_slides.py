@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from secretary.media.recording import PictureTrack
-from secretary.media.slides import Seen, Slide, choose, draw, look, read, windows
+from secretary.media.recording import VideoTrack
+from secretary.media.slide_detection import scan_window, select_slides
+from secretary.media.slide_images import read_slide, save_slides
+from secretary.media.slides import ScannedWindow, Slide, windows
 
 from ..video_files import (
     H264,
@@ -25,16 +27,16 @@ LENGTHS = (4.0, 2.5, 7.0, 3.0, 5.5)
 STARTS = (0.0, 4.0, 6.5, 13.5, 16.5)
 
 
-def track(width: int = 640, height: int = 360) -> PictureTrack:
-    return PictureTrack(stream=0, codec="h264", width=width, height=height)
+def track(width: int = 640, height: int = 360) -> VideoTrack:
+    return VideoTrack(stream=0, codec="h264", width=width, height=height)
 
 
 def slides_of(path: Path, seconds: float, *, window: float = 300.0) -> list[Slide]:
-    return choose(seen_in(path, seconds, window=window))
+    return select_slides(seen_in(path, seconds, window=window))
 
 
-def seen_in(path: Path, seconds: float, *, window: float = 300.0) -> list[Seen]:
-    return [look(str(path), track(), *borders) for borders in windows(seconds, window)]
+def seen_in(path: Path, seconds: float, *, window: float = 300.0) -> list[ScannedWindow]:
+    return [scan_window(str(path), track(), *borders) for borders in windows(seconds, window)]
 
 
 def assert_times(slides: Sequence[Slide], times: Iterable[float], *, within: float = 0.5) -> None:
@@ -56,11 +58,11 @@ def test_five_slides_are_found_at_their_times(talk: Path) -> None:
 
 def test_slides_are_drawn_and_read(talk: Path, tmp_path: Path) -> None:
     slides = slides_of(talk, 22)
-    drawn = draw(str(talk), track(), slides, str(tmp_path))
+    drawn = save_slides(str(talk), track(), slides, str(tmp_path))
     assert [one.name for one in drawn] == [f"frame_{i:03d}.jpg" for i in range(1, 6)]
     assert sorted(path.name for path in tmp_path.iterdir()) == [one.name for one in drawn]
     assert {(one.width, one.height) for one in drawn} == {(640, 360)}
-    texts = [read(f"{tmp_path}/{one.file_name}", one, languages="en").text for one in slides]
+    texts = [read_slide(f"{tmp_path}/{one.file_name}", one, languages="en").text for one in slides]
     assert [text.splitlines()[0] for text in texts] == [
         "The harvest of 1987", "Costs of heating", "The library", "Objections",
         "Questions and answers",
@@ -72,8 +74,8 @@ def test_a_speaker_in_the_corner_makes_no_slides(tmp_path: Path) -> None:
     path = film(tmp_path / "a.mp4", with_speaker(shown(five_slides(), LENGTHS)))
     slides = slides_of(path, 22)
     assert_times(slides, STARTS)
-    draw(str(path), track(), slides, str(tmp_path))
-    text = read(f"{tmp_path}/frame_004.jpg", slides[3], languages="en").text
+    save_slides(str(path), track(), slides, str(tmp_path))
+    text = read_slide(f"{tmp_path}/frame_004.jpg", slides[3], languages="en").text
     assert text.split("\n\n") == ["Objections", "Nobody objected to the repair"]
 
 
@@ -96,8 +98,8 @@ def test_of_a_slide_that_is_built_up_the_fullest_state_is_kept(tmp_path: Path) -
     slides = slides_of(path, 17)
     assert_times(slides, [0, 14])
     assert 9 < slides[0].at < 14
-    draw(str(path), track(), slides, str(tmp_path))
-    assert "Plums were sold" in read(f"{tmp_path}/frame_001.jpg", slides[0]).text
+    save_slides(str(path), track(), slides, str(tmp_path))
+    assert "Plums were sold" in read_slide(f"{tmp_path}/frame_001.jpg", slides[0]).text
 
 
 def test_a_slide_that_comes_back_is_kept_once(tmp_path: Path) -> None:
@@ -139,20 +141,20 @@ def test_slides_that_stand_for_longer_than_windows_are_found(tmp_path: Path) -> 
     path = film(tmp_path / "a.mkv", five_slides()[:3], rate=1 / 70)
     slides = slides_of(path, 210, window=30)
     assert [(one.time, one.end) for one in slides] == [(0, 70), (70, 140), (140, 210)]
-    draw(str(path), track(), slides, str(tmp_path))
-    assert "Costs of heating" in read(f"{tmp_path}/frame_002.jpg", slides[1]).text
+    save_slides(str(path), track(), slides, str(tmp_path))
+    assert "Costs of heating" in read_slide(f"{tmp_path}/frame_002.jpg", slides[1]).text
 
 
 def test_windows_find_what_one_look_finds(tmp_path: Path) -> None:
     pictures = [slide(f"Chapter {i}", f"What {i * 7919} means", width=320) for i in range(60)]
     path = film(tmp_path / "a.mp4", shown(pictures, [7, 13] * 30))
-    whole = choose([look(str(path), track(), 0, 600)])
+    whole = select_slides([scan_window(str(path), track(), 0, 600)])
     assert len(whole) == 60
     assert slides_of(path, 600, window=61) == whole
 
 
 def test_more_slides_than_allowed_leave_those_that_stand_longest(talk: Path) -> None:
-    assert_times(choose(seen_in(talk, 22), limit=2), [6.5, 16.5])
+    assert_times(select_slides(seen_in(talk, 22), limit=2), [6.5, 16.5])
 
 
 @pytest.mark.parametrize("turn", [90, 180])
@@ -164,20 +166,20 @@ def test_a_turned_video_is_drawn_upright(talk: Path, tmp_path: Path, turn: int) 
     ffmpeg(*source, "-c", "copy", str(path))
     slides = slides_of(path, 22)
     assert_times(slides, STARTS)
-    drawn = draw(str(path), track(360, 640), slides[:1], str(tmp_path))
+    drawn = save_slides(str(path), track(360, 640), slides[:1], str(tmp_path))
     assert (drawn[0].width, drawn[0].height) == (640, 360)
-    assert "harvest of 1987" in read(f"{tmp_path}/frame_001.jpg", slides[0]).text
+    assert "harvest of 1987" in read_slide(f"{tmp_path}/frame_001.jpg", slides[0]).text
 
 
 def test_pixels_that_are_not_square_are_drawn_square(talk: Path, tmp_path: Path) -> None:
     path = tmp_path / "wide.mp4"
     ffmpeg("-i", str(talk), "-vf", "scale=480:360,setsar=4/3", *H264, str(path))
-    drawn = draw(str(path), track(480, 360), slides_of(path, 22)[:1], str(tmp_path))
+    drawn = save_slides(str(path), track(480, 360), slides_of(path, 22)[:1], str(tmp_path))
     assert (drawn[0].width, drawn[0].height) == (640, 360)
 
 
 def test_large_pictures_are_made_smaller(talk: Path, tmp_path: Path) -> None:
-    drawn = draw(str(talk), track(), slides_of(talk, 22)[:1], str(tmp_path), max_side=320)
+    drawn = save_slides(str(talk), track(), slides_of(talk, 22)[:1], str(tmp_path), max_side=320)
     assert (drawn[0].width, drawn[0].height) == (320, 180)
 
 

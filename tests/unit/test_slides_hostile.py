@@ -15,23 +15,27 @@ from secretary.core.errors import (
     ProcessingTimeout,
     UnsupportedFile,
 )
-from secretary.media.recording import PictureTrack
-from secretary.media.slides import Candidate, Slide, choose, draw, look, read
+from secretary.media.recording import VideoTrack
+from secretary.media.slide_detection import scan_window, select_slides
+from secretary.media.slide_images import read_slide, save_slides
+from secretary.media.slides import Slide, SlideCandidate
 
 from .. import hostile_videos
 from ..video_files import ffmpeg, film, five_slides, shown, slide
 
-TRACK = PictureTrack(stream=0, codec="h264", width=640, height=360)
+TRACK = VideoTrack(stream=0, codec="h264", width=640, height=360)
 
 
 def slides_of(path: Path) -> list[Slide]:
-    return choose([look(str(path), TRACK, 0, 30), look(str(path), TRACK, 30, 60)])
+    return select_slides(
+        [scan_window(str(path), TRACK, 0, 30), scan_window(str(path), TRACK, 30, 60)]
+    )
 
 
 def titles_of(path: Path, slides: list[Slide], into: Path) -> list[str]:
-    drawn = draw(str(path), TRACK, slides, str(into))
+    drawn = save_slides(str(path), TRACK, slides, str(into))
     texts = [
-        read(f"{into}/{name.name}", one, languages="en").text
+        read_slide(f"{into}/{name.name}", one, languages="en").text
         for name, one in zip(drawn, slides, strict=True)
     ]
     return [text.partition("\n")[0] for text in texts]
@@ -58,7 +62,7 @@ def test_a_video_that_is_cut_off_shows_what_is_left(tmp_path: Path) -> None:
 def test_a_video_that_claims_to_last_a_year_ends_where_it_ends(tmp_path: Path) -> None:
     path = hostile_videos.a_year_long(tmp_path / "a.mp4")
     assert [one.time for one in slides_of(path)] == [0, 3, 6]
-    late = look(str(path), TRACK, 30_000_000, 30_000_300)
+    late = scan_window(str(path), TRACK, 30_000_000, 30_000_300)
     assert late.is_empty
     assert not late.candidates
 
@@ -66,7 +70,7 @@ def test_a_video_that_claims_to_last_a_year_ends_where_it_ends(tmp_path: Path) -
 def test_damaged_pictures_are_no_reason_to_fail(tmp_path: Path) -> None:
     path = hostile_videos.damaged(tmp_path / "a.mp4")
     slides = slides_of(path)
-    assert 1 <= len(draw(str(path), TRACK, slides, str(tmp_path))) <= 20
+    assert 1 <= len(save_slides(str(path), TRACK, slides, str(tmp_path))) <= 20
 
 
 def test_a_video_without_any_picture_inside_is_corrupt(tmp_path: Path) -> None:
@@ -85,43 +89,43 @@ def test_pictures_that_change_their_size_are_found_where_they_are(tmp_path: Path
 
 def test_pictures_beyond_all_screens_are_too_large(tmp_path: Path) -> None:
     path = hostile_videos.one_frame(tmp_path / "a.mp4")
-    large = PictureTrack(stream=0, codec="h264", width=16_384, height=16_384)
+    large = VideoTrack(stream=0, codec="h264", width=16_384, height=16_384)
     with pytest.raises(FileTooLarge, match="16384 x 16384"):
-        look(str(path), large, 0, 30)
+        scan_window(str(path), large, 0, 30)
 
 
 def test_pictures_larger_than_declared_are_not_decoded(tmp_path: Path) -> None:
     huge = numpy.zeros((6_200, 6_200), numpy.uint8)
     path = film(tmp_path / "a.avi", [huge], options=("-c:v", "rawvideo"))
     with pytest.raises(FileCorrupt):
-        look(str(path), TRACK, 0, 30)
+        scan_window(str(path), TRACK, 0, 30)
 
 
 def test_a_long_narrow_picture_is_drawn_within_the_limit(tmp_path: Path) -> None:
     narrow = numpy.full((4, 4_000), 200, numpy.uint8)
     path = film(tmp_path / "a.mkv", [narrow] * 16, options=("-c:v", "ffv1"))
-    drawn = draw(str(path), TRACK, slides_of(path), str(tmp_path))
+    drawn = save_slides(str(path), TRACK, slides_of(path), str(tmp_path))
     assert [(one.width, one.height) for one in drawn] == [(1920, 2)]
 
 
 def test_a_video_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     path = film(tmp_path / "a.mp4", shown(five_slides(), [20] * 5))
     with pytest.raises(ProcessingTimeout):
-        look(str(path), TRACK, 0, 100, timeout_s=0.01)
+        scan_window(str(path), TRACK, 0, 100, timeout_s=0.01)
 
 
 @pytest.mark.parametrize("borders", [(5, 5), (-1, 5), (0, 100_000)])
 def test_a_window_that_cannot_be_is_refused(tmp_path: Path, borders: tuple[float, float]) -> None:
     path = hostile_videos.one_frame(tmp_path / "a.mp4")
     with pytest.raises(InvalidParameters):
-        look(str(path), TRACK, *borders)
+        scan_window(str(path), TRACK, *borders)
 
 
 def test_what_is_no_video_is_not_opened(tmp_path: Path) -> None:
     path = tmp_path / "a.mp4"
     path.write_text("#EXTM3U\nfile:///etc/passwd\n")
     with pytest.raises(UnsupportedFile):
-        look(str(path), TRACK, 0, 30)
+        scan_window(str(path), TRACK, 0, 30)
 
 
 def test_pictures_that_flicker_all_the_time_give_few_frames(tmp_path: Path) -> None:
@@ -141,7 +145,7 @@ def test_pixels_of_any_format_are_drawn(tmp_path: Path, pixels: str) -> None:
 
 
 def test_what_was_seen_can_be_handed_on_and_kept_as_json(tmp_path: Path) -> None:
-    seen = look(str(hostile_videos.one_frame(tmp_path / "a.mp4")), TRACK, 0, 30)
-    again = [Candidate(**one) for one in json.loads(json.dumps(asdict(seen)))["candidates"]]
+    seen = scan_window(str(hostile_videos.one_frame(tmp_path / "a.mp4")), TRACK, 0, 30)
+    again = [SlideCandidate(**one) for one in json.loads(json.dumps(asdict(seen)))["candidates"]]
     assert tuple(again) == seen.candidates
     assert pickle.loads(pickle.dumps(seen)) == seen

@@ -20,9 +20,15 @@ from secretary.core.errors import (
     ProcessingTimeout,
     UnsupportedFile,
 )
-from secretary.media.pcm import Decoded, chosen_track, decode, decoded_seconds, samples
+from secretary.media.pcm import (
+    DecodedAudio,
+    decode_audio,
+    decoded_seconds,
+    read_samples,
+    select_audio_track,
+)
 from secretary.media.probe import probe
-from secretary.media.recording import Recording, SoundTrack
+from secretary.media.recording import AudioTrack, Recording
 
 from ..sound_files import (
     RATE,
@@ -45,16 +51,16 @@ ENOUGH = 100_000.0
 
 def heard(
     path: Path, into: Path, *, language: str | None = None, max_seconds: float = ENOUGH
-) -> tuple[Decoded, np.ndarray]:
+) -> tuple[DecodedAudio, np.ndarray]:
     recording = probe(str(path))
-    track = chosen_track(recording.sounds, language)
+    track = select_audio_track(recording.audio_tracks, language)
     assert track is not None
-    decoded = decode(
+    decoded = decode_audio(
         str(path), str(into), recording=recording, track=track, max_seconds=max_seconds,
         timeout_s=SECONDS,
     )  # fmt: skip
     assert os.listdir(into.parent).count(f"{into.name}.part") == 0
-    found = samples(str(into), 0, decoded.seconds + 1)
+    found = read_samples(str(into), 0, decoded.seconds + 1)
     assert len(found) == decoded.samples
     return decoded, found
 
@@ -105,14 +111,14 @@ class TestKinds:
 
     @pytest.mark.parametrize("name", VIDEOS)
     def test_a_video_has_moving_pictures(self, name: str) -> None:
-        (picture,) = probe(str(video(name))).pictures
+        (picture,) = probe(str(video(name))).video_tracks
         assert (picture.width, picture.height) == (320, 240)
         assert picture.rate is None or 1 <= picture.rate <= 25
 
     @pytest.mark.parametrize("name", SOUNDS)
     def test_a_sound_has_none(self, name: str) -> None:
         recording = probe(str(sound(name)))
-        assert recording.pictures == ()
+        assert recording.video_tracks == ()
         assert recording.duration == pytest.approx(length_of(speech()), abs=0.3)
 
     @pytest.mark.parametrize("name", ["cover.mp3", "cover.m4a", "cover.flac"])
@@ -122,8 +128,8 @@ class TestKinds:
             "-frames:v", "1", "-c:v", "mjpeg", "-disposition:v", "attached_pic",
         )  # fmt: skip
         recording = probe(str(path))
-        assert recording.pictures == ()
-        assert len(recording.sounds) == 1
+        assert recording.video_tracks == ()
+        assert len(recording.audio_tracks) == 1
 
     def test_tags_and_chapters_are_told(self, tmp_path: Path) -> None:
         (tmp_path / "meta").write_text(
@@ -166,7 +172,7 @@ class TestTracks:
         assert strongest == hertz
 
     def test_they_are_told_with_their_languages(self, several: Path) -> None:
-        sounds = probe(str(several)).sounds
+        sounds = probe(str(several)).audio_tracks
         assert [(each.stream, each.language) for each in sounds] == [
             (1, "de"),
             (2, "en"),
@@ -176,8 +182,8 @@ class TestTracks:
 
     def test_without_any_there_is_none_to_choose(self, tmp_path: Path) -> None:
         recording = probe(str(made(tmp_path / "mute.mp4", *moving(1))))
-        assert recording.sounds == ()
-        assert chosen_track(recording.sounds) is None
+        assert recording.audio_tracks == ()
+        assert select_audio_track(recording.audio_tracks) is None
 
     @pytest.mark.parametrize("channels", [12, 17, 64])
     def test_many_channels_are_mixed(self, tmp_path: Path, channels: int) -> None:
@@ -189,7 +195,7 @@ class TestTracks:
     def test_300_channels_are_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "many.wav"
         path.write_bytes(wav(300))
-        with pytest.raises(UnsupportedFile, match="300 channels; no more than 64"):
+        with pytest.raises(UnsupportedFile, match="300 channels; at most 64"):
             heard(path, tmp_path / "raw")
 
 
@@ -217,7 +223,7 @@ class TestTimes:
         )  # fmt: skip
         decoded, found = heard(path, tmp_path / "raw")
         assert decoded.gaps == pytest.approx(19, abs=0.2)
-        assert decoded.warnings() == ("For 19 s in the middle there is no sound in the file",)
+        assert decoded.warnings() == ("The audio has gaps of 19 s in total",)
         at, likeness = place_of(words()[: -RATE // 4], found[20 * RATE :])
         assert at + 20 == pytest.approx(30, abs=0.06)
         assert likeness > 0.95
@@ -229,8 +235,8 @@ class TestTimes:
         )  # fmt: skip
         recording = probe(str(path))
         into = tmp_path / "raw"
-        decoded = decode(
-            str(path), str(into), recording=recording, track=recording.sounds[0],
+        decoded = decode_audio(
+            str(path), str(into), recording=recording, track=recording.audio_tracks[0],
             max_seconds=ENOUGH, timeout_s=SECONDS,
         )  # fmt: skip
         assert decoded.seconds == pytest.approx(36_000 + length_of(speech()), abs=0.1)
@@ -249,12 +255,12 @@ class TestTimes:
     def test_samples_are_cut_to_the_sample(self, tmp_path: Path) -> None:
         path = tmp_path / "raw"
         path.write_bytes(b"".join(struct.pack("<h", number % 1000) for number in range(RATE * 3)))
-        found = samples(str(path), 1.0, 1.5)
+        found = read_samples(str(path), 1.0, 1.5)
         assert found.dtype == np.float32
         assert (len(found), found[0], found[1]) == (RATE // 2, 0.0, np.float32(1 / 32768))
-        assert len(samples(str(path), 2.5, 99.0)) == RATE // 2
-        assert len(samples(str(path), 5.0, 6.0)) == 0
-        assert len(samples(str(path), -1.0, 1.0)) == RATE
+        assert len(read_samples(str(path), 2.5, 99.0)) == RATE // 2
+        assert len(read_samples(str(path), 5.0, 6.0)) == 0
+        assert len(read_samples(str(path), -1.0, 1.0)) == RATE
 
 
 class TestDamage:
@@ -266,7 +272,7 @@ class TestDamage:
         decoded, _ = heard(path, tmp_path / "raw")
         assert 30 < decoded.seconds < 40
         assert decoded.missing == pytest.approx(60 - decoded.seconds, abs=0.5)
-        assert decoded.warnings()[0].endswith("s shorter than the file says it is")
+        assert decoded.warnings()[0].endswith("s shorter than the file declares")
 
     @pytest.mark.parametrize("name", ["a.ogg", "a.ts", "a.aac", "a.wav"])
     def test_what_does_not_know_its_length_is_as_long_as_it_is(
@@ -286,7 +292,7 @@ class TestDamage:
         middle, hole = len(content) // 2, len(content) // 5
         path = tmp_path / name
         path.write_bytes(content[:middle] + bytes(hole) + content[middle + hole :])
-        with pytest.raises(FileCorrupt, match=r"damaged: about \d+ s of its sound"):
+        with pytest.raises(FileCorrupt, match=r"damaged: about \d+ s of its audio"):
             heard(path, tmp_path / "raw")
         assert not (tmp_path / "raw").exists()
 
@@ -359,7 +365,7 @@ class TestDamage:
 class TestLimits:
     def test_a_length_that_is_declared_is_checked_before(self, tmp_path: Path) -> None:
         path = long_sound(tmp_path / "a.m4a", 20)
-        with pytest.raises(FileTooLarge, match="longer than the 10 s"):
+        with pytest.raises(FileTooLarge, match="longer than the limit of 10 s"):
             heard(path, tmp_path / "raw", max_seconds=10)
         assert os.listdir(tmp_path) == ["a.m4a"]
 
@@ -368,11 +374,11 @@ class TestLimits:
     ) -> None:
         path = long_silence(tmp_path / "long.wav", 3 * 3600)
         recording = probe(str(path))
-        hidden = Recording(format="wav", duration=None, sounds=recording.sounds)
+        hidden = Recording(format="wav", duration=None, audio_tracks=recording.audio_tracks)
         begun = time.monotonic()
         with pytest.raises(FileTooLarge) as caught:
-            decode(str(path), str(tmp_path / "raw"), recording=hidden,
-                   track=recording.sounds[0], max_seconds=60, timeout_s=SECONDS)  # fmt: skip
+            decode_audio(str(path), str(tmp_path / "raw"), recording=hidden,
+                   track=recording.audio_tracks[0], max_seconds=60, timeout_s=SECONDS)  # fmt: skip
         assert caught.value.details == {"limit_s": 60}
         assert time.monotonic() - begun < 20
         assert os.listdir(tmp_path) == ["long.wav"]
@@ -406,8 +412,8 @@ class TestLimits:
         path = long_silence(tmp_path / "long.wav", 6 * 3600)
         recording = probe(str(path))
         with pytest.raises(ProcessingTimeout, match=r"within 0\.05 s"):
-            decode(str(path), str(tmp_path / "raw"), recording=recording,
-                   track=recording.sounds[0], max_seconds=ENOUGH, timeout_s=0.05)  # fmt: skip
+            decode_audio(str(path), str(tmp_path / "raw"), recording=recording,
+                   track=recording.audio_tracks[0], max_seconds=ENOUGH, timeout_s=0.05)  # fmt: skip
         assert os.listdir(tmp_path) == ["long.wav"]
 
     def test_how_far_it_has_got_can_be_asked(self, tmp_path: Path) -> None:
@@ -418,9 +424,9 @@ class TestLimits:
         recording = probe(str(path))
         limits = {"max_seconds": ENOUGH, "timeout_s": SECONDS}
         work = threading.Thread(
-            target=decode,
+            target=decode_audio,
             args=(str(path), str(into)),
-            kwargs={"recording": recording, "track": recording.sounds[0], **limits},
+            kwargs={"recording": recording, "track": recording.audio_tracks[0], **limits},
         )
         work.start()
         while work.is_alive():
@@ -437,7 +443,7 @@ class TestLimits:
     def test_a_full_disk_has_a_name(self, tmp_path: Path) -> None:
         path = long_silence(tmp_path / "long.wav", 3600)
         with small_disk(tmp_path / "disk") as disk:
-            with pytest.raises(FileTooLarge, match="no room on the disk"):
+            with pytest.raises(FileTooLarge, match="no space left on the disk"):
                 heard(path, disk / "raw")
             assert os.listdir(disk) == []
 
@@ -458,8 +464,8 @@ def small_disk(path: Path) -> Iterator[Path]:
 
 
 def test_a_track_is_chosen_by_language_then_default_then_order() -> None:
-    def track(stream: int, language: str | None, *, is_default: bool = False) -> SoundTrack:
-        return SoundTrack(
+    def track(stream: int, language: str | None, *, is_default: bool = False) -> AudioTrack:
+        return AudioTrack(
             stream=stream, codec="aac", channels=1, layout="mono", rate=RATE, language=language,
             is_default=is_default,
         )  # fmt: skip
@@ -468,5 +474,5 @@ def test_a_track_is_chosen_by_language_then_default_then_order() -> None:
     assert [
         chosen.stream
         for language in (None, "de", "en", "it")
-        if (chosen := chosen_track(tracks, language))
+        if (chosen := select_audio_track(tracks, language))
     ] == [3, 2, 3, 3]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from secretary.media.pcm import Piece, Timeline, laid_out
+from secretary.media.pcm import Timeline, TimelineAnchor, apply_timeline
 
 RATE = 100
 FRAME = 5
@@ -18,7 +18,7 @@ def lines(*runs: tuple[int, int]) -> bytes:
 
 def timeline(*runs: tuple[int, int], **options: float) -> Timeline:
     made = Timeline(RATE, **options)
-    made.take(lines(*runs))
+    made.feed(lines(*runs))
     return made
 
 
@@ -27,15 +27,15 @@ def sound(tmp_path: Path, made: Timeline) -> list[int]:
     raw = tmp_path / "raw"
     numbers = range(1, made.samples + 1)
     raw.write_bytes(b"".join(number.to_bytes(2, "little") for number in numbers))
-    content = laid_out(raw, made, tmp_path / "whole").read_bytes()
+    content = apply_timeline(raw, made, tmp_path / "whole").read_bytes()
     return [int.from_bytes(content[at : at + 2], "little") for at in range(0, len(content), 2)]
 
 
 def test_sound_without_gaps_stays_as_it_is(tmp_path: Path) -> None:
     made = timeline((0, 40))
-    assert made.pieces == (Piece(0, 0),)
+    assert made.anchors == (TimelineAnchor(0, 0),)
     assert (made.seconds, made.gaps) == (2.0, 0.0)
-    assert laid_out(tmp_path / "raw", made, tmp_path / "whole") == tmp_path / "raw"
+    assert apply_timeline(tmp_path / "raw", made, tmp_path / "whole") == tmp_path / "raw"
 
 
 def test_a_late_start_is_silence_and_no_gap(tmp_path: Path) -> None:
@@ -51,8 +51,8 @@ def test_what_is_before_second_0_is_left_out(tmp_path: Path) -> None:
 
 
 def test_second_0_is_where_the_recording_starts() -> None:
-    assert timeline((500, 40), start=5.0).pieces == (Piece(0, 0),)
-    assert timeline((700, 40), start=5.0).pieces == (Piece(0, 200),)
+    assert timeline((500, 40), start=5.0).anchors == (TimelineAnchor(0, 0),)
+    assert timeline((700, 40), start=5.0).anchors == (TimelineAnchor(0, 200),)
 
 
 def test_a_gap_is_silence(tmp_path: Path) -> None:
@@ -64,13 +64,13 @@ def test_a_gap_is_silence(tmp_path: Path) -> None:
 def test_times_that_are_a_little_off_change_nothing() -> None:
     made = Timeline(RATE)
     for number in range(100):
-        made.take(lines((number * FRAME + (8 if number % 2 else 0), 1)))
-    assert made.pieces == (Piece(0, 0),)
+        made.feed(lines((number * FRAME + (8 if number % 2 else 0), 1)))
+    assert made.anchors == (TimelineAnchor(0, 0),)
 
 
 def test_one_wrong_time_changes_nothing() -> None:
     made = timeline((0, 20), (9000, 1), (105, 20))
-    assert made.pieces == (Piece(0, 0),)
+    assert made.anchors == (TimelineAnchor(0, 0),)
     assert made.seconds == 2.05
 
 
@@ -78,7 +78,7 @@ def test_times_that_drift_away_are_followed() -> None:
     """As of a device whose clock is slow: 2 % here."""
     made = Timeline(RATE)
     for number in range(1000):
-        made.take(lines((round(number * FRAME * 1.02), 1)))
+        made.feed(lines((round(number * FRAME * 1.02), 1)))
     assert abs(made.seconds - 51) < 0.2
 
 
@@ -90,25 +90,25 @@ def test_a_small_overlap_is_left_out(tmp_path: Path) -> None:
 
 def test_where_times_begin_anew_no_sound_is_lost() -> None:
     made = timeline((0, 100), (0, 100), (0, 100))
-    assert made.pieces == (Piece(0, 0),)
+    assert made.anchors == (TimelineAnchor(0, 0),)
     assert made.seconds == 15.0
 
 
 def test_a_jump_beyond_the_longest_gap_begins_anew() -> None:
-    made = timeline((0, 20), (100_000, 20), (100_300, 20), longest_gap=60)
+    made = timeline((0, 20), (100_000, 20), (100_300, 20), max_gap=60)
     assert (made.seconds, made.gaps) == (5.0, 2.0)
 
 
 def test_lines_may_come_in_pieces() -> None:
     made = Timeline(RATE)
     for byte in lines((0, 20), (400, 20)):
-        made.take(bytes([byte]))
-    assert made.pieces == (Piece(0, 0), Piece(100, 400))
+        made.feed(bytes([byte]))
+    assert made.anchors == (TimelineAnchor(0, 0), TimelineAnchor(100, 400))
 
 
 def test_a_gap_takes_no_room_on_disk(tmp_path: Path) -> None:
     made = timeline((0, 20), (100_000_000, 20))
     (tmp_path / "raw").write_bytes(bytes(400))
-    whole = laid_out(tmp_path / "raw", made, tmp_path / "whole")
+    whole = apply_timeline(tmp_path / "raw", made, tmp_path / "whole")
     assert whole.stat().st_size == 200_000_200
     assert whole.stat().st_blocks * 512 < 1_000_000

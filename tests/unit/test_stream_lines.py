@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.media.probe import read_metadata, read_streams
-from secretary.media.recording import Chapter, PictureTrack, SoundTrack, SubtitleTrack
+from secretary.media.probe import parse_metadata, parse_streams
+from secretary.media.recording import AudioTrack, Chapter, SubtitleTrack, VideoTrack
 
 SAID = """\
 [mov,mp4,m4a,3gp,3g2,mj2 @ 0x1] some warning
@@ -38,20 +38,20 @@ Stream mapping:
 
 
 def test_tracks_are_told_with_what_they_are() -> None:
-    streams = read_streams(SAID)
+    streams = parse_streams(SAID)
     assert streams.duration == 3723.5
     assert streams.start == 1.4
-    assert streams.pictures == (
-        PictureTrack(stream=0, codec="h264", width=1920, height=1080, rate=29.97),
+    assert streams.video_tracks == (
+        VideoTrack(stream=0, codec="h264", width=1920, height=1080, rate=29.97),
     )
-    german, english, unknown = streams.sounds
-    assert german == SoundTrack(
+    german, english, unknown = streams.audio_tracks
+    assert german == AudioTrack(
         stream=1, codec="aac", channels=6, layout="5.1(side)", rate=48000, language="de",
         title="Kommentar:",
     )  # fmt: skip
     assert (english.channels, english.is_default, english.language) == (17, True, "en")
     assert (unknown.stream, unknown.codec, unknown.channels, unknown.rate) == (6, "none", 0, 0)
-    assert streams.subtitles == (
+    assert streams.subtitle_tracks == (
         SubtitleTrack(
             stream=3, codec="mov_text", language="fr", is_default=True, is_forced=True,
             title="Signs",
@@ -60,15 +60,15 @@ def test_tracks_are_told_with_what_they_are() -> None:
 
 
 def test_a_length_that_is_not_known_is_none() -> None:
-    streams = read_streams("  Duration: N/A, start: 0.000000, bitrate: N/A\n")
+    streams = parse_streams("  Duration: N/A, start: 0.000000, bitrate: N/A\n")
     assert (streams.duration, streams.start) == (None, 0.0)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="  Stream#0:19[x](Audio,Video)Hz.kfps\n-e", max_size=300))
 def test_whatever_it_says_is_read(said: str) -> None:
-    read_streams(said)
-    read_streams(SAID + said)
+    parse_streams(said)
+    parse_streams(SAID + said)
 
 
 METADATA = """;FFMETADATA1
@@ -106,7 +106,7 @@ title=of a stream
 
 
 def test_tags_and_chapters_are_read_as_they_were_meant() -> None:
-    tags, chapters = read_metadata(METADATA)
+    tags, chapters = parse_metadata(METADATA)
     assert tags == {"title": "A=B; #1 \\", "artist": "Two\nlines"}
     assert chapters == (
         Chapter(start=0, end=61.5, title="First of all"),
@@ -117,11 +117,11 @@ def test_tags_and_chapters_are_read_as_they_were_meant() -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="[CHAPTER]=\\\n;#TIMEBASE/STARTND0919-x", max_size=300))
 def test_whatever_the_metadata_say_is_read(text: str) -> None:
-    read_metadata(text)
-    read_metadata(METADATA + text)
+    parse_metadata(text)
+    parse_metadata(METADATA + text)
 
 
 def test_tags_have_limits() -> None:
-    tags, _ = read_metadata("".join(f"key{number}={'x' * 50_000}\n" for number in range(200)))
+    tags, _ = parse_metadata("".join(f"key{number}={'x' * 50_000}\n" for number in range(200)))
     assert len(tags) == 100
     assert {len(value) for value in tags.values()} == {20_000}

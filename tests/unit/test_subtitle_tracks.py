@@ -8,7 +8,7 @@ import pytest
 from secretary.core.errors import FileCorrupt
 from secretary.media.probe import probe
 from secretary.media.recording import SubtitleTrack
-from secretary.media.subtitles import subtitles_of
+from secretary.media.subtitles import extract_subtitles
 
 from ..sound_files import made, moving, speech
 
@@ -44,9 +44,9 @@ def film(tmp_path: Path, name: str, codec: str, *more: str) -> Path:
 )
 def test_subtitles_of_all_kinds_are_read(tmp_path: Path, name: str, codec: str) -> None:
     path = film(tmp_path, name, codec)
-    (track,) = probe(str(path)).subtitles
+    (track,) = probe(str(path)).subtitle_tracks
     assert track.language == "de"
-    text = subtitles_of(str(path), track, timeout_s=SECONDS)
+    text = extract_subtitles(str(path), track, timeout_s=SECONDS)
     assert text.startswith("WEBVTT\n")
     assert re.search(r"\n00:00\.5\d\d --> 00:02\.2\d\d\nGrüße an <i>alle</i>\n", text)
     assert re.search(r"\n00:03\.0\d\d --> 00:05\.0\d\d\nTwo\nlines", text)
@@ -54,7 +54,7 @@ def test_subtitles_of_all_kinds_are_read(tmp_path: Path, name: str, codec: str) 
 
 def test_those_that_are_forced_are_told(tmp_path: Path) -> None:
     path = film(tmp_path, "a.mkv", "srt", "-disposition:s:0", "forced")
-    (track,) = probe(str(path)).subtitles
+    (track,) = probe(str(path)).subtitle_tracks
     assert track.is_forced
     assert not track.is_default
 
@@ -62,7 +62,7 @@ def test_those_that_are_forced_are_told(tmp_path: Path) -> None:
 def test_a_track_that_is_not_there_is_refused(tmp_path: Path) -> None:
     path = film(tmp_path, "a.mkv", "srt")
     with pytest.raises(FileCorrupt):
-        subtitles_of(str(path), SubtitleTrack(stream=9, codec="srt"), timeout_s=SECONDS)
+        extract_subtitles(str(path), SubtitleTrack(stream=9, codec="srt"), timeout_s=SECONDS)
 
 
 def test_their_times_are_those_of_the_recording(tmp_path: Path) -> None:
@@ -72,6 +72,6 @@ def test_their_times_are_those_of_the_recording(tmp_path: Path) -> None:
         tmp_path / "a.mkv", *moving(6), "-itsoffset", "2", "-i", speech(),
         "-itsoffset", "2", "-i", tmp_path / "a.srt", "-map", "0", "-map", "1", "-map", "2",
     )  # fmt: skip
-    (track,) = probe(str(path)).subtitles
-    text = subtitles_of(str(path), track, timeout_s=SECONDS)
+    (track,) = probe(str(path)).subtitle_tracks
+    text = extract_subtitles(str(path), track, timeout_s=SECONDS)
     assert re.search(r"\n00:02\.5\d\d --> 00:04\.2\d\d\n", text)

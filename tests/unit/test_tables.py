@@ -32,7 +32,7 @@ def evil_job() -> dict[str, Any]:
     ],
     ids=["jobs", "job", "batches", "batch", "talks"],
 )
-def test_no_name_is_an_order_to_the_terminal(
+def test_tables_contain_no_control_characters(
     show: Callable[[], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     show()
@@ -46,7 +46,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_nor_is_a_text_but_a_pipe_gets_it_as_it_is(
+def test_text_contains_no_control_characters_except_in_a_pipe(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     echo(EVIL)

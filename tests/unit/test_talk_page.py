@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from secretary.core.errors import FileCorrupt, FileTooLarge, JobFailed
 from secretary.web import markup
 from secretary.web.links import Link, LinkKind
-from secretary.web.page import page_of, read_talk_page
+from secretary.web.page import parse_talk_page, read_talk_page
 from secretary.web.talk import TalkPage
 from secretary.worker.sandbox import Sandbox
 
@@ -22,7 +22,7 @@ HERE = "https://conf.example/2031/talk/x/"
 
 
 def read(html: str, url: str = HERE) -> TalkPage:
-    return page_of(html.encode(), url)
+    return parse_talk_page(html.encode(), url)
 
 
 def body(inner: str, head: str = "") -> str:

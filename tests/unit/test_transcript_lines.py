@@ -1,17 +1,17 @@
 """Tokens put together to words, and loops taken out."""
 
-from secretary.media.speech.engines import Word
-from secretary.media.speech.whisper import Token, _byte_of, is_loop, unlooped, words
+from secretary.media.speech.engines import TimedText
+from secretary.media.speech.whisper import Token, _byte_of, is_loop, without_loops, words
 
 
 def test_marks_have_no_time_of_their_own() -> None:
     tokens = [Token("ĠYes", 1.0, 1.5), Token(".", 1.5, 9.0), Token("ĠNo", 9.0, 9.5)]
-    assert words(tokens) == [Word(1.0, 1.5, " Yes."), Word(9.0, 9.5, " No")]
+    assert words(tokens) == [TimedText(1.0, 1.5, " Yes."), TimedText(9.0, 9.5, " No")]
 
 
 def test_a_word_of_several_tokens_is_one() -> None:
     tokens = [Token("Ġinc", 0.0, 0.3), Token("red", 0.3, 0.5), Token("ulity", 0.5, 0.9)]
-    assert words(tokens) == [Word(0.0, 0.9, " incredulity")]
+    assert words(tokens) == [TimedText(0.0, 0.9, " incredulity")]
 
 
 def test_letters_of_several_bytes_are_put_together() -> None:
@@ -26,16 +26,16 @@ def test_signs_without_spaces_are_words() -> None:
             ["今天".encode(), "好".encode()[:2], "好".encode()[2:], "。".encode()]
         )
     ]
-    assert words(tokens) == [Word(0, 1, "今天"), Word(1, 3, "好。")]
+    assert words(tokens) == [TimedText(0, 1, "今天"), TimedText(1, 3, "好。")]
 
 
 def test_a_loop_is_left_once() -> None:
     tokens = (1, 2, *(3, 4, 5) * 20, 6)
     assert is_loop(tokens)
-    assert unlooped(tokens) == (1, 2, 3, 4, 5, 6)
+    assert without_loops(tokens) == (1, 2, 3, 4, 5, 6)
 
 
 def test_what_people_say_twice_is_no_loop() -> None:
     for tokens in [(7,) * 6, (1, 2, 3, 4) * 2, (1, 2, 3, 9, 1, 2, 3, 8, 1, 2, 3, 7)]:
         assert not is_loop(tokens)
-        assert unlooped(tokens) == tokens
+        assert without_loops(tokens) == tokens

@@ -22,7 +22,7 @@ from .dependencies import UUID, JobId, job_service_of
 from .errors import LEGACY_PREFIX
 from .models import Envelope, ResponseModel
 from .openapi import Responses, header, make_router
-from .responses import success
+from .responses import JsonResponse, success
 
 router = make_router("files", prefix="")
 
@@ -181,7 +181,7 @@ async def _text_response(
     if PurePath(file.name).suffix.lower() not in suffixes or file.size > MAX_TEXT_BYTES:
         raise NotFound("There is no such text")
     content = await job_service_of(request).files.read(file)
-    return JSONResponse({"file_path": path, "content": content.decode("utf-8", "replace")})
+    return JsonResponse({"file_path": path, "content": content.decode("utf-8", "replace")})
 
 
 def _file_response(request: Request, file: ArtifactFile, *, download: bool = False) -> Response:

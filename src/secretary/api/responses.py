@@ -1,6 +1,7 @@
 """Builds the successful responses; `models` describes their shapes."""
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -8,16 +9,29 @@ from uuid import uuid4
 from fastapi import Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
+from starlette.types import Receive, Scope, Send
 
 from ..core.job import EMPTY_RESULTS, Job, iso
-from ..core.json_codec import encode_json
+from ..core.json_codec import encode_off_loop
 
 
 class JsonResponse(JSONResponse):
-    """Returns any JSON that was accepted, even a lone surrogate."""
+    """Encodes its content when it is sent, off the event loop if it is large. Returns any JSON that
+    was accepted, even a lone surrogate."""
+
+    def __init__(
+        self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(None, status_code, headers)
+        self._content = content
 
     def render(self, content: Any) -> bytes:
-        return encode_json(content)
+        return b""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.body = await encode_off_loop(self._content)
+        self.headers["content-length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
 
 
 def success(

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
@@ -16,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..core.errors import NotFound, StoreUnavailable
 from ..core.job import FINAL_STATUSES, Batch, Job, JobStatus
-from ..core.json_codec import encode_json
+from ..core.json_codec import encode_in_parts, encode_json, is_large
 from ..jobs.events import PAGE_SIZE, EventHub, PendingChanges, Subscription, event_payload
 from ..jobs.service import JobService
 from ..store import Change, JobQuery
@@ -94,8 +93,12 @@ NAMES = {
 HEARTBEAT = b": heartbeat\n\n"
 #: How long a client should wait before it reconnects.
 RETRY_MILLISECONDS = 2000
-#: Non-ASCII characters that some clients treat as line ends: U+0085, U+2028, U+2029.
-LINE_ENDS = (b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
+#: Non-ASCII characters that some clients treat as line ends, and their escapes.
+LINE_ENDS = {
+    "\x85".encode(): b"\\u0085",
+    "\u2028".encode(): b"\\u2028",
+    "\u2029".encode(): b"\\u2029",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ def job_event(job: Job) -> Event:
 
 def job_event_id(job: Job, event: Event) -> str:
     """Identifies a state of a job: the same in every process, different after each change."""
-    state = encode_json([job.attempt, str(job.completed_at), event.name, event.document])
+    state = encode_in_parts([job.attempt, str(job.completed_at), event.name, event.document])
     return hashlib.blake2b(state, digest_size=9).hexdigest()
 
 
@@ -142,14 +145,22 @@ def batch_event(batch: Batch) -> Event:
 
 def encode_event(event: Event, event_id: str) -> bytes:
     head = f"id: {event_id}\nevent: {event.name}\nretry: {RETRY_MILLISECONDS}\ndata: "
-    return b"%b%b\n\n" % (head.encode("ascii"), _encode_on_one_line(event.document))
+    data = encode_in_parts(event.document, _encode_on_one_line)
+    return b"".join((head.encode("ascii"), data, b"\n\n"))
 
 
-def _encode_on_one_line(document: dict[str, Any]) -> bytes:
-    data = encode_json(document)
-    if any(mark in data for mark in LINE_ENDS):
-        return json.dumps(document, separators=(",", ":")).encode("ascii")
+def _encode_on_one_line(value: Any) -> bytes:
+    data = encode_json(value)
+    if not data.isascii():
+        for line_end, escape in LINE_ENDS.items():
+            data = data.replace(line_end, escape)
     return data
+
+
+async def _encode_off_loop(event: Event, event_id: str) -> bytes:
+    if is_large(event.document):
+        return await asyncio.to_thread(encode_event, event, event_id)
+    return encode_event(event, event_id)
 
 
 # The response
@@ -282,6 +293,12 @@ async def _read_state(listener: Listener, job_id: str) -> _JobState | None:
     job = await listener.job(job_id)
     if job is None:
         return None
+    return (
+        await asyncio.to_thread(_encode_state, job) if is_large(job.results) else _encode_state(job)
+    )
+
+
+def _encode_state(job: Job) -> _JobState:
     event = job_event(job)
     event_id = job_event_id(job, event)
     return _JobState(event_id, encode_event(event, event_id), job.status in FINAL_STATUSES)
@@ -411,7 +428,7 @@ async def _encode_round(events: AsyncIterator[Event], before: str, position: str
     previous: Event | None = None
     async for event in events:
         if previous is not None:
-            yield encode_event(previous, before)
+            yield await _encode_off_loop(previous, before)
         previous = event
     if previous is not None:
-        yield encode_event(previous, position)
+        yield await _encode_off_loop(previous, position)

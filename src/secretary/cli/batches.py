@@ -1,16 +1,29 @@
 """`secretary batches …`: create, inspect and change batches."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..core.errors import Conflict, InvalidParameters
-from .backend import BatchAction, Document, ListFilter
+from .backend import BatchAction, ListFilter
 from .options import AsJson, Cursor, IncludeArchived, Limit, Target, UserFilter, with_target
 from .output import echo, echo_err, print_json
+from .tables import print_batch, print_batches
 from .watch import watch_batch
+
+ACTIONS: dict[BatchAction, str] = {
+    "pause": "Stop starting jobs of a batch; running jobs continue.",
+    "resume": "Resume a paused batch.",
+    "archive": "Hide a batch and its jobs from lists; nothing is deleted.",
+    "unarchive": "Show an archived batch and its jobs in lists again.",
+    "cancel": "Cancel all unfinished jobs of a batch.",
+    "restart-failed": "Run the failed jobs of a batch again.",
+}
+#: Actions on the jobs of a batch, and what happens to them.
+JOB_ACTIONS: dict[BatchAction, str] = {"cancel": "cancelled", "restart-failed": "restarted"}
 
 app = typer.Typer(help="Create, inspect and change batches.", no_args_is_help=True)
 
@@ -33,8 +46,6 @@ def list_batches(
     if as_json:
         print_json({"batches": page.items, "next_cursor": page.next_cursor})
         return
-    from .tables import print_batches
-
     print_batches(page.items)
     if page.next_cursor:
         echo_err(f"For the next page: --cursor {page.next_cursor}")
@@ -44,7 +55,8 @@ def list_batches(
 @with_target
 def show(target: Target, batch_id: str, as_json: AsJson = False) -> None:
     """Show a batch with its job counts."""
-    _print_batch(target.run(lambda backend: backend.batch(batch_id)), as_json=as_json)
+    batch = target.run(lambda backend: backend.batch(batch_id))
+    print_json(batch) if as_json else print_batch(batch)
 
 
 app.command("watch")(watch_batch)
@@ -63,52 +75,23 @@ def create(
     """Submit all jobs of a file as a batch, or none of them."""
     request = _read_document(file)
     batch = target.run(lambda backend: backend.submit_batch(request))
-    if as_json:
-        print_json(batch)
-    else:
-        echo(batch["batch_id"])
+    print_json(batch) if as_json else echo(batch["batch_id"])
 
 
-@app.command()
-@with_target
-def pause(target: Target, batch_id: str, as_json: AsJson = False) -> None:
-    """Stop starting jobs of a batch; running jobs continue."""
-    _print_batch(_change(target, batch_id, "pause"), as_json=as_json)
+def _action_command(action: BatchAction) -> Callable[..., None]:
+    @with_target
+    def command(target: Target, batch_id: str, as_json: AsJson = False) -> None:
+        batch = target.run(lambda backend: backend.change_batch(batch_id, action))
+        if action in JOB_ACTIONS:
+            _print_changed_jobs(batch["job_ids"], JOB_ACTIONS[action], as_json=as_json)
+        else:
+            print_json(batch) if as_json else print_batch(batch)
+
+    return command
 
 
-@app.command()
-@with_target
-def resume(target: Target, batch_id: str, as_json: AsJson = False) -> None:
-    """Resume a paused batch."""
-    _print_batch(_change(target, batch_id, "resume"), as_json=as_json)
-
-
-@app.command()
-@with_target
-def archive(target: Target, batch_id: str, as_json: AsJson = False) -> None:
-    """Hide a batch and its jobs from lists; nothing is deleted."""
-    _print_batch(_change(target, batch_id, "archive"), as_json=as_json)
-
-
-@app.command()
-@with_target
-def unarchive(target: Target, batch_id: str, as_json: AsJson = False) -> None:
-    """Show an archived batch and its jobs in lists again."""
-    _print_batch(_change(target, batch_id, "unarchive"), as_json=as_json)
-
-
-@app.command()
-@with_target
-def cancel(target: Target, batch_id: str, as_json: AsJson = False) -> None:
-    """Cancel all unfinished jobs of a batch."""
-    _print_changed_jobs(_change(target, batch_id, "cancel"), "cancelled", as_json=as_json)
-
-
-@app.command("restart-failed")
-@with_target
-def restart_failed(target: Target, batch_id: str, as_json: AsJson = False) -> None:
-    """Run the failed jobs of a batch again."""
-    _print_changed_jobs(_change(target, batch_id, "restart-failed"), "restarted", as_json=as_json)
+for _action, _help in ACTIONS.items():
+    app.command(_action, help=_help)(_action_command(_action))
 
 
 @app.command()
@@ -119,21 +102,7 @@ def delete(target: Target, batch_id: str) -> None:
     echo(f"{batch_id} is deleted")
 
 
-def _change(target: Target, batch_id: str, action: BatchAction) -> Document:
-    return target.run(lambda backend: backend.change_batch(batch_id, action))
-
-
-def _print_batch(batch: Document, *, as_json: bool) -> None:
-    if as_json:
-        print_json(batch)
-    else:
-        from .tables import print_batch
-
-        print_batch(batch)
-
-
-def _print_changed_jobs(batch: Document, change: str, *, as_json: bool) -> None:
-    job_ids = batch["job_ids"]
+def _print_changed_jobs(job_ids: list[str], change: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"job_ids": job_ids})
     elif job_ids:

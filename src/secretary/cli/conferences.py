@@ -13,6 +13,7 @@ from .backend import Document
 from .options import AsJson, Target, log_warnings_only, with_target
 from .output import echo, echo_err, print_json
 from .submit import read_parameters
+from .tables import print_talks
 
 if TYPE_CHECKING:
     from ..config import Settings
@@ -108,7 +109,5 @@ def _print_talks(batch: Document, *, as_json: bool) -> None:
     if as_json:
         print_json(batch)
         return
-    from .tables import print_talks
-
     print_talks([job["parameters"] for job in batch["jobs"]])
     echo_err(f"{len(batch['jobs'])} jobs; nothing was added")

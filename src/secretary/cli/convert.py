@@ -148,8 +148,8 @@ async def _ephemeral_backend(target: Target, files: Sequence[Path]) -> AsyncIter
         media = {"keep_recording_mb": 0}  # the user has the recording
         settings = Target(config=target.config).settings(storage=storage, media=media)
         log_warnings_only(settings)
-        async with ephemeral_runtime(settings, slots=_cpus()) as job_service:
-            yield LocalBackend(settings, job_service)
+        async with ephemeral_runtime(settings, slots=_cpus()) as app:
+            yield LocalBackend(app, app.job_service)
 
 
 def _cpus() -> int:

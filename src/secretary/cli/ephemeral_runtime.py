@@ -13,7 +13,6 @@ from pathlib import Path
 from ..app import Application
 from ..config import Settings
 from ..core.errors import InvalidSettings
-from ..jobs.service import JobService
 from ..serve import run_worker
 
 RUN_PREFIX = "run-"
@@ -22,8 +21,8 @@ CACHE = "cache"
 
 
 @asynccontextmanager
-async def ephemeral_runtime(settings: Settings, *, slots: int) -> AsyncIterator[JobService]:
-    """Run a worker for the jobs submitted to the yielded service; stop unfinished ones at exit."""
+async def ephemeral_runtime(settings: Settings, *, slots: int) -> AsyncIterator[Application]:
+    """Run a worker for the jobs submitted to the yielded application; stop them at exit."""
     async with AsyncExitStack() as stack:
         app = Application(settings)
         components = app.worker(slots=slots)
@@ -39,7 +38,7 @@ async def ephemeral_runtime(settings: Settings, *, slots: int) -> AsyncIterator[
         worker_task = asyncio.create_task(run_worker(components))
         worker_task.add_done_callback(cancel_caller)
         try:
-            yield app.job_service
+            yield app
         finally:
             worker_task.remove_done_callback(cancel_caller)
             components.worker.drain()

@@ -24,6 +24,7 @@ from .options import (
     with_target,
 )
 from .output import ExitCode, echo, echo_err, print_json, print_json_line
+from .tables import print_job, print_jobs, print_logs
 from .watch import watch_jobs
 
 T = TypeVar("T")
@@ -32,6 +33,13 @@ LOG_POLL_SECONDS = 0.5
 #: `result` prints the first of these that a job has.
 TEXT_RESULTS = ("markdown_content", "extracted_text", "text")
 RESULTS_FILE = "results.json"
+
+ACTIONS: dict[JobAction, str] = {
+    "cancel": "Cancel jobs: pending ones at once, running ones within two seconds.",
+    "restart": "Run finished jobs again; their results and errors are cleared.",
+    "archive": "Hide jobs from lists; nothing is deleted.",
+    "unarchive": "Show archived jobs in lists again.",
+}
 
 JobIds = Annotated[list[str], typer.Argument(metavar="JOB_ID...")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job finishes")]
@@ -62,8 +70,6 @@ def list_jobs(
     if as_json:
         print_json({"jobs": page.items, "next_cursor": page.next_cursor})
         return
-    from .tables import print_jobs
-
     print_jobs(page.items)
     if page.next_cursor:
         echo_err(f"For the next page: --cursor {page.next_cursor}")
@@ -74,12 +80,7 @@ def list_jobs(
 def show(target: Target, job_id: str, as_json: AsJson = False) -> None:
     """Show a job with its parameters, results and error."""
     job = target.run(lambda backend: backend.job(job_id))
-    if as_json:
-        print_json(job)
-    else:
-        from .tables import print_job
-
-        print_job(job)
+    print_json(job) if as_json else print_job(job)
 
 
 app.command("watch")(watch_jobs)
@@ -133,9 +134,7 @@ def _print_entries(entries: Sequence[Document], as_json: bool) -> None:
     if as_json:
         for entry in entries:
             print_json_line(entry)
-    elif entries:
-        from .tables import print_logs
-
+    else:
         print_logs(entries)
 
 
@@ -237,32 +236,27 @@ def _save(path: Path, target: Path, temporary: Path) -> Path:
     return path.replace(target)
 
 
-@app.command()
-@with_target
-def cancel(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
-    """Cancel jobs: pending ones at once, running ones within two seconds."""
-    _change(target, job_ids, "cancel", as_json=as_json)
+def _action_command(action: JobAction) -> Callable[..., None]:
+    async def change(backend: Backend, job_id: str) -> Document:
+        return await backend.change_job(job_id, action)
+
+    @with_target
+    def command(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
+        jobs, errors = target.run(lambda backend: _for_each(backend, job_ids, change))
+        if as_json:
+            large = ("results", "logs")
+            summaries = [{key: job[key] for key in job if key not in large} for job in jobs]
+            print_json({"jobs": summaries})
+        else:
+            for job in jobs:
+                echo(f"{job['job_id']} {_new_state(job, action)}")
+        _report(errors)
+
+    return command
 
 
-@app.command()
-@with_target
-def restart(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
-    """Run finished jobs again; their results and errors are cleared."""
-    _change(target, job_ids, "restart", as_json=as_json)
-
-
-@app.command()
-@with_target
-def archive(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
-    """Hide jobs from lists; nothing is deleted."""
-    _change(target, job_ids, "archive", as_json=as_json)
-
-
-@app.command()
-@with_target
-def unarchive(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
-    """Show archived jobs in lists again."""
-    _change(target, job_ids, "unarchive", as_json=as_json)
+for _action, _help in ACTIONS.items():
+    app.command(_action, help=_help)(_action_command(_action))
 
 
 @app.command()
@@ -280,21 +274,6 @@ def delete(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
     else:
         for job_id in deleted:
             echo(f"{job_id} is deleted")
-    _report(errors)
-
-
-def _change(target: Target, job_ids: Sequence[str], action: JobAction, *, as_json: bool) -> None:
-    async def change(backend: Backend, job_id: str) -> Document:
-        return await backend.change_job(job_id, action)
-
-    jobs, errors = target.run(lambda backend: _for_each(backend, job_ids, change))
-    if as_json:
-        large = ("results", "logs")
-        summaries = [{key: job[key] for key in job if key not in large} for job in jobs]
-        print_json({"jobs": summaries})
-    else:
-        for job in jobs:
-            echo(f"{job['job_id']} {_new_state(job, action)}")
     _report(errors)
 
 

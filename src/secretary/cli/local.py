@@ -33,11 +33,11 @@ FIRST_POLL, LONGEST_POLL = 0.01, 0.2
 class LocalBackend:
     """Opens the store on first use.
 
-    With a `job_service` of its own, as in `convert`, files are read in place instead of being
+    With an open `job_service`, as in `convert`, files are read in place instead of being
     copied to the store, and finished jobs are returned without long texts."""
 
-    def __init__(self, settings: Settings, job_service: JobService | None = None) -> None:
-        self._app = Application(settings)
+    def __init__(self, app: Application, job_service: JobService | None = None) -> None:
+        self._app = app
         self._job_service = job_service
         self._in_place = job_service is not None
         self._stack = AsyncExitStack()
@@ -46,8 +46,7 @@ class LocalBackend:
         await self._stack.aclose()
 
     async def job_types(self) -> list[str]:
-        registry = self._job_service.registry if self._job_service else self._app.registry
-        return sorted(registry.job_types)
+        return sorted(self._app.registry.job_types)
 
     async def has_workers(self) -> bool:
         return bool(await (await self._service()).workers_alive())

@@ -13,6 +13,7 @@ from ..core.errors import Conflict, InvalidParameters
 from .backend import Document, JobProgress, OnProgress
 from .options import AsJson, ConfigFile, DataDir, log_warnings_only, read_settings
 from .output import ProgressDisplay, echo_err, print_json, progress_display
+from .tables import print_transfer_counts
 
 if TYPE_CHECKING:
     from ..config import Settings
@@ -189,8 +190,6 @@ def _record_progress(on_progress: OnProgress, job_count: int) -> "Callable[[Kind
 
 
 def _print_copy_report(report: CopyReport, options: CopyOptions) -> None:
-    from .tables import print_transfer_counts
-
     rows = report.rows()
     counts = {name: (row.found, row.copied, row.skipped) for name, row in rows.items()}
     print_transfer_counts(counts, done="copied")
@@ -278,8 +277,6 @@ def _is_missing(address: "StoreAddress") -> bool:
 
 
 def _print_legacy_report(report: "LegacyReport", *, dry_run: bool) -> None:
-    from .tables import print_transfer_counts
-
     kinds = {"jobs": report.jobs, "batches": report.batches}
     counts = {name: (kind.found, kind.imported, kind.skipped) for name, kind in kinds.items()}
     print_transfer_counts(counts, done="imported")

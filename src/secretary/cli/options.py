@@ -123,11 +123,12 @@ class Target:
                 await remote.ping()
                 yield remote
             return
+        from ..app import Application
         from .local import LocalBackend
 
         settings = self.settings()
         log_warnings_only(settings)
-        async with aclosing(LocalBackend(settings)) as local:
+        async with aclosing(LocalBackend(Application(settings))) as local:
             yield local
 
     def run(self, work: Callable[[Backend], Awaitable[T]]) -> T:

@@ -13,6 +13,7 @@ from ..core.errors import InvalidParameters
 from .backend import Backend, Document, Status
 from .options import AsJson, Target, complete_job_type, with_target
 from .output import ExitCode, ProgressDisplay, echo, echo_err, print_json, progress_display
+from .tables import print_job, print_jobs
 
 #: Check for workers if a job is still pending after this time; a claim takes milliseconds.
 WORKER_CHECK_SECONDS = 2.0
@@ -171,10 +172,7 @@ def _print_jobs(jobs: list[Document], *, finished: bool, as_json: bool) -> None:
     elif not finished:
         for job in jobs:
             echo(job["job_id"])
+    elif len(jobs) == 1:
+        print_job(jobs[0])
     else:
-        from .tables import print_job, print_jobs
-
-        if len(jobs) == 1:
-            print_job(jobs[0])
-        else:
-            print_jobs(jobs)
+        print_jobs(jobs)

@@ -1,5 +1,6 @@
 """`secretary doctor`, `secretary workers list` and `secretary completion`."""
 
+from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 from .options import AsJson, Target, with_target
 from .output import ExitCode, echo, print_json
+from .tables import print_findings, print_workers
 
 workers_app = typer.Typer(help="Inspect the workers of all machines.", no_args_is_help=True)
 
@@ -15,16 +17,12 @@ workers_app = typer.Typer(help="Inspect the workers of all machines.", no_args_i
 def doctor(target: Target, as_json: AsJson = False) -> None:
     """Check the installation; exit with 1 if there is a problem."""
     findings = target.run(lambda backend: backend.findings())
-    from dataclasses import asdict
-
     from ..observability.doctor import Verdict, worst
 
     verdict = worst(findings)
     if as_json:
         print_json({"verdict": verdict, "findings": [asdict(finding) for finding in findings]})
     else:
-        from .tables import print_findings
-
         print_findings(findings)
     if verdict is Verdict.PROBLEM:
         raise typer.Exit(ExitCode.FAILED)
@@ -35,12 +33,7 @@ def doctor(target: Target, as_json: AsJson = False) -> None:
 def list_workers(target: Target, as_json: AsJson = False) -> None:
     """List workers with their state, slots, version, last heartbeat and job types."""
     workers = target.run(lambda backend: backend.workers())
-    if as_json:
-        print_json({"workers": workers})
-    else:
-        from .tables import print_workers
-
-        print_workers(workers)
+    print_json({"workers": workers}) if as_json else print_workers(workers)
 
 
 class Shell(StrEnum):

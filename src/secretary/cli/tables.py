@@ -1,23 +1,20 @@
-"""Tables for people. Commands import this module only when they print one: rich is slow to load."""
+"""Tables for people. Rich is imported when one is printed: it is slow to load."""
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
-
-from .backend import Document, JobProgress, Status
+from .backend import FINAL, Document, JobProgress, Status
 from .output import echo, printable
-from .watch import Show, activity
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
     from ..observability.doctor import Finding
 
 COLORS = {
@@ -34,6 +31,9 @@ COLORS = {
 
 #: Width of tables without a terminal: enough for every column.
 PIPE_WIDTH = 200
+
+#: Displays the current state of jobs.
+ShowJobs = Callable[[Sequence[Document]], None]
 
 BAR_WIDTH = 12
 #: The live table shows ids in full, because they are copied; these columns need a wide terminal.
@@ -166,15 +166,24 @@ def print_logs(entries: Sequence[Document]) -> None:
         echo(f"{time:%Y-%m-%d %H:%M:%S} {entry['level']:<8} {entry['message']}")
 
 
+def activity(job: Document) -> str:
+    """Describe what an unfinished job is doing, or why it failed."""
+    if job["status"] not in FINAL:
+        return JobProgress.of(job).text
+    return f"{job['error']['code']}: {job['error']['message']}" if job["error"] else ""
+
+
 @contextmanager
-def live_job_table() -> Iterator[Show]:
+def live_job_table() -> Iterator[ShowJobs]:
+    from rich.live import Live
+
     with Live(console=console(), auto_refresh=False) as live:
         yield lambda jobs: live.update(job_table(jobs, live.console.width), refresh=True)
 
 
-def job_table(jobs: Sequence[Document], width: int) -> Table | Text:
+def job_table(jobs: Sequence[Document], width: int) -> "Table | Text":
     if not jobs:
-        return Text("No pending or running jobs.", "dim")
+        return cell("No pending or running jobs.", "dim")
     visible = {
         "JOB": True,
         "TYPE": width >= MIN_WIDTH_FOR_TYPE,
@@ -193,7 +202,9 @@ def job_table(jobs: Sequence[Document], width: int) -> Table | Text:
     return table
 
 
-def _job_cells(job: Document) -> tuple[RenderableType, ...]:
+def _job_cells(job: Document) -> "tuple[RenderableType, ...]":
+    from rich.progress_bar import ProgressBar
+
     percent, doing = JobProgress.of(job).percent, activity(job)
     name = job["job_name"] or job["job_type"]
     return (
@@ -247,21 +258,27 @@ def _short_json(value: Any) -> str:
     return text if len(text) <= 2000 else text[:2000] + " … (use --json for the rest)"
 
 
-def cell(text: str, style: str = "") -> Text:
+def cell(text: str, style: str = "") -> "Text":
     """Text without markup or control characters."""
+    from rich.text import Text
+
     return Text(printable(text), style)
 
 
-def status_cell(status: str) -> Text:
+def status_cell(status: str) -> "Text":
     return cell(status, COLORS.get(status, ""))
 
 
-def console() -> Console:
+def console() -> "Console":
+    from rich.console import Console
+
     return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
 
 
-def table_of(*names: str) -> Table:
+def table_of(*names: str) -> "Table":
     """A table whose last column is shortened when the terminal is too narrow."""
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in names[:-1]:
         table.add_column(name, no_wrap=True)
@@ -269,7 +286,9 @@ def table_of(*names: str) -> Table:
     return table
 
 
-def _pairs() -> Table:
+def _pairs() -> "Table":
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     return table

@@ -10,6 +10,7 @@ from ..core.errors import InvalidParameters, InvalidTemplate
 from .backend import Document
 from .options import AsJson, Target, with_target
 from .output import ExitCode, echo, print_json
+from .tables import print_templates
 
 app = typer.Typer(help="List templates and validate your own.", no_args_is_help=True)
 
@@ -21,12 +22,7 @@ Files = Annotated[list[Path], typer.Argument(metavar="FILE...")]
 def list_templates(target: Target, as_json: AsJson = False) -> None:
     """List the available templates, built-in and your own."""
     templates = target.run(lambda backend: backend.templates())
-    if as_json:
-        print_json({"templates": templates})
-    else:
-        from .tables import print_templates
-
-        print_templates(templates)
+    print_json({"templates": templates}) if as_json else print_templates(templates)
 
 
 @app.command()

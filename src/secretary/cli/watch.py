@@ -15,12 +15,11 @@ from ..core.errors import NotFound
 from .backend import FINAL, Backend, Document, JobProgress, ListFilter, Status
 from .options import AsJson, BatchFilter, JobTypeFilter, Target, UserFilter, with_target
 from .output import ExitCode, echo, line_key, print_json, print_json_line, progress_display
+from .tables import ShowJobs, activity, live_job_table, print_batch
 
 POLL_SECONDS = 1.0
 #: How many unfinished and how many recently finished jobs are shown.
 MAX_ACTIVE, MAX_FINISHED = 30, 5
-
-Show = Callable[[Sequence[Document]], None]
 
 
 @with_target
@@ -60,18 +59,13 @@ def watch_batch(target: Target, batch_id: str, as_json: AsJson = False) -> None:
                 await asyncio.sleep(POLL_SECONDS)
 
     batch = target.run(work)
-    if as_json:
-        print_json(batch)
-    else:
-        from .tables import print_batch
-
-        print_batch(batch)
+    print_json(batch) if as_json else print_batch(batch)
     if batch["completed_jobs"] != batch["total_jobs"]:
         raise typer.Exit(ExitCode.FAILED)
 
 
 async def _watch_until_finished(
-    backend: Backend, job_ids: Sequence[str], show: Show
+    backend: Backend, job_ids: Sequence[str], show: ShowJobs
 ) -> list[Document]:
     jobs: dict[str, Document] = {}
     while True:
@@ -84,7 +78,7 @@ async def _watch_until_finished(
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _watch_forever(backend: Backend, filters: ListFilter, show: Show) -> list[Document]:
+async def _watch_forever(backend: Backend, filters: ListFilter, show: ShowJobs) -> list[Document]:
     """A job that leaves the list has finished, or was pushed out by others."""
     finished: deque[Document] = deque(maxlen=MAX_FINISHED)
     previous: dict[str, Document] = {}
@@ -116,19 +110,19 @@ async def _reread(backend: Backend, job: Document) -> Document:
 
 
 @contextmanager
-def _job_display(*, as_json: bool) -> Iterator[Show]:
+def _job_display(*, as_json: bool) -> Iterator[ShowJobs]:
     if as_json:
         yield _on_change(lambda job: (job["status"], job["progress"]), print_json_line)
     elif not sys.stdout.isatty():
         yield _on_change(lambda job: (job["status"], line_key(JobProgress.of(job))), _print_line)
     else:
-        from .tables import live_job_table
-
         with live_job_table() as show:
             yield show
 
 
-def _on_change(key: Callable[[Document], object], print_job: Callable[[Document], None]) -> Show:
+def _on_change(
+    key: Callable[[Document], object], print_job: Callable[[Document], None]
+) -> ShowJobs:
     """Print a job whenever its key changes."""
     printed: dict[str, object] = {}
 
@@ -145,13 +139,6 @@ def _print_line(job: Document) -> None:
     percent = f"{JobProgress.of(job).percent} %"
     parts = (job["job_id"], job["job_type"], job["status"], percent, activity(job))
     echo(f"{datetime.now():%H:%M:%S} {' '.join(parts)}".rstrip())
-
-
-def activity(job: Document) -> str:
-    """Describe what an unfinished job is doing, or why it failed."""
-    if job["status"] not in FINAL:
-        return JobProgress.of(job).text
-    return f"{job['error']['code']}: {job['error']['message']}" if job["error"] else ""
 
 
 def _batch_progress(batch: Document) -> JobProgress:

@@ -55,6 +55,7 @@ class AsyncClient:
 
     async def submit(
         self,
+        /,
         job_type: str,
         *,
         file: Source | None = None,

@@ -1,24 +1,23 @@
-"""The synchronous client: runs each call of the asynchronous one on an event loop in a thread."""
+"""The synchronous client: runs each call of the asynchronous one on an event loop in a thread.
+
+Its methods are derived from those of the asynchronous client, with the same parameters."""
 
 import asyncio
-import os
 import ssl
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping
-from datetime import datetime
-from pathlib import Path
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from functools import wraps
 from types import AsyncGeneratorType, TracebackType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from .aio import Archived, AsyncClient
+from .aio import AsyncClient
 from .batches import AsyncBatch, BatchView
 from .connection import Retries
 from .jobs import AsyncJob, JobView, OnProgress, progress_bar
-from .models import BatchDocument, Event, Health, JobDocument, JobType, Progress, Results
-from .requests import Task
-from .uploads import Source
+from .models import BatchDocument, JobDocument
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -126,22 +125,59 @@ def _stop_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> Non
         thread.join(10)
 
 
-class Job(JobView):
-    def __init__(self, portal: Portal, job: AsyncJob) -> None:
+A = TypeVar("A")
+
+
+class _Wrapper(Generic[A]):
+    """A synchronous object and the asynchronous one that it wraps."""
+
+    def __init__(self, portal: Portal, wrapped: A) -> None:
         self._portal = portal
-        self._job = job
+        self._wrapped = wrapped
 
-    @property
-    def document(self) -> JobDocument:
-        return self._job.document
 
-    def refresh(self) -> "Job":
-        self._portal.run(self._job.refresh())
+W = TypeVar("W", bound=_Wrapper[Any])
+
+
+def _call(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_Wrapper[A], P], T]:
+    """Run a method and return its result."""
+
+    @wraps(method)
+    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._portal.run(method(self._wrapped, *args, **kwargs))
+
+    return call
+
+
+def _update(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, A]],
+) -> Callable[Concatenate[W, P], W]:
+    """Run a method that updates the object, and return the object."""
+
+    @wraps(method)
+    def call(self: W, /, *args: P.args, **kwargs: P.kwargs) -> W:
+        self._portal.run(method(self._wrapped, *args, **kwargs))
         return self
 
-    def updates(self, *, timeout: float | None = None) -> Iterator[Progress]:
-        """Yield progress updates until the job has finished."""
-        return self._portal.iterate(self._job.updates(timeout=timeout))
+    return call
+
+
+def _iterate(
+    method: Callable[Concatenate[A, P], AsyncGenerator[T, None]],
+) -> Callable[Concatenate[_Wrapper[A], P], Iterator[T]]:
+    @wraps(method)
+    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self._portal.iterate(method(self._wrapped, *args, **kwargs))
+
+    return call
+
+
+class Job(_Wrapper[AsyncJob], JobView):
+    @property
+    def document(self) -> JobDocument:
+        return self._wrapped.document
 
     def wait(self, *, progress: bool | OnProgress = False, timeout: float | None = None) -> "Job":
         """Wait until the job has finished, successfully or not. Raise `WaitTimeout` after
@@ -151,62 +187,48 @@ class Job(JobView):
                 on_progress(update)
         return self
 
-    def result(self, *, timeout: float | None = None) -> Results:
-        """Wait for the results. Raise `JobFailed` or `JobCancelled` if there are none."""
-        return self._portal.run(self._job.result(timeout=timeout))
-
-    def cancel(self) -> "Job":
-        self._portal.run(self._job.cancel())
-        return self
-
-    def restart(self) -> "Job":
-        self._portal.run(self._job.restart())
-        return self
-
-    def archive(self) -> "Job":
-        self._portal.run(self._job.archive())
-        return self
-
-    def unarchive(self) -> "Job":
-        self._portal.run(self._job.unarchive())
-        return self
-
-    def delete(self) -> None:
-        """Delete a finished job and its files."""
-        self._portal.run(self._job.delete())
-
-    def download(self, name: str, to: str | os.PathLike[str] | None = None) -> Path:
-        """Save a file of the job, by its name or the link in the results, and return its path."""
-        return self._portal.run(self._job.download(name, to))
-
-    def read(self, name: str) -> bytes:
-        """Return the content of a file of the job."""
-        return self._portal.run(self._job.read(name))
-
-    def download_archive(self, to: str | os.PathLike[str] | None = None) -> Path:
-        """Save a ZIP archive of all files once the job has finished."""
-        return self._portal.run(self._job.download_archive(to))
+    refresh = _update(AsyncJob.refresh)
+    updates = _iterate(AsyncJob.updates)
+    result = _call(AsyncJob.result)
+    cancel = _update(AsyncJob.cancel)
+    restart = _update(AsyncJob.restart)
+    archive = _update(AsyncJob.archive)
+    unarchive = _update(AsyncJob.unarchive)
+    delete = _call(AsyncJob.delete)
+    download = _call(AsyncJob.download)
+    read = _call(AsyncJob.read)
+    download_archive = _call(AsyncJob.download_archive)
 
 
-class Batch(BatchView):
-    def __init__(self, portal: Portal, batch: AsyncBatch) -> None:
-        self._portal = portal
-        self._batch = batch
+def _job(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, AsyncJob]],
+) -> Callable[Concatenate[_Wrapper[A], P], Job]:
+    @wraps(method)
+    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Job:
+        return Job(self._portal, self._portal.run(method(self._wrapped, *args, **kwargs)))
 
+    return call
+
+
+def _jobs(
+    method: Callable[Concatenate[A, P], AsyncGenerator[AsyncJob, None]],
+) -> Callable[Concatenate[_Wrapper[A], P], Iterator[Job]]:
+    @wraps(method)
+    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Job]:
+        jobs = self._portal.iterate(method(self._wrapped, *args, **kwargs))
+        return (Job(self._portal, job) for job in jobs)
+
+    return call
+
+
+class Batch(_Wrapper[AsyncBatch], BatchView):
     @property
     def document(self) -> BatchDocument:
-        return self._batch.document
+        return self._wrapped.document
 
     @property
     def job_ids(self) -> tuple[str, ...]:
-        return self._batch.job_ids
-
-    def refresh(self) -> "Batch":
-        self._portal.run(self._batch.refresh())
-        return self
-
-    def updates(self, *, timeout: float | None = None) -> Iterator[Progress]:
-        return self._portal.iterate(self._batch.updates(timeout=timeout))
+        return self._wrapped.job_ids
 
     def wait(self, *, progress: bool | OnProgress = False, timeout: float | None = None) -> "Batch":
         """Wait until all jobs have finished, successfully or not."""
@@ -215,43 +237,40 @@ class Batch(BatchView):
                 on_progress(update)
         return self
 
-    def jobs(self, *, status: str | None = None) -> Iterator[Job]:
-        """Iterate over the jobs of the batch, newest first."""
-        jobs = self._portal.iterate(self._batch.jobs(status=status))
-        return (Job(self._portal, job) for job in jobs)
-
-    def cancel(self) -> "Batch":
-        """Cancel all unfinished jobs."""
-        self._portal.run(self._batch.cancel())
-        return self
-
-    def pause(self) -> "Batch":
-        """Start no further jobs until `resume` is called."""
-        self._portal.run(self._batch.pause())
-        return self
-
-    def resume(self) -> "Batch":
-        self._portal.run(self._batch.resume())
-        return self
-
-    def restart_failed(self) -> "Batch":
-        self._portal.run(self._batch.restart_failed())
-        return self
-
-    def archive(self) -> "Batch":
-        self._portal.run(self._batch.archive())
-        return self
-
-    def unarchive(self) -> "Batch":
-        self._portal.run(self._batch.unarchive())
-        return self
-
-    def delete(self) -> None:
-        """Delete a finished batch, its jobs and their files."""
-        self._portal.run(self._batch.delete())
+    refresh = _update(AsyncBatch.refresh)
+    updates = _iterate(AsyncBatch.updates)
+    jobs = _jobs(AsyncBatch.jobs)
+    cancel = _update(AsyncBatch.cancel)
+    pause = _update(AsyncBatch.pause)
+    resume = _update(AsyncBatch.resume)
+    restart_failed = _update(AsyncBatch.restart_failed)
+    archive = _update(AsyncBatch.archive)
+    unarchive = _update(AsyncBatch.unarchive)
+    delete = _call(AsyncBatch.delete)
 
 
-class Client:
+def _batch(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, AsyncBatch]],
+) -> Callable[Concatenate[_Wrapper[A], P], Batch]:
+    @wraps(method)
+    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Batch:
+        return Batch(self._portal, self._portal.run(method(self._wrapped, *args, **kwargs)))
+
+    return call
+
+
+def _batches(
+    method: Callable[Concatenate[A, P], AsyncGenerator[AsyncBatch, None]],
+) -> Callable[Concatenate[_Wrapper[A], P], Iterator[Batch]]:
+    @wraps(method)
+    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Batch]:
+        batches = self._portal.iterate(method(self._wrapped, *args, **kwargs))
+        return (Batch(self._portal, batch) for batch in batches)
+
+    return call
+
+
+class Client(_Wrapper[AsyncClient]):
     """The synchronous version of `AsyncClient`. Close it, or use it in a `with` statement."""
 
     def __init__(
@@ -264,10 +283,10 @@ class Client:
         retries: Retries | None = None,
         verify: bool | ssl.SSLContext = True,
     ) -> None:
-        self._client = AsyncClient(
+        client = AsyncClient(
             url, api_key=api_key, user=user, timeout=timeout, retries=retries, verify=verify
         )
-        self._portal = Portal()
+        super().__init__(Portal(), client)
 
     def __enter__(self) -> "Client":
         return self
@@ -281,118 +300,14 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        self._portal.close(self._client.close())
+        self._portal.close(self._wrapped.close())
 
-    def submit(
-        self,
-        job_type: str,
-        *,
-        file: Source | None = None,
-        file_name: str | None = None,
-        url: str | None = None,
-        webhook: Mapping[str, Any] | str | None = None,
-        job_name: str | None = None,
-        priority: int | None = None,
-        run_at: datetime | None = None,
-        max_attempts: int | None = None,
-        timeout_s: float | None = None,
-        user_id: str | None = None,
-        access_control: Mapping[str, Any] | None = None,
-        idempotency_key: str | None = None,
-        **parameters: Any,
-    ) -> Job:
-        """Submit a job. `file` is a path, bytes or an open file; further keyword arguments are
-        parameters of the job type. Retries never create a second job."""
-        submission = self._client.submit(
-            job_type,
-            file=file,
-            file_name=file_name,
-            url=url,
-            webhook=webhook,
-            job_name=job_name,
-            priority=priority,
-            run_at=run_at,
-            max_attempts=max_attempts,
-            timeout_s=timeout_s,
-            user_id=user_id,
-            access_control=access_control,
-            idempotency_key=idempotency_key,
-            **parameters,
-        )
-        return Job(self._portal, self._portal.run(submission))
-
-    def job(self, job_id: str) -> Job:
-        return Job(self._portal, self._portal.run(self._client.job(job_id)))
-
-    def jobs(
-        self,
-        *,
-        status: str | None = None,
-        job_type: str | None = None,
-        batch_id: str | None = None,
-        user_id: str | None = None,
-        archived: Archived | None = None,
-        q: str | None = None,
-        created_after: datetime | None = None,
-        created_before: datetime | None = None,
-        include: str | None = None,
-        page_size: int = 100,
-    ) -> Iterator[Job]:
-        """Iterate over jobs, newest first. Separate several states by commas. Results and logs
-        are omitted, unless `include="results,logs"`."""
-        jobs = self._client.jobs(
-            status=status,
-            job_type=job_type,
-            batch_id=batch_id,
-            user_id=user_id,
-            archived=archived,
-            q=q,
-            created_after=created_after,
-            created_before=created_before,
-            include=include,
-            page_size=page_size,
-        )
-        return (Job(self._portal, job) for job in self._portal.iterate(jobs))
-
-    def batch(
-        self,
-        jobs: Iterable[Task | Mapping[str, Any]],
-        *,
-        name: str | None = None,
-        webhook: Mapping[str, Any] | str | None = None,
-        active: bool = True,
-        idempotency_key: str | None = None,
-    ) -> Batch:
-        """Submit several jobs, all or none of them. The `file` of a task is a path, bytes or an
-        open file."""
-        submission = self._client.batch(
-            jobs, name=name, webhook=webhook, active=active, idempotency_key=idempotency_key
-        )
-        return Batch(self._portal, self._portal.run(submission))
-
-    def find_batch(self, batch_id: str) -> Batch:
-        return Batch(self._portal, self._portal.run(self._client.find_batch(batch_id)))
-
-    def batches(
-        self,
-        *,
-        user_id: str | None = None,
-        archived: Archived | None = None,
-        page_size: int = 100,
-    ) -> Iterator[Batch]:
-        """Iterate over batches, newest first."""
-        batches = self._client.batches(user_id=user_id, archived=archived, page_size=page_size)
-        return (Batch(self._portal, batch) for batch in self._portal.iterate(batches))
-
-    def events(self, *, since: str | None = None) -> Iterator[Event]:
-        """Iterate over changes of all visible jobs and batches, indefinitely: first the unfinished
-        jobs, or everything after the event with the id `since`. Reconnects where it stopped; an
-        event may be delivered twice."""
-        return self._portal.iterate(self._client.events(since=since))
-
-    def job_types(self) -> list[JobType]:
-        return self._portal.run(self._client.job_types())
-
-    def health(self) -> Health:
-        """Return the health of the service, without retries."""
-        return self._portal.run(self._client.health())
+    submit = _job(AsyncClient.submit)
+    job = _job(AsyncClient.job)
+    jobs = _jobs(AsyncClient.jobs)
+    batch = _batch(AsyncClient.batch)
+    find_batch = _batch(AsyncClient.find_batch)
+    batches = _batches(AsyncClient.batches)
+    events = _iterate(AsyncClient.events)
+    job_types = _call(AsyncClient.job_types)
+    health = _call(AsyncClient.health)

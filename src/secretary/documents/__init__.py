@@ -1,1 +1,1 @@
-"""Reads documents: PDF, office files and images. Knows files and engines, never jobs."""
+"""Reads documents: PDF, office files and images. Independent of jobs."""

@@ -229,7 +229,7 @@ def find_headers_footers(pages: Iterable[str]) -> frozenset[HeaderKey]:
     for count, page in enumerate(pages, 1):
         for key in {key for _, key in _edge_blocks(page.split("\n\n"))}:
             repeats.setdefault(key, _Repeats()).add(count)
-    return frozenset(key for key, found in repeats.items() if _is_header(key, found, count))
+    return frozenset(key for key, each in repeats.items() if _is_header(key, each, count))
 
 
 class _Repeats:

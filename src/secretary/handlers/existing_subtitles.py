@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..core.callables import LazyCallable
 from ..core.errors import DownloadFailed, FileCorrupt, FileTooLarge, UnsupportedFile
 from ..core.languages import is_same_language, language_code
-from ..media.speech.engines import Transcription, Word
+from ..media.recording import Recording, SubtitleTrack
+from ..media.speech.engines import TimedText, Transcription
+from ..media.transcript import StoredTranscript, encode_record
 from ..storage import append_log
 from ..storage.cache import CacheEntry
 from ..version import __version__
@@ -23,14 +24,12 @@ from .document_pipeline import Document
 from .parameters import reusable_since
 from .transcription import FFMPEG_GRACE, MediaContext
 
-if TYPE_CHECKING:
-    from ..media.recording import Recording, SubtitleTrack
-    from ..media.transcript import Spoken
-
-LOAD: LazyCallable[list[Word]] = LazyCallable("media.subtitles", "load_subtitles")
-EXTRACT: LazyCallable[str] = LazyCallable("media.subtitles", "subtitles_of")
-PARSE: LazyCallable[list[Word]] = LazyCallable("media.subtitles", "read_subtitles")
-DETECT_LANGUAGE: LazyCallable[str | None] = LazyCallable("media.subtitles", "language_of")
+LOAD: LazyCallable[list[TimedText]] = LazyCallable("media.subtitles", "load_subtitles")
+EXTRACT: LazyCallable[str] = LazyCallable("media.subtitles", "extract_subtitles")
+PARSE: LazyCallable[list[TimedText]] = LazyCallable("media.subtitles", "parse_subtitles")
+DETECT_LANGUAGE: LazyCallable[str | None] = LazyCallable(
+    "media.subtitles", "detect_subtitle_language"
+)
 
 LOAD_TIMEOUT = timedelta(minutes=2)
 EXTRACT_TIMEOUT = timedelta(minutes=15)
@@ -46,7 +45,7 @@ class Subtitles:
     origin: str
     language: str | None
     path: Path | None = None
-    track: "SubtitleTrack | None" = None
+    track: SubtitleTrack | None = None
 
 
 async def download_subtitles(ctx: MediaContext, url: str | None) -> list[Subtitles]:
@@ -64,13 +63,13 @@ async def download_subtitles(ctx: MediaContext, url: str | None) -> list[Subtitl
 
 
 def find_subtitles(
-    document: Document, recording: "Recording", *, search_directory: bool
+    document: Document, recording: Recording, *, search_directory: bool
 ) -> list[Subtitles]:
     """Those in the directory of the file, where it may be searched, and those inside the file."""
     beside = list(_in_directory(document.source.path)) if search_directory else []
     inside = [
         Subtitles(origin="inside the file", language=track.language, track=track)
-        for track in recording.subtitles
+        for track in recording.subtitle_tracks
         if not track.is_forced  # these cover foreign-language parts and signs only
     ]
     return beside + inside
@@ -93,7 +92,7 @@ def _in_directory(path: Path) -> Iterator[Subtitles]:
 
 async def transcript_from_subtitles(
     ctx: MediaContext, document: Document, available: Sequence[Subtitles], spoken: str | None
-) -> "tuple[Spoken, CacheEntry, str] | None":
+) -> tuple[StoredTranscript, CacheEntry, str] | None:
     """The transcript by the first subtitles that can be used, with their origin."""
     for subtitles in _in_spoken_language(available, spoken):
         origin = subtitles.origin
@@ -124,7 +123,7 @@ def _in_spoken_language(available: Sequence[Subtitles], spoken: str | None) -> l
     return [each for each in available if is_same_language(each.language, spoken)] + unknown
 
 
-async def _load(ctx: MediaContext, document: Document, subtitles: Subtitles) -> list[Word]:
+async def _load(ctx: MediaContext, document: Document, subtitles: Subtitles) -> list[TimedText]:
     if subtitles.track is None:
         return await ctx.run(LOAD, str(subtitles.path), wall_time=LOAD_TIMEOUT)
     extract = partial(
@@ -139,12 +138,11 @@ async def _load(ctx: MediaContext, document: Document, subtitles: Subtitles) -> 
 
 
 async def _store(
-    ctx: MediaContext, document: Document, sentences: Sequence[Word], language: str
-) -> "tuple[Spoken, CacheEntry]":
-    from ..media.transcript import Spoken, record_of
+    ctx: MediaContext, document: Document, sentences: Sequence[TimedText], language: str
+) -> tuple[StoredTranscript, CacheEntry]:
 
-    transcription = Transcription(language=language, confidence=1.0, said=tuple(sentences))
-    record = await asyncio.to_thread(record_of, transcription)
+    transcription = Transcription(language=language, confidence=1.0, segments=tuple(sentences))
+    record = await asyncio.to_thread(encode_record, transcription)
     entry = await ctx.entry(
         "speech",
         document.sha256,
@@ -160,4 +158,6 @@ async def _store(
             entry.save_metadata({})
 
     await asyncio.to_thread(store)
-    return Spoken(directory=directory, pieces=1, language=language, made_after=since), entry
+    return StoredTranscript(
+        directory=directory, chunk_count=1, language=language, made_after=since
+    ), entry

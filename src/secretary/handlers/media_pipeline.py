@@ -36,10 +36,10 @@ from ..media.transcript import (
     SRT_FILE,
     TEXT_FILE,
     VTT_FILE,
-    Picture,
-    Spoken,
+    StoredTranscript,
     Transcript,
-    short_clock,
+    TranscriptImage,
+    format_clock,
 )
 from ..storage.sources import SourceFile, parse_source
 from .document_pipeline import Document, check_source, start
@@ -56,10 +56,10 @@ from .transcription import FFMPEG_GRACE, select_sound_track, transcribe
 from .translation import translate_transcript
 
 if TYPE_CHECKING:
-    from ..media.ytdlp.media import SiteMedia, Want
+    from ..media.ytdlp.metadata import MediaKind, SiteMedia
 
 PROBE: LazyCallable[Recording] = LazyCallable("media.probe", "probe")
-WRITE_TRANSCRIPT: LazyCallable[None] = LazyCallable("media.transcript", "put_together")
+WRITE_TRANSCRIPT: LazyCallable[None] = LazyCallable("media.transcript", "write_transcript")
 
 #: A recording may take hours, and an engine as long as the recording.
 TIMEOUT = timedelta(hours=24)
@@ -112,32 +112,34 @@ class Media:
     recording: Recording
 
 
-async def resolve_media(ctx: RecordingContext, accepted: frozenset[str], want: "Want") -> Media:
+async def resolve_media(
+    ctx: RecordingContext, accepted: frozenset[str], kind: "MediaKind"
+) -> Media:
     """Fetch the source, from a media site if need be, and probe it."""
     await start(ctx)
-    source, origin = await _fetch(ctx, want)
+    source, origin = await _fetch(ctx, kind)
     document = await check_source(source, accepted)
     return Media(document, origin, await _probe(ctx, document))
 
 
-async def _fetch(ctx: RecordingContext, want: "Want") -> tuple[SourceFile, Origin]:
+async def _fetch(ctx: RecordingContext, kind: "MediaKind") -> tuple[SourceFile, Origin]:
     how, value = parse_source(ctx.parameters)
     if how != "url":
         return await ctx.source(), Origin()
-    from ..media.ytdlp.fetch import media_source  # most recordings are files
-    from ..media.ytdlp.media import SiteMedia, SiteRequest
+    from ..media.ytdlp.fetch import fetch_media  # most recordings are files
+    from ..media.ytdlp.metadata import SiteMedia, SiteRequest
 
     language = language_code(ctx.parameters.source_language or "")
     request = SiteRequest(
         url=str(value),
-        into=ctx.scratch,
-        want=want,
+        directory=ctx.scratch,
+        kind=kind,
         allow_hosts=ctx.sources.allow_hosts,
         limits=ctx.sources.limits,
         max_duration=ctx.media.max_duration,
         languages=(language,) if language else (),
     )
-    media = await media_source(request, ctx.run, _download_reporter(ctx))
+    media = await fetch_media(request, ctx.run, _download_reporter(ctx))
     if not isinstance(media, SiteMedia):
         return media, Origin()
     name = safe_name(f"{media.title or media.site}{Path(media.path).suffix}")
@@ -191,8 +193,8 @@ async def _probe(ctx: RecordingContext, document: Document) -> Recording:
     limit = ctx.media.max_duration.total_seconds()
     if recording.duration is not None and recording.duration > limit:
         raise FileTooLarge(
-            f"The recording is {short_clock(recording.duration)} long;"
-            f" the limit is {short_clock(limit)}",
+            f"The recording is {format_clock(recording.duration)} long;"
+            f" the limit is {format_clock(limit)}",
             seconds=recording.duration,
             limit_seconds=limit,
         )
@@ -206,7 +208,7 @@ async def _probe(ctx: RecordingContext, document: Document) -> Recording:
 class SpokenText:
     """The transcript of a recording, and where it is from."""
 
-    spoken: Spoken
+    spoken: StoredTranscript
     #: The cache entry, relative to the data directory.
     directory: str
     metadata: Mapping[str, Any]
@@ -264,7 +266,7 @@ async def _use_subtitles(
         *find_subtitles(document, recording, search_directory=is_local),
     ]
     spoken_in = language or origin.language
-    if spoken_in is None and recording.sounds:
+    if spoken_in is None and recording.audio_tracks:
         spoken_in = select_sound_track(recording, None).language
     transcript = await transcript_from_subtitles(ctx, document, available, spoken_in)
     if transcript is None:
@@ -274,7 +276,7 @@ async def _use_subtitles(
     return SpokenText(spoken=spoken, directory=entry.name, metadata=metadata, processed=False)
 
 
-async def _translate(ctx: RecordingContext, transcript: SpokenText) -> Spoken | None:
+async def _translate(ctx: RecordingContext, transcript: SpokenText) -> StoredTranscript | None:
     target = ctx.parameters.target_language
     if target is None or is_same_language(transcript.spoken.language, target):
         return None
@@ -298,13 +300,14 @@ async def assemble_results(
     chapters = origin.chapters or recording.chapters
     shown = slides.with_texts() if slides else []
     output = Transcript(
-        shown=str(ctx.directory),
+        directory=str(ctx.directory),
         spoken=transcript.spoken if transcript else None,
-        translated=translation,
+        translation=translation,
         title=title,
         chapters=chapters,
-        pictures=[
-            Picture(time=slide.time, file=slide.file_name, text=text or "") for slide, text in shown
+        images=[
+            TranscriptImage(time=slide.time, file=slide.file_name, text=text or "")
+            for slide, text in shown
         ],
     )
     await ctx.run(WRITE_TRANSCRIPT, output)
@@ -407,7 +410,7 @@ async def _keep_recording(
 
 
 def _playable_as(path: Path, file_type: str | None, recording: Recording) -> tuple[str, str] | None:
-    playable = (PLAYABLE_VIDEO if recording.pictures else PLAYABLE_AUDIO).get(file_type or "")
+    playable = (PLAYABLE_VIDEO if recording.video_tracks else PLAYABLE_AUDIO).get(file_type or "")
     if playable is None or not _has_playable_codecs(file_type, recording):
         return None
     if file_type == "webm":
@@ -419,7 +422,7 @@ def _playable_as(path: Path, file_type: str | None, recording: Recording) -> tup
 
 def _has_playable_codecs(file_type: str | None, recording: Recording) -> bool:
     """Players take the first track of each kind."""
-    video, audio = recording.pictures[:1], recording.sounds[:1]
+    video, audio = recording.video_tracks[:1], recording.audio_tracks[:1]
     return all(track.codec in VIDEO_CODECS for track in video) and all(
         track.codec in AUDIO_CODECS or (file_type == "wav" and track.codec.startswith("pcm_"))
         for track in audio

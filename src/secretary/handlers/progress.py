@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ..core.job import LogEntry, Progress
 from ..jobs.handler import JobContext, Reporter
-from ..media.transcript import short_clock
+from ..media.transcript import format_clock
 from .parameters import SourceParameters
 
 #: An estimate of the remaining time needs at least this many seconds of observed pace.
@@ -59,7 +59,7 @@ class MediaProgress:
         await self.ctx.progress(
             f"{self.step}:{int(self.done)}/{int(self.total)}",
             self.first_percent + int((self.last_percent - self.first_percent) * share),
-            f"{short_clock(self.done)} of {short_clock(self.total)} is done{self._remaining()}",
+            f"{format_clock(self.done)} of {format_clock(self.total)} is done{self._remaining()}",
         )
 
     def _remaining(self) -> str:
@@ -68,7 +68,7 @@ class MediaProgress:
         processed = self.done - (self.done if self._done_at_start is None else self._done_at_start)
         if not processed or elapsed < MIN_OBSERVED_SECONDS or self.done >= self.total:
             return ""
-        return f", about {short_clock(elapsed / processed * (self.total - self.done))} left"
+        return f", about {format_clock(elapsed / processed * (self.total - self.done))} left"
 
 
 @dataclass(slots=True)

@@ -20,5 +20,5 @@ async def selftest(ctx: JobContext[SelftestParameters]) -> dict[str, object]:
         await ctx.progress(f"step:{step + 1}/{steps}", 100 * step // steps)
         await asyncio.sleep(seconds / steps)
     version = await ctx.run(platform.python_version)
-    await ctx.log(f"A sandbox process with Python {version} responded")
+    await ctx.log(f"A sandbox process with Python {version} answered")
     return {"structured_data": {"steps": steps, "seconds": seconds, "python": version}}

@@ -33,8 +33,8 @@ from ..core.results import (
 from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext, handles
 from ..llm.templates import Rendered, Template, fill_without_model, render
-from ..media.speech.engines import Transcription, Word
-from ..media.transcript import TEXT_FILE, Spoken, Transcript, record_of
+from ..media.speech.engines import TimedText, Transcription
+from ..media.transcript import TEXT_FILE, StoredTranscript, Transcript, encode_record
 from ..storage import append_log
 from ..web.links import best_attachment, best_subtitles, best_video
 from ..web.paths import ROOT, SessionPaths, session_paths
@@ -290,14 +290,14 @@ async def _read_subtitles(ctx: SessionContext, url: str, language: str | None) -
     detected: str | None = await part.run(DETECT_LANGUAGE, sentences)
     spoken_in = language or language_code(detected or "") or "und"
     await asyncio.to_thread(_store_sentences, part.directory, sentences, spoken_in)
-    spoken = Spoken(directory=str(part.directory), pieces=1, language=spoken_in)
-    await part.run(WRITE_TRANSCRIPT, Transcript(shown=str(part.directory), spoken=spoken))
+    spoken = StoredTranscript(directory=str(part.directory), chunk_count=1, language=spoken_in)
+    await part.run(WRITE_TRANSCRIPT, Transcript(directory=str(part.directory), spoken=spoken))
     return await asyncio.to_thread(_load_transcript, part.directory, [])
 
 
-def _store_sentences(directory: Path, sentences: Sequence[Word], language: str) -> None:
-    transcription = Transcription(language=language, said=tuple(sentences), confidence=1.0)
-    append_log.append(str(directory), 0, record_of(transcription))
+def _store_sentences(directory: Path, sentences: Sequence[TimedText], language: str) -> None:
+    transcription = Transcription(language=language, segments=tuple(sentences), confidence=1.0)
+    append_log.append(str(directory), 0, encode_record(transcription))
 
 
 async def _read_video(

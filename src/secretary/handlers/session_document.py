@@ -12,7 +12,7 @@ from uuid import uuid4
 from ..core.json_codec import encode_json
 from ..core.results import Frame, MissingPart
 from ..documents.assembly import MAX_RESULTS_BYTES
-from ..media.transcript import SRT_FILE, TEXT_FILE, VTT_FILE, short_clock
+from ..media.transcript import SRT_FILE, TEXT_FILE, VTT_FILE, format_clock
 from ..web.paths import SessionPaths
 
 #: Texts of the document that come from neither a model nor a template, by language.
@@ -144,7 +144,7 @@ def _slides(talk: Talk, paths: SessionPaths) -> str:
     for slide in talk.slides:
         name = f"{talk.labels['slide']} {slide.number}"
         if slide.time is not None:
-            name += f" ({short_clock(slide.time)})"
+            name += f" ({format_clock(slide.time)})"
         image = f"![{name}]({directory}/{slide.image.name})" if slide.image else name
         rows.append(f"| {image} | {_table_cell(slide.text)} |")
     return "\n".join(rows)

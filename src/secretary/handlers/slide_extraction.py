@@ -14,8 +14,16 @@ import orjson
 from ..core.callables import LazyCallable, map_limited
 from ..documents.ocr.engines import open_engine
 from ..documents.page_store import PageStore
-from ..media.recording import PictureTrack, Recording
-from ..media.slides import WINDOW_S, Candidate, DrawnSlide, Seen, Slide, SlideText, windows
+from ..media.recording import Recording, VideoTrack
+from ..media.slides import (
+    WINDOW_S,
+    ScannedWindow,
+    Slide,
+    SlideCandidate,
+    SlideImage,
+    SlideText,
+    windows,
+)
 from ..storage import append_log
 from ..storage.cache import CacheEntry
 from ..version import __version__
@@ -24,10 +32,10 @@ from .parameters import reusable_since
 from .progress import MediaProgress
 from .transcription import FFMPEG_GRACE, MediaContext
 
-SCAN: LazyCallable[Seen] = LazyCallable("media.slides", "look")
-SELECT: LazyCallable[list[Slide]] = LazyCallable("media.slides", "choose")
-DRAW: LazyCallable[list[DrawnSlide]] = LazyCallable("media.slides", "draw")
-READ: LazyCallable[SlideText] = LazyCallable("media.slides", "read")
+SCAN: LazyCallable[ScannedWindow] = LazyCallable("media.slide_detection", "scan_window")
+SELECT: LazyCallable[list[Slide]] = LazyCallable("media.slide_detection", "select_slides")
+DRAW: LazyCallable[list[SlideImage]] = LazyCallable("media.slide_images", "save_slides")
+READ: LazyCallable[SlideText] = LazyCallable("media.slide_images", "read_slide")
 
 #: A window of five minutes takes seconds; this is for a very busy machine.
 WINDOW_TIMEOUT = timedelta(minutes=20)
@@ -56,7 +64,7 @@ class SlideExtraction:
     ctx: MediaContext
     document: Document
     recording: Recording
-    track: PictureTrack
+    track: VideoTrack
     first_percent: int
     last_percent: int
 
@@ -65,7 +73,7 @@ class SlideExtraction:
             "slides",
             self.document.sha256,
             "frames",
-            options={"track": self.track.stream} if len(self.recording.pictures) > 1 else {},
+            options={"track": self.track.stream} if len(self.recording.video_tracks) > 1 else {},
             version=f"secretary {__version__}",
         )
         entry.save_metadata({})
@@ -79,7 +87,7 @@ class SlideExtraction:
             slides=slides, texts=texts, directory=entry.name, processed=processed
         )
 
-    async def _scan(self, entry: CacheEntry) -> tuple[list[Seen], bool]:
+    async def _scan(self, entry: CacheEntry) -> tuple[list[ScannedWindow], bool]:
         """Scan all windows, and return whether any was not cached. Without a known duration,
         windows are scanned until there are no more frames."""
         cached = await self._cached(entry)
@@ -93,7 +101,7 @@ class SlideExtraction:
             last_percent=self.last_percent,
         )
 
-        async def scan(window: tuple[int, float, float]) -> Seen:
+        async def scan(window: tuple[int, float, float]) -> ScannedWindow:
             number, start, end = window
             call = partial(
                 SCAN,
@@ -107,14 +115,16 @@ class SlideExtraction:
             run = partial(self.ctx.run, call, wall_time=WINDOW_TIMEOUT + FFMPEG_GRACE)
             values = await self._load_or_run(entry, cached, number, run)
             await progress.advance(end - start)
-            candidates = tuple(Candidate(**candidate) for candidate in values.pop("candidates"))
-            return Seen(**values, candidates=candidates)
+            candidates = tuple(
+                SlideCandidate(**candidate) for candidate in values.pop("candidates")
+            )
+            return ScannedWindow(**values, candidates=candidates)
 
         if duration is not None:
             spans = [(number, *span) for number, span in enumerate(windows(duration), start=1)]
             processed = any(number not in cached for number, _, _ in spans)
             return await map_limited(spans, self.ctx.processes, scan), processed
-        scans: list[Seen] = []
+        scans: list[ScannedWindow] = []
         for number in count(1):
             start = (number - 1) * WINDOW_S
             result = await scan((number, start, start + WINDOW_S))

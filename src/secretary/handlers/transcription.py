@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ..core.callables import LazyCallable, map_limited
 from ..core.errors import (
@@ -20,17 +20,17 @@ from ..core.errors import (
 from ..core.languages import english_name
 from ..jobs.handler import JobContext
 from ..media import pcm
-from ..media.pcm import Decoded, decoded_seconds
-from ..media.recording import Recording, SoundTrack
+from ..media.pcm import DecodedAudio, decoded_seconds
+from ..media.recording import AudioTrack, Recording
 from ..media.speech.chunking import Chunk
 from ..media.speech.engines import (
     SpeechEngine,
+    TimedText,
     Transcription,
-    Word,
-    is_understood,
+    is_intelligible,
     open_speech_engine,
 )
-from ..media.transcript import short_clock
+from ..media.transcript import StoredTranscript, decode_record, encode_record, format_clock
 from ..storage import append_log
 from ..storage.cache import CacheEntry
 from ..version import __version__
@@ -38,13 +38,12 @@ from .document_pipeline import Document
 from .parameters import SourceParameters, reusable_since
 from .progress import MediaProgress
 
-if TYPE_CHECKING:
-    from ..media.transcript import Spoken
-
-DECODE: LazyCallable[Decoded] = LazyCallable("media.pcm", "decode")
-SPLIT: LazyCallable[list[Chunk]] = LazyCallable("media.speech.vad", "pieces_of")
-TRANSCRIBE: LazyCallable[Transcription] = LazyCallable("media.speech.transcribe", "transcribe")
-AS_WAV: LazyCallable[bytes] = LazyCallable("media.pcm", "as_wav")
+DECODE: LazyCallable[DecodedAudio] = LazyCallable("media.pcm", "decode_audio")
+SPLIT: LazyCallable[list[Chunk]] = LazyCallable("media.speech.vad", "split_into_chunks")
+TRANSCRIBE: LazyCallable[Transcription] = LazyCallable(
+    "media.speech.transcribe", "transcribe_chunk"
+)
+AS_WAV: LazyCallable[bytes] = LazyCallable("media.pcm", "read_wav")
 
 #: Decoding is hundreds of times faster than playing; this is for a very busy machine.
 DECODE_TIMEOUT = timedelta(hours=2)
@@ -70,7 +69,7 @@ class LanguageNotUnderstood(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscribedRecording:
-    spoken: "Spoken"
+    spoken: StoredTranscript
     entry: CacheEntry
     engine: str
     #: Length of the decoded sound.
@@ -99,11 +98,11 @@ async def transcribe(
     raise _no_engine(language)
 
 
-def select_sound_track(recording: Recording, language: str | None) -> SoundTrack:
+def select_sound_track(recording: Recording, language: str | None) -> AudioTrack:
     """The track in this language, else the one that players choose."""
-    track = pcm.chosen_track(recording.sounds, language)
+    track = pcm.select_audio_track(recording.audio_tracks, language)
     if track is None:
-        what = "The video has no sound track" if recording.pictures else "The file has no sound"
+        what = "The video has no sound track" if recording.video_tracks else "The file has no sound"
         raise UnsupportedFile(what)
     return track
 
@@ -116,7 +115,7 @@ class _TranscriptionRun:
         ctx: MediaContext,
         document: Document,
         recording: Recording,
-        track: SoundTrack,
+        track: AudioTrack,
         transcriber: "Transcriber",
         last_percent: int,
     ) -> None:
@@ -146,12 +145,11 @@ class _TranscriptionRun:
             await self._transcribe(runner, chunks, missing)
         transcriptions = await asyncio.to_thread(runner.load, len(chunks))
         self._check(transcriptions)
-        from ..media.transcript import Spoken
 
         return TranscribedRecording(
-            spoken=Spoken(
+            spoken=StoredTranscript(
                 directory=str(entry.directory),
-                pieces=len(chunks),
+                chunk_count=len(chunks),
                 language=_main_language(transcriptions),
                 made_after=runner.made_after,
             ),
@@ -164,7 +162,7 @@ class _TranscriptionRun:
 
     async def _open_entry(self) -> CacheEntry:
         options = {name: value for name, value in self._transcriber.options.items() if value}
-        if len(self._recording.sounds) > 1:
+        if len(self._recording.audio_tracks) > 1:
             options["track"] = self._track.stream
         return await self._ctx.entry(
             "speech",
@@ -237,7 +235,7 @@ class _TranscriptionRun:
         transcriber = self._transcriber
         if transcriber.assumes_language and not transcriber.understands(transcriptions):
             raise LanguageNotUnderstood
-        if not any(word.text.strip() for each in transcriptions for word in each.said):
+        if not any(word.text.strip() for each in transcriptions for word in each.segments):
             raise UnsupportedFile("There is no speech in the recording")
 
 
@@ -254,7 +252,7 @@ def _main_language(transcriptions: Sequence[Transcription]) -> str:
     """The language of most of the text."""
     characters: Counter[str] = Counter()
     for each in transcriptions:
-        characters[each.language] += sum(len(word.text) for word in each.said)
+        characters[each.language] += sum(len(word.text) for word in each.segments)
     return characters.most_common(1)[0][0]
 
 
@@ -272,10 +270,9 @@ class ChunkTranscription:
 
     def load(self, count: int) -> list[Transcription]:
         """The transcriptions of the first chunks."""
-        from ..media.transcript import heard_in
 
         cached = self.cached()
-        return [heard_in(line) for line in append_log.read(cached[n] for n in range(count))]
+        return [decode_record(line) for line in append_log.read(cached[n] for n in range(count))]
 
     async def run(
         self,
@@ -298,7 +295,7 @@ class ChunkTranscription:
 
     async def _transcribe(self, sound: str, chunk: Chunk) -> Transcription:
         """After a crash or a timeout the chunk is tried once more."""
-        span = f"From {short_clock(chunk.start)} to {short_clock(chunk.end)}"
+        span = f"From {format_clock(chunk.start)} to {format_clock(chunk.end)}"
         try:
             return await self.transcriber.transcribe(sound, chunk)
         except (ProcessDied, ProcessingTimeout) as error:
@@ -310,14 +307,13 @@ class ChunkTranscription:
             raise type(error)(f"{span}: {error.message}", **details) from None
 
     def _store(self, chunk: Chunk, transcription: Transcription) -> None:
-        from ..media.transcript import record_of
 
-        directory, record = str(self.entry.directory), record_of(transcription)
+        directory, record = str(self.entry.directory), encode_record(transcription)
         append_log.append(directory, chunk.number, record, not_before=self.made_after)
 
 
 async def decode_sound(
-    ctx: MediaContext, document: Document, recording: Recording, track: SoundTrack
+    ctx: MediaContext, document: Document, recording: Recording, track: AudioTrack
 ) -> tuple[str, float]:
     """Decode the track to a raw file in scratch, and return its path and its length."""
     target = str(ctx.scratch / f"sound-{track.stream}.raw")
@@ -421,7 +417,7 @@ class LocalTranscriber:
         )
 
     def understands(self, transcriptions: Sequence[Transcription]) -> bool:
-        return is_understood(transcriptions)
+        return is_intelligible(transcriptions)
 
     def for_language(self, language: str) -> "LocalTranscriber":
         return replace(self, language=language)
@@ -458,10 +454,10 @@ class EndpointTranscriber:
             language=self.language,
         )
         words = tuple(
-            Word(start + chunk.start, end + chunk.start, text)
-            for start, end, text in transcription.said
+            TimedText(start + chunk.start, end + chunk.start, text)
+            for start, end, text in transcription.segments
         )
-        return replace(transcription, said=words)
+        return replace(transcription, segments=words)
 
     def understands(self, transcriptions: Sequence[Transcription]) -> bool:
         return True

@@ -4,21 +4,18 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..core.callables import map_limited
 from ..core.errors import ContextExceeded, InvalidParameters
 from ..core.languages import COMMON_WORDS, detect_language, is_same_language, language_code
 from ..documents.text_chunking import TextChunk, split_blocks
 from ..jobs.handler import JobContext
-from ..media.speech.engines import Transcription, Word
+from ..media.speech.engines import TimedText, Transcription
+from ..media.transcript import StoredTranscript, encode_record
 from ..storage import append_log
 from .llm_cache import LlmCache, open_llm_cache
 from .parameters import LanguageParameters
 from .progress import StepProgress
-
-if TYPE_CHECKING:
-    from ..media.transcript import Spoken
 
 #: Characters of a transcript that are translated and cached together.
 TRANSCRIPT_BATCH = 20_000
@@ -44,13 +41,11 @@ def check_translation(ctx: JobContext[LanguageParameters]) -> None:
 
 
 async def translate_transcript(
-    ctx: JobContext[LanguageParameters], spoken: "Spoken", target: str
-) -> "Spoken":
+    ctx: JobContext[LanguageParameters], spoken: StoredTranscript, target: str
+) -> StoredTranscript:
     """The same sentences in another language, with their times."""
-    from ..media.transcript import Spoken
-
     code = language_code(target) or target
-    sentences = await asyncio.to_thread(lambda: list(spoken.said()))
+    sentences = await asyncio.to_thread(lambda: list(spoken.segments()))
     llm = await open_llm_cache(ctx, "\n".join(sentence.text for sentence in sentences))
     directory = ctx.scratch / "translated"
     directory.mkdir(exist_ok=True)
@@ -63,22 +58,20 @@ async def translate_transcript(
             instructions=None,
         )
         pairs = zip(batch, texts, strict=True)
-        words = tuple(Word(sentence.start, sentence.end, text) for sentence, text in pairs)
-        translation = Transcription(language=code, confidence=1.0, said=words)
+        words = tuple(TimedText(sentence.start, sentence.end, text) for sentence, text in pairs)
+        translation = Transcription(language=code, confidence=1.0, segments=words)
         await asyncio.to_thread(_store, str(directory), number, translation)
         done = f"{number + 1}/{len(batches)}"
         await ctx.progress(f"translating:{done}", 90, f"{done} parts are translated")
-    return Spoken(directory=str(directory), pieces=len(batches), language=code)
+    return StoredTranscript(directory=str(directory), chunk_count=len(batches), language=code)
 
 
 def _store(directory: str, number: int, translation: Transcription) -> None:
-    from ..media.transcript import record_of
-
-    append_log.append(directory, number, record_of(translation))
+    append_log.append(directory, number, encode_record(translation))
 
 
-def _sentence_batches(sentences: Sequence[Word]) -> Iterator[list[Word]]:
-    batch: list[Word] = []
+def _sentence_batches(sentences: Sequence[TimedText]) -> Iterator[list[TimedText]]:
+    batch: list[TimedText] = []
     characters = 0
     for sentence in sentences:
         batch.append(sentence)

@@ -50,7 +50,7 @@ async def video(ctx: JobContext[VideoParameters]) -> RecordingResults:
 
 async def _extract_slides(ctx: JobContext[VideoParameters], media: Media) -> ExtractedSlides | None:
     parameters, recording = ctx.parameters, media.recording
-    if not recording.pictures:
+    if not recording.video_tracks:
         if not parameters.include_transcript:
             raise UnsupportedFile("The file has no video track")
         await ctx.log("The file has no video track, only sound")
@@ -59,7 +59,7 @@ async def _extract_slides(ctx: JobContext[VideoParameters], media: Media) -> Ext
         ctx=ctx,
         document=media.document,
         recording=recording,
-        track=recording.pictures[0],
+        track=recording.video_tracks[0],
         first_percent=TRANSCRIBED_PERCENT if parameters.include_transcript else 10,
         last_percent=90,
     )

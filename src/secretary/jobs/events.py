@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.errors import StoreUnavailable
 from ..core.job import FINAL_STATUSES, Job, JobStatus
-from ..store import Change, Changes, JobQuery, Store
+from ..store import Change, Changes, JobQuery, JobStore
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ def _settle(waiter: "asyncio.Future[None]") -> None:
 class EventHub:
     """Reads the store's change feed once for all subscribers, and only while there are any."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: JobStore) -> None:
         self._store = store
         self._of_job: defaultdict[str, set[Subscription]] = defaultdict(set)
         self._of_batch: defaultdict[str, set[Subscription]] = defaultdict(set)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.errors import UpstreamRefused
 from ..core.languages import language_code
-from ..media.speech.engines import Transcription, Word
+from ..media.speech.engines import TimedText, Transcription
 from .endpoints import Endpoints, TranscriptionResponse
 from .options import Usage
 
@@ -73,7 +73,7 @@ def _transcription(
     return Transcription(
         # The requested language was used, whatever the response says.
         language=requested or language_code(response.language or "") or UNDETERMINED,
-        said=words,
+        segments=words,
         confidence=_confidence(response) if words else 0.0,
     )
 
@@ -96,7 +96,9 @@ TOLERANCE_SECONDS = 1.0
 Segment = tuple[float, float, str]
 
 
-def repair_timestamps(segments: Sequence[Segment], text: str, seconds: float) -> tuple[Word, ...]:
+def repair_timestamps(
+    segments: Sequence[Segment], text: str, seconds: float
+) -> tuple[TimedText, ...]:
     """Small errors are corrected. Without plausible times the whole text becomes one segment, so
     that no word is lost or misplaced."""
     spoken = [
@@ -107,7 +109,7 @@ def repair_timestamps(segments: Sequence[Segment], text: str, seconds: float) ->
         words = _fill_gaps(_resolve_overlaps(spoken, seconds), seconds)
         if all(word.start < word.end for word in words):
             return tuple(words)
-    return (Word(0.0, seconds, whole),) if whole else ()
+    return (TimedText(0.0, seconds, whole),) if whole else ()
 
 
 def _are_plausible(segments: Sequence[Segment], seconds: float) -> bool:
@@ -120,22 +122,22 @@ def _are_plausible(segments: Sequence[Segment], seconds: float) -> bool:
     )
 
 
-def _resolve_overlaps(segments: Sequence[Segment], seconds: float) -> list[Word]:
+def _resolve_overlaps(segments: Sequence[Segment], seconds: float) -> list[TimedText]:
     """A segment ends where the next begins; one that begins with the previous is joined to it."""
-    words: list[Word] = []
+    words: list[TimedText] = []
     for start, end, text in segments:
         begin, until = (min(max(time, 0.0), seconds) for time in (start, end))
         last = words[-1] if words else None
         if last is not None and (begin <= last.start or begin >= seconds):
-            words[-1] = Word(last.start, max(last.end, until), f"{last.text} {text}")
+            words[-1] = TimedText(last.start, max(last.end, until), f"{last.text} {text}")
             continue
         if last is not None and last.end > begin:
             words[-1] = last._replace(end=begin)
-        words.append(Word(begin, until, text))
+        words.append(TimedText(begin, until, text))
     return words
 
 
-def _fill_gaps(words: list[Word], seconds: float) -> list[Word]:
+def _fill_gaps(words: list[TimedText], seconds: float) -> list[TimedText]:
     """A segment without length lasts until the next begins."""
     following = [word.start for word in words[1:]] + [seconds]
     return [

@@ -1,4 +1,4 @@
-"""How the ffmpeg program is found and started: it reads one file, and nothing else."""
+"""Runs ffmpeg with limits: it reads one file and nothing else."""
 
 import os
 import selectors
@@ -20,10 +20,11 @@ from ..core.errors import (
 )
 from ..core.file_types import detect_file_type
 from ..core.processes import inherited_environment, running_program
+from .recording import VideoTrack
 
 _MISSING = "ffmpeg is not installed: install ffmpeg, or the Python package imageio-ffmpeg"
-#: Who reads each kind. All that name other files (playlists, manifests, patterns of pictures) are
-#: missing on purpose: ffmpeg would open what they name, and its guess is not ours.
+#: The ffmpeg demuxers for each file type. Formats that reference other files (playlists, manifests,
+#: image sequences) are left out on purpose: ffmpeg would open whatever they name.
 DEMUXERS = {
     "aac": ("aac",),
     "aiff": ("aiff",),
@@ -43,27 +44,29 @@ DEMUXERS = {
     "wav": ("wav",),
     "webm": ("matroska",),
 }
-#: A program's last words are at the end, and those on what a file holds at the beginning.
-_SAID_BYTES = 256 * 1024
-_CHUNK_BYTES = 64 * 1024
-_MAX_BLOCK_BYTES = 256 * 1024 * 1024
-#: How often somebody looks at what has been made.
-_LOOK_EVERY_S = 0.1
+#: How much of stderr is kept from its start (the stream list) and from its end (the errors).
+_STDERR_BYTES = 256 * 1024
+_READ_BYTES = 64 * 1024
+_MAX_ALLOCATION = 256 * 1024 * 1024
+#: Seconds between calls of `on_tick`.
+_TICK_S = 0.1
+#: 8K. A decoder may hold 17 frames of this size, which is 900 MB.
+MAX_PIXELS = 8192 * 4608
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    code: int
-    #: On its standard error; the middle is left out where it is long.
-    said: str
+class FfmpegResult:
+    exit_code: int
+    #: Long output is cut in the middle.
+    stderr: str
 
 
-def program_at(path: str | None = None) -> str:
-    """The one that is asked for, else the system's, else the one in a Python package."""
-    found = shutil.which(path or "ffmpeg") or (None if path else _packaged())
-    if found is None:
+def find_ffmpeg(path: str | None = None) -> str:
+    """Return the configured program, else the system's, else the one from imageio-ffmpeg."""
+    program = shutil.which(path or "ffmpeg") or (None if path else _packaged())
+    if program is None:
         raise EngineUnavailable(_MISSING)
-    return os.path.abspath(found)
+    return os.path.abspath(program)
 
 
 def _packaged() -> str | None:
@@ -75,29 +78,29 @@ def _packaged() -> str | None:
         return None
 
 
-def media_kind(path: str) -> str:
-    """The kind of a file that can be opened; all others are refused here."""
+def detect_container(path: str) -> str:
+    """Return the file type; raise if ffmpeg may not open it."""
     if not os.path.getsize(path):
         raise FileCorrupt("The file is empty")
-    kind = detect_file_type(Path(path))
-    if kind not in DEMUXERS:
-        raise UnsupportedFile("The file is no sound or video of a kind that can be read", kind=kind)
-    return kind
+    file_type = detect_file_type(Path(path))
+    if file_type not in DEMUXERS:
+        raise UnsupportedFile("The file is not a supported audio or video format", kind=file_type)
+    return file_type
 
 
-def opening(path: str, *, threads: int = 1, options: Sequence[str] = ()) -> list[str]:
-    """The arguments by which a file is opened: as what its content says it is, and by itself.
+def input_arguments(path: str, *, threads: int = 1, options: Sequence[str] = ()) -> list[str]:
+    """Return the arguments that open a file with the demuxer for its content, and no other file.
 
-    `options` (a place to begin at, for instance) are said before its name. In some kinds of files
-    ffmpeg counts time from where the track begins that is read, not the first of them. To compare
-    the times of tracks, say `-copyts` and take a recording's `start` from them.
+    `options` (such as a start time) come before the file name. For some containers ffmpeg counts
+    time from the start of the selected track, not of the first one. To compare times across
+    tracks, pass `-copyts` and subtract the `start` of the recording.
     """
-    demuxers = DEMUXERS[media_kind(path)]
+    demuxers = DEMUXERS[detect_container(path)]
     forced = ["-f", demuxers[0]] if len(demuxers) == 1 else []
     return [
         "-threads", str(threads),
         "-protocol_whitelist", "file,pipe",
-        # Also for readers that would open a second one, for subtitles inside an AVI for instance.
+        # Some demuxers open a second one, for example for subtitles inside an AVI.
         "-format_whitelist", ",".join(demuxers),
         *forced,
         *options,
@@ -105,114 +108,160 @@ def opening(path: str, *, threads: int = 1, options: Sequence[str] = ()) -> list
     ]  # fmt: skip
 
 
-def run(
+def run_ffmpeg(
     arguments: Sequence[str],
     *,
     timeout_s: float,
     program: str | None = None,
     level: str = "error",
     directory: str | None = None,
-    take: Callable[[bytes], None] | None = None,
-    look: Callable[[], None] | None = None,
-) -> Ended:
-    """Runs to its end, however it ends. `take` gets what it writes to its standard output, `look`
-    is called now and then; what they raise ends the program."""
+    on_output: Callable[[bytes], None] | None = None,
+    on_tick: Callable[[], None] | None = None,
+) -> FfmpegResult:
+    """Run ffmpeg to its end, whatever its exit code. `on_output` receives its standard output,
+    `on_tick` is called ten times a second; an exception in either stops ffmpeg."""
     command = [
-        program_at(program),
+        find_ffmpeg(program),
         "-nostdin", "-hide_banner", "-nostats", "-loglevel", level,
-        "-max_alloc", str(_MAX_BLOCK_BYTES),
+        "-max_alloc", str(_MAX_ALLOCATION),
         *arguments,
     ]  # fmt: skip
     environment = {
         **inherited_environment(),
         "LC_ALL": "C",
         "AV_LOG_FORCE_NOCOLOR": "1",
-        # A program that is linked statically crashes when it loads a converter of another libc, as
-        # it would for the name of a TV station.
+        # A statically linked ffmpeg crashes if it loads an iconv module of another libc, which
+        # the name of a TV station can trigger.
         "GCONV_PATH": "/nonexistent",
     }
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with running_program(command, env=environment, cwd=directory, bufsize=0, **pipes) as process:
         assert process.stdout is not None and process.stderr is not None
-        said = _Said()
-        takers = {process.stdout: take or _forget, process.stderr: said.take}
+        stderr = _StderrBuffer()
+        consumers = {process.stdout: on_output or _discard, process.stderr: stderr.append}
         deadline = time.monotonic() + timeout_s
-        _drain(takers, deadline, timeout_s, look)
+        _drain(consumers, deadline, timeout_s, on_tick)
         try:
-            code = process.wait(timeout=max(deadline - time.monotonic(), 1))
+            exit_code = process.wait(timeout=max(deadline - time.monotonic(), 1))
         except subprocess.TimeoutExpired:
-            raise _late(timeout_s) from None
-        if code < 0:
-            raise WorkerCrashed("ffmpeg crashed while it read the file")
-        return Ended(code, said.text())
+            raise _timed_out(timeout_s) from None
+        if exit_code < 0:
+            raise WorkerCrashed("ffmpeg crashed while reading the file")
+        return FfmpegResult(exit_code, stderr.text())
 
 
 def _drain(
-    takers: dict[IO[bytes], Callable[[bytes], None]],
+    consumers: dict[IO[bytes], Callable[[bytes], None]],
     deadline: float,
     timeout_s: float,
-    look: Callable[[], None] | None,
+    on_tick: Callable[[], None] | None,
 ) -> None:
-    next_look = time.monotonic() + _LOOK_EVERY_S
+    next_tick = time.monotonic() + _TICK_S
     with selectors.DefaultSelector() as selector:
-        for pipe, take in takers.items():
-            selector.register(pipe, selectors.EVENT_READ, take)
+        for pipe, consume in consumers.items():
+            selector.register(pipe, selectors.EVENT_READ, consume)
         while selector.get_map():
-            ready = selector.select(timeout=_LOOK_EVERY_S)
+            ready = selector.select(timeout=_TICK_S)
             now = time.monotonic()
             if now > deadline:
-                raise _late(timeout_s)
-            if look is not None and now >= next_look:
-                look()
-                next_look = now + _LOOK_EVERY_S
+                raise _timed_out(timeout_s)
+            if on_tick is not None and now >= next_tick:
+                on_tick()
+                next_tick = now + _TICK_S
             for key, _ in ready:
-                chunk = os.read(key.fd, _CHUNK_BYTES)
-                if chunk:
-                    key.data(chunk)
+                data = os.read(key.fd, _READ_BYTES)
+                if data:
+                    key.data(data)
                 else:
                     selector.unregister(key.fileobj)
 
 
-def _late(timeout_s: float) -> ProcessingTimeout:
+def _timed_out(timeout_s: float) -> ProcessingTimeout:
     text = f"ffmpeg did not finish within {timeout_s:g} s"
     return ProcessingTimeout(text, timeout_s=timeout_s)
 
 
-def _forget(_: bytes) -> None:
+def _discard(_: bytes) -> None:
     pass
 
 
-class _Said:
-    """The beginning and the end of what is said, however much it is."""
+class _StderrBuffer:
+    """Keeps the start and the end of the output."""
 
     def __init__(self) -> None:
-        self._begin = bytearray()
-        self._end = bytearray()
+        self._head = bytearray()
+        self._tail = bytearray()
 
-    def take(self, chunk: bytes) -> None:
-        room = _SAID_BYTES - len(self._begin)
-        self._begin += chunk[:room]
-        self._end += chunk[room:]
-        if len(self._end) > 2 * _SAID_BYTES:
-            del self._end[:-_SAID_BYTES]
+    def append(self, data: bytes) -> None:
+        room = _STDERR_BYTES - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        if len(self._tail) > 2 * _STDERR_BYTES:
+            del self._tail[:-_STDERR_BYTES]
 
     def text(self) -> str:
-        return (self._begin + self._end).decode(errors="replace")
+        return (self._head + self._tail).decode(errors="replace")
 
 
-class Collected:
-    """What a program writes, up to a limit."""
+class BoundedOutput:
+    """Collects output and raises when it exceeds a limit."""
 
     def __init__(self, limit_bytes: int, what: str) -> None:
         self._limit_bytes = limit_bytes
         self._what = what
         self._content = bytearray()
 
-    def take(self, chunk: bytes) -> None:
-        self._content += chunk
+    def append(self, data: bytes) -> None:
+        self._content += data
         if len(self._content) > self._limit_bytes:
             text = f"{self._what} are larger than allowed"
             raise FileTooLarge(text, limit_bytes=self._limit_bytes)
 
     def text(self) -> str:
         return self._content.decode(errors="replace")
+
+
+def decode_frames(
+    path: str,
+    track: VideoTrack,
+    *,
+    seek_s: float,
+    rate: int,
+    count: int,
+    filters: str,
+    output: Sequence[str],
+    skip_s: float = 0.0,
+    options: Sequence[str] = (),
+    timeout_s: float,
+    program: str | None,
+) -> bytearray:
+    """Return up to `count` filtered frames, `rate` per second of the video, starting `skip_s` after
+    the position of the seek. A frame that is shown for longer is repeated. Returns as much as can
+    be decoded: a part of a damaged video can often be shown."""
+    if track.width * track.height > MAX_PIXELS:
+        raise FileTooLarge(
+            f"The frames of the video have {track.width} x {track.height} pixels",
+            limit_pixels=MAX_PIXELS,
+        )
+    # An accurate seek would drop a frame that began before the position, and it may last minutes.
+    seek = ("-noaccurate_seek", "-ss", f"{seek_s:.3f}")
+    # Trimmed before scaling: a gap of a year would repeat a frame millions of times.
+    selected = f"fps={rate}:start_time={skip_s:.3f},trim=end_frame={count}"
+    content = bytearray()
+    run_ffmpeg(
+        [
+            # One thread: other windows run on the other cores, so more would only cost memory.
+            *input_arguments(
+                path, threads=1, options=("-max_pixels", str(MAX_PIXELS), *options, *seek)
+            ),
+            "-map", f"0:{track.stream}", "-filter_threads", "1", "-max_error_rate", "1",
+            "-vf", f"{selected},{filters}",
+            *output,
+            "pipe:1",
+        ],
+        timeout_s=timeout_s,
+        program=program,
+        level="quiet",
+        on_output=content.extend,
+    )  # fmt: skip
+    return content

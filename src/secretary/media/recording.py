@@ -1,31 +1,31 @@
-"""What a file with sound or moving pictures holds."""
+"""The contents of an audio or video file: tracks, chapters and tags."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SoundTrack:
-    #: The number of the stream in its file, as ffmpeg counts them.
+class AudioTrack:
+    #: The stream number as ffmpeg counts it.
     stream: int
     codec: str
     channels: int
-    #: As ffmpeg calls it: `mono`, `5.1(side)`; `17 channels` when nobody knows what they are.
+    #: ffmpeg's name: `mono`, `5.1(side)`; `17 channels` if the layout is unknown.
     layout: str
     rate: int
-    #: ISO 639-1; None when the file does not say.
+    #: ISO 639-1; None if the file does not name it.
     language: str | None = None
     is_default: bool = False
     title: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PictureTrack:
+class VideoTrack:
     stream: int
     codec: str
     width: int
     height: int
-    #: Frames a second, on the average; None when the file does not say.
+    #: Average frames per second; None if the file does not name it.
     rate: float | None = None
 
 
@@ -35,7 +35,7 @@ class SubtitleTrack:
     codec: str
     language: str | None = None
     is_default: bool = False
-    #: Only of what a viewer would not understand: signs, words in another language.
+    #: Covers only signs and foreign-language passages.
     is_forced: bool = False
     title: str | None = None
 
@@ -49,21 +49,21 @@ class Chapter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """As the file declares it: what is really in it shows only when it is decoded."""
+    """What the file declares; only decoding shows what it really contains."""
 
-    #: As `file_kinds` calls it.
+    #: The type that `core.file_types` detects.
     format: str
-    #: In seconds; None when the file does not say, or says what cannot be in so few bytes.
+    #: Seconds; None if the file declares none, or more than its size allows.
     duration: float | None
-    #: Whether that is only a guess, by the size of the file and the bit rate of its beginning.
+    #: Whether the duration was estimated from the file size and the bit rate at its start.
     is_estimated: bool = False
-    #: The time, in seconds, at which its first track begins. To people that is second 0.
+    #: The timestamp, in seconds, at which the first track starts; shown to users as second 0.
     start: float = 0.0
-    sounds: tuple[SoundTrack, ...] = ()
-    #: Only those that move: a cover is none.
-    pictures: tuple[PictureTrack, ...] = ()
-    #: Only those that are text.
-    subtitles: tuple[SubtitleTrack, ...] = ()
+    audio_tracks: tuple[AudioTrack, ...] = ()
+    #: Without cover images.
+    video_tracks: tuple[VideoTrack, ...] = ()
+    #: Text subtitles only, no bitmaps.
+    subtitle_tracks: tuple[SubtitleTrack, ...] = ()
     chapters: tuple[Chapter, ...] = ()
-    #: `title`, `artist`, `date` …, by their names in lower case.
+    #: `title`, `artist`, `date` and others, by lower-case name.
     tags: Mapping[str, str] = field(default_factory=dict)

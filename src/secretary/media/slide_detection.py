@@ -1,4 +1,4 @@
-"""Which of the pictures that stood still are slides of their own, and worth to be shown."""
+"""Detects the slides of a video: frames that stand still, without build-ups and repetitions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -8,257 +8,307 @@ from typing import NamedTuple
 import numpy
 
 from ..core.errors import FileCorrupt, InvalidParameters
+from .ffmpeg import decode_frames
 from .frame_similarity import (
-    AHEAD_S,
     COLUMNS,
-    RATE,
+    FRAME_RATE,
+    HEIGHT,
+    LOOK_AHEAD_S,
     ROWS,
-    SCENE,
-    STAND,
+    SCENE_SHARE,
+    STILL_FRAMES,
+    WIDTH,
     Blocks,
     Frame,
-    Gallery,
-    Sight,
-    changes,
-    differing,
-    examine,
+    Thumbnail,
+    ThumbnailIndex,
+    changed_pixels,
+    detect_motion,
+    different_pixels,
     is_blank,
     is_change,
     is_part,
     is_same,
     is_same_shot,
     over_pixels,
-    packed_blocks,
-    packed_grey,
-    sight_of,
-    small_frames,
+    pack_blocks,
+    pack_grey,
+    unpack_thumbnail,
 )
-from .recording import PictureTrack
-from .slides import MAX_WINDOW_S, Candidate, Seen, Slide
+from .recording import VideoTrack
+from .slides import MAX_SLIDES, MAX_WINDOW_S, ScannedWindow, Slide, SlideCandidate
 
-#: Between two frames of scenes that are filmed; and how many of them one video may have.
+#: The share of a frame that has to stand still for a slide to start.
+MIN_STILL_SHARE = 0.3
+#: Frames between two candidates of one scene.
+SCENE_STEP = 60 * FRAME_RATE
+#: Per window; those that are shown longest are kept.
+MAX_CANDIDATES = 60
+#: After this many seconds without a change, the encoder has reached its best quality.
+SHARP_S = 2.0
+#: Minimum seconds between two frames of filmed scenes, and how many a video may have.
 SCENE_DISTANCE_S = 60.0
 MAX_SCENES = 40
-#: Each is compared with all before it; those that stand longest come first.
+#: Each slide is compared with all before it; those that are shown longest come first.
 MAX_COMPARED = 1_000
-#: What may be left of a change when it counts as done.
-NEARLY = 0.25
+#: The share of a transition that may be left for it to count as done.
+TRANSITION_REST = 0.25
+
+# Scan a window ----------------------------------------------------------------------------------
 
 
-class Known(NamedTuple):
-    candidate: Candidate
-    sight: Sight
+class _State(NamedTuple):
+    """What the video shows from a frame on."""
 
-
-def gathered(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Neighbours put together that show the same, or one a part of the other; passages dropped."""
-    return [known.candidate for known in _gathered(candidates)]
-
-
-def chosen(seen: Sequence[Seen], *, limit: int) -> list[Slide]:
-    windows = sorted(seen, key=lambda window: window.start)
-    candidates = [one for window in windows for one in window.candidates]
-    kept = _each_once(_gathered(_few(candidates, MAX_COMPARED)))
-    end = max((window.end for window in windows if not window.is_empty), default=0.0)
-    return [
-        Slide(
-            number=number,
-            time=round(one.time, 2),
-            end=round(min(one.end, end), 2),
-            at=round(one.at, 2),
-            grey=one.grey,
-            lively=one.lively,
-            is_scene=one.is_scene,
-        )
-        for number, one in enumerate(_few([known.candidate for known in kept], limit), 1)
-    ]
-
-
-def _gathered(candidates: Iterable[Candidate]) -> list[Known]:
-    states = _without_passages([Known(one, sight_of(one)) for one in candidates])
-    result: list[Known] = []
-    for known in states:
-        joined = _joined(result[-1], known) if result else None
-        if joined:
-            result[-1] = joined
-        else:
-            result[-1:] = [_until(one, known.candidate.time) for one in result[-1:]]
-            result.append(known)
-    return result
-
-
-def _until(known: Known, time: float) -> Known:
-    """A window sees a little of the next, where it may have found the end more exactly."""
-    return known._replace(candidate=replace(known.candidate, end=min(known.candidate.end, time)))
-
-
-def _without_passages(states: list[Known]) -> list[Known]:
-    """Neither blank pictures nor halves of a fade; but never nothing."""
-    full = [known for known in states if not is_blank(known.sight)]
-    standing: list[Known] = []
-    since: float | None = None
-    for known, after in pairwise([*full, None]):
-        assert known is not None
-        if since is not None:
-            known = known._replace(candidate=replace(known.candidate, time=since))
-        since = None
-        if _stands(known) or (after and is_part(known.sight, after.sight)):
-            standing.append(known)
-        elif after and _is_nearly(known, after, standing[-1] if standing else None):
-            since = known.candidate.time
-    return standing or full[:1] or states[:1]
-
-
-def _is_nearly(passage: Known, after: Known, before: Known | None) -> bool:
-    """Whether most of a change was done: what follows is finer drawn, no more."""
-    if before is None:
-        return False
-    left = int(changes(passage.sight, after.sight).sum())
-    return left <= NEARLY * int(changes(before.sight, after.sight).sum())
-
-
-def _stands(known: Known) -> bool:
-    return known.candidate.end - known.candidate.time >= STAND / RATE
-
-
-def _joined(before: Known, after: Known) -> Known | None:
-    """One of both, for the time of both."""
-    first, second = before.candidate, after.candidate
-    if first.is_scene != second.is_scene:
-        return None
-    if first.is_scene:
-        if not is_same_shot(before.sight, after.sight):
-            return None
-        return Known(replace(first, end=second.end), before.sight)
-    if is_same(before.sight, after.sight) or is_part(after.sight, before.sight):
-        return Known(replace(first, end=second.end), before.sight)
-    if is_part(before.sight, after.sight):
-        return Known(replace(second, time=first.time), after.sight)
-    return None
-
-
-def _each_once(everything: Iterable[Known]) -> list[Known]:
-    """Those that did not come before."""
-    slides, kept = Gallery(MAX_COMPARED), []
-    scenes: list[Known] = []
-    for known in everything:
-        if known.candidate.is_scene:
-            if not _is_old_scene(known, scenes):
-                scenes.append(known)
-        elif not slides.shows(known.sight):
-            slides.add(known.sight)
-            kept.append(known)
-    return scenes + kept
-
-
-def _is_old_scene(known: Known, scenes: Sequence[Known]) -> bool:
-    if scenes and known.candidate.time - scenes[-1].candidate.time < SCENE_DISTANCE_S:
-        return True
-    return any(is_same_shot(known.sight, one.sight) for one in scenes)
-
-
-def _few(candidates: list[Candidate], limit: int) -> list[Candidate]:
-    scenes = [one for one in candidates if one.is_scene]
-    every = -(-len(scenes) // MAX_SCENES) or 1  # rounded up
-    slides = [one for one in candidates if not one.is_scene]
-    slides.sort(key=lambda one: one.end - one.time, reverse=True)
-    return sorted((scenes[::every] + slides)[:limit], key=lambda one: one.time)
-
-
-#: The share of a picture that must be at rest to begin a slide with.
-ENOUGH_AT_REST = 0.3
-#: From one frame of a scene to the next.
-SCENE_STEP = 60 * RATE
-#: In one window; those that stand longest are kept.
-MAX_CANDIDATES = 60
-#: When a picture has been still for this long, it has also been coded at its best.
-SHARP_S = 2.0
-
-
-class State(NamedTuple):
-    """What the picture is, from a frame on."""
-
-    begin: int
+    first_frame: int
     lively: Blocks
     is_scene: bool
 
 
-def search(
+def scan_window(
     path: str,
-    track: PictureTrack,
+    track: VideoTrack,
     start_s: float,
     end_s: float,
     *,
-    timeout_s: float,
-    program: str | None,
-) -> Seen:
+    timeout_s: float = 600.0,
+    program: str | None = None,
+) -> ScannedWindow:
+    """Find slide candidates between two times of a video, the end excluded."""
     if not 0 <= start_s < end_s <= start_s + MAX_WINDOW_S:
-        raise InvalidParameters(f"There is no window from {start_s} to {end_s} seconds")
-    own = max(1, round((end_s - start_s) * RATE))
-    frames = small_frames(
-        path, track, start_s, own + AHEAD_S * RATE, timeout_s=timeout_s, program=program
+        raise InvalidParameters(f"Invalid window: {start_s} to {end_s} seconds")
+    frame_count = max(1, round((end_s - start_s) * FRAME_RATE))
+    frames = _thumbnails(
+        path,
+        track,
+        start_s,
+        frame_count + LOOK_AHEAD_S * FRAME_RATE,
+        timeout_s=timeout_s,
+        program=program,
     )
     if not len(frames):
         if start_s:
-            return Seen(start=start_s, end=start_s)
-        raise FileCorrupt("The pictures of the video cannot be decoded")
-    last_s = start_s + (len(frames) - 1) / RATE
-    states = _candidates(_held(frames, own), start_s, own)
-    found = gathered(replace(one, at=min(one.at, last_s)) for one in states)
-    kept = sorted(found, key=lambda one: one.end - one.time, reverse=True)[:MAX_CANDIDATES]
-    kept.sort(key=lambda one: one.time)
-    until = min(end_s, start_s + len(frames) / RATE)
-    return Seen(start=start_s, end=until, candidates=tuple(kept))
+            return ScannedWindow(start=start_s, end=start_s)
+        raise FileCorrupt("The frames of the video cannot be decoded")
+    last_s = start_s + (len(frames) - 1) / FRAME_RATE
+    candidates = _candidates(_extend_last(frames, frame_count), start_s, frame_count)
+    merged = merge_candidates(replace(each, at=min(each.at, last_s)) for each in candidates)
+    longest = sorted(merged, key=_duration, reverse=True)[:MAX_CANDIDATES]
+    longest.sort(key=lambda candidate: candidate.time)
+    end = min(end_s, start_s + len(frames) / FRAME_RATE)
+    return ScannedWindow(start=start_s, end=end, candidates=tuple(longest))
 
 
-def _held(frames: Frame, own: int) -> Frame:
-    """What is shown last stays to be seen, where the sound goes on and no picture comes."""
-    missing = min(STAND, own - len(frames))
+def _thumbnails(
+    path: str,
+    track: VideoTrack,
+    start_s: float,
+    count: int,
+    *,
+    timeout_s: float,
+    program: str | None,
+) -> Frame:
+    """Return the frames from a time on, fewer at the end of the video."""
+    content = decode_frames(
+        path,
+        track,
+        seek_s=start_s,
+        rate=FRAME_RATE,
+        count=count,
+        filters=f"scale={WIDTH}:{HEIGHT}:flags=area,format=gray",
+        output=("-f", "rawvideo"),
+        # Skipping frames that no other frame needs halves the time and delays changes by 0.1 s.
+        options=("-skip_frame", "noref"),
+        timeout_s=timeout_s,
+        program=program,
+    )
+    size = WIDTH * HEIGHT
+    complete = min(count, len(content) // size)
+    frames = numpy.frombuffer(content, numpy.uint8, complete * size)
+    return frames.reshape(complete, HEIGHT, WIDTH)
+
+
+def _extend_last(frames: Frame, frame_count: int) -> Frame:
+    """The last frame stays visible if the audio goes on after the video track has ended."""
+    missing = min(STILL_FRAMES, frame_count - len(frames))
     return numpy.concatenate([frames, frames[-1:].repeat(missing, 0)]) if missing > 0 else frames
 
 
-def _candidates(frames: Frame, start_s: float, own: int) -> list[Candidate]:
-    """All states of the picture, those that it only passes through included."""
+def _candidates(frames: Frame, start_s: float, frame_count: int) -> list[SlideCandidate]:
+    """Return every state of the picture, including transitions."""
     states = list(_states(frames))
     if not states:
-        states = [State(0, numpy.zeros((ROWS, COLUMNS), numpy.bool_), True)]
-    ends = [state.begin for state in states[1:]] + [len(frames)]
+        states = [_State(0, numpy.zeros((ROWS, COLUMNS), numpy.bool_), True)]
+    ends = [state.first_frame for state in states[1:]] + [len(frames)]
     return [
-        _candidate(frames[state.begin], state, end, start_s)
+        _candidate(frames[state.first_frame], state, end, start_s)
         for state, end in zip(states, ends, strict=True)
-        if state.begin < own
+        if state.first_frame < frame_count
     ]
 
 
-def _states(frames: Frame) -> Iterator[State]:
-    stillness = examine(frames)
+def _states(frames: Frame) -> Iterator[_State]:
+    motion = detect_motion(frames)
     shown: Frame | None = None
     scene_at: int | None = None
     for index in range(len(frames)):
-        frame, lively = frames[index], stillness.lively[index]
-        if lively.mean() > SCENE:
+        frame, lively = frames[index], motion.lively[index]
+        if lively.mean() > SCENE_SHARE:
             if scene_at is None or index - scene_at >= SCENE_STEP:
                 shown, scene_at = None, index
-                yield State(index, lively, True)
+                yield _State(index, lively, True)
             continue
-        at_rest = stillness.stands[index] & ~lively
+        still = motion.still[index] & ~lively
         if shown is None:
-            is_new = bool(at_rest.mean() >= ENOUGH_AT_REST)
+            is_new = bool(still.mean() >= MIN_STILL_SHARE)
         else:
-            is_new = is_change(differing(shown, frame) & over_pixels(at_rest))
+            is_new = is_change(different_pixels(shown, frame) & over_pixels(still))
         if is_new:
             shown, scene_at = frame, None
-            yield State(index, lively, False)
+            yield _State(index, lively, False)
 
 
-def _candidate(grey: Frame, state: State, end: int, start_s: float) -> Candidate:
-    stands_s = (end - state.begin) / RATE
-    time = start_s + state.begin / RATE
-    return Candidate(
+def _candidate(grey: Frame, state: _State, end_frame: int, start_s: float) -> SlideCandidate:
+    duration = (end_frame - state.first_frame) / FRAME_RATE
+    time = start_s + state.first_frame / FRAME_RATE
+    return SlideCandidate(
         time=time,
-        end=time + stands_s,
-        at=time + min(SHARP_S, stands_s / 2),
-        grey=packed_grey(grey),
-        lively=packed_blocks(state.lively),
+        end=time + duration,
+        at=time + min(SHARP_S, duration / 2),
+        grey=pack_grey(grey),
+        lively=pack_blocks(state.lively),
         is_scene=state.is_scene,
     )
+
+
+def _duration(candidate: SlideCandidate) -> float:
+    return candidate.end - candidate.time
+
+
+# Merge candidates -------------------------------------------------------------------------------
+
+
+class _Unpacked(NamedTuple):
+    candidate: SlideCandidate
+    thumbnail: Thumbnail
+
+
+def merge_candidates(candidates: Iterable[SlideCandidate]) -> list[SlideCandidate]:
+    """Merge adjacent candidates that show the same slide or steps of its build-up, and drop
+    transitions."""
+    return [each.candidate for each in _merge(candidates)]
+
+
+def _merge(candidates: Iterable[SlideCandidate]) -> list[_Unpacked]:
+    states = _without_transitions([_Unpacked(each, unpack_thumbnail(each)) for each in candidates])
+    merged: list[_Unpacked] = []
+    for state in states:
+        both = _merge_two(merged[-1], state) if merged else None
+        if both:
+            merged[-1] = both
+        else:
+            merged[-1:] = [_end_before(each, state.candidate.time) for each in merged[-1:]]
+            merged.append(state)
+    return merged
+
+
+def _without_transitions(states: list[_Unpacked]) -> list[_Unpacked]:
+    """Drop blank frames and unfinished fades, but never everything."""
+    filled = [state for state in states if not is_blank(state.thumbnail)]
+    standing: list[_Unpacked] = []
+    since: float | None = None
+    for state, after in pairwise([*filled, None]):
+        assert state is not None
+        if since is not None:
+            state = state._replace(candidate=replace(state.candidate, time=since))
+        since = None
+        is_standing = _duration(state.candidate) >= STILL_FRAMES / FRAME_RATE
+        if is_standing or (after and is_part(state.thumbnail, after.thumbnail)):
+            standing.append(state)
+        elif after and _is_nearly(state, after, standing[-1] if standing else None):
+            since = state.candidate.time
+    return standing or filled[:1] or states[:1]
+
+
+def _is_nearly(transition: _Unpacked, after: _Unpacked, before: _Unpacked | None) -> bool:
+    """Whether most of a transition was done, so that what follows only looks sharper."""
+    if before is None:
+        return False
+    remaining = int(changed_pixels(transition.thumbnail, after.thumbnail).sum())
+    whole = int(changed_pixels(before.thumbnail, after.thumbnail).sum())
+    return remaining <= TRANSITION_REST * whole
+
+
+def _merge_two(before: _Unpacked, after: _Unpacked) -> _Unpacked | None:
+    """Return the more complete of both with the time of both, or None if they differ."""
+    first, second = before.candidate, after.candidate
+    if first.is_scene != second.is_scene:
+        return None
+    if first.is_scene:
+        if not is_same_shot(before.thumbnail, after.thumbnail):
+            return None
+        return _Unpacked(replace(first, end=second.end), before.thumbnail)
+    if is_same(before.thumbnail, after.thumbnail) or is_part(after.thumbnail, before.thumbnail):
+        return _Unpacked(replace(first, end=second.end), before.thumbnail)
+    if is_part(before.thumbnail, after.thumbnail):
+        return _Unpacked(replace(second, time=first.time), after.thumbnail)
+    return None
+
+
+def _end_before(state: _Unpacked, time: float) -> _Unpacked:
+    """A window sees the start of the next one, which may have detected the change more exactly."""
+    return state._replace(candidate=replace(state.candidate, end=min(state.candidate.end, time)))
+
+
+# Select slides ----------------------------------------------------------------------------------
+
+
+def select_slides(windows: Sequence[ScannedWindow], *, limit: int = MAX_SLIDES) -> list[Slide]:
+    """Return each slide once, in the order of the video; of a build-up its complete state."""
+    windows = sorted(windows, key=lambda window: window.start)
+    candidates = [candidate for window in windows for candidate in window.candidates]
+    distinct = _distinct(_merge(_limit(candidates, MAX_COMPARED)))
+    end = max((window.end for window in windows if not window.is_empty), default=0.0)
+    selected = _limit([each.candidate for each in distinct], limit)
+    return [
+        Slide(
+            number=number,
+            time=round(candidate.time, 2),
+            end=round(min(candidate.end, end), 2),
+            at=round(candidate.at, 2),
+            grey=candidate.grey,
+            lively=candidate.lively,
+            is_scene=candidate.is_scene,
+        )
+        for number, candidate in enumerate(selected, 1)
+    ]
+
+
+def _distinct(states: Iterable[_Unpacked]) -> list[_Unpacked]:
+    """Drop what was shown before."""
+    seen = ThumbnailIndex(MAX_COMPARED)
+    slides: list[_Unpacked] = []
+    scenes: list[_Unpacked] = []
+    for state in states:
+        if state.candidate.is_scene:
+            if not _is_known_scene(state, scenes):
+                scenes.append(state)
+        elif not seen.contains(state.thumbnail):
+            seen.add(state.thumbnail)
+            slides.append(state)
+    return scenes + slides
+
+
+def _is_known_scene(state: _Unpacked, scenes: Sequence[_Unpacked]) -> bool:
+    if scenes and state.candidate.time - scenes[-1].candidate.time < SCENE_DISTANCE_S:
+        return True
+    return any(is_same_shot(state.thumbnail, scene.thumbnail) for scene in scenes)
+
+
+def _limit(candidates: list[SlideCandidate], limit: int) -> list[SlideCandidate]:
+    """Keep scenes at even distances, and the slides that are shown longest."""
+    scenes = [each for each in candidates if each.is_scene]
+    step = -(-len(scenes) // MAX_SCENES) or 1  # rounded up
+    slides = [each for each in candidates if not each.is_scene]
+    slides.sort(key=_duration, reverse=True)
+    return sorted((scenes[::step] + slides)[:limit], key=lambda candidate: candidate.time)

@@ -1,62 +1,60 @@
-"""The slides of a video with their times: one window of it after the other, then all together."""
+"""The slides of a video: data types without heavy imports. A video is scanned one window at a time
+(`slide_detection`); the selected slides are saved and read (`slide_images`)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from .recording import PictureTrack
-
-#: How much of a video one call looks at. A window costs the decoding of `stillness.AHEAD_S` more.
+#: Seconds scanned per call. Each window decodes `frame_similarity.LOOK_AHEAD_S` more than that.
 WINDOW_S = 300.0
-#: A window is held in memory, 83 kB a second.
+#: A window is held in memory, 83 kB per second.
 MAX_WINDOW_S = 900.0
-#: More frames of one video than anybody looks through.
+#: More slides than anybody looks through.
 MAX_SLIDES = 300
-#: Of the larger side of a picture; what is larger is made smaller.
+#: Pixels of the longer side of a saved slide; larger ones are scaled down.
 MAX_SIDE = 1920
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A picture that stood still for a while; or, where nothing does, one of a moving scene.
-    All of it can be written as JSON."""
+class SlideCandidate:
+    """A frame that stood still for a while or, if nothing does, one of a moving scene. Stored as
+    JSON in the cache, so the field names must not change."""
 
-    #: In seconds of the video.
+    #: Seconds of the video.
     time: float
     end: float
-    #: A moment when nothing of it is changing.
+    #: A moment at which nothing on it changes.
     at: float
-    #: The picture, small and grey; `likeness` knows how to read it.
+    #: The thumbnail, packed by `frame_similarity`.
     grey: str
-    #: The parts of the picture that never rest, such as a speaker in a corner.
+    #: The mask of the blocks that are always in motion, such as a speaker in a corner.
     lively: str
     is_scene: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What one window of the video holds."""
+class ScannedWindow:
+    """The candidates in one window of the video; stored as JSON like them."""
 
     start: float
-    #: Where the window ends, or before that the video's pictures.
+    #: The end of the window, or of the video.
     end: float
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[SlideCandidate, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether the video was over before the window began."""
+        """Whether the video ended before the window."""
         return self.end <= self.start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slide:
     number: int
-    #: When it was first to be seen: the first part of it, where it was built up in steps.
+    #: When it first appears: the first step of a build-up.
     time: float
     end: float
-    #: When it is complete, and stands still.
+    #: When it is complete and stands still.
     at: float
-    #: As with the candidate it was.
+    #: As in `SlideCandidate`.
     grey: str = field(repr=False)
     lively: str = field(repr=False)
     is_scene: bool = False
@@ -67,7 +65,7 @@ class Slide:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnSlide:
+class SlideImage:
     number: int
     name: str
     width: int
@@ -76,73 +74,18 @@ class DrawnSlide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlideText:
+    """Stored as JSON in the cache, so the field names must not change."""
+
     text: str
     markdown: str
-    #: 0 to 100; 0 where there is no text.
+    #: 0 to 100; 0 if there is no text.
     confidence: float
-    #: As the OCR engine calls them, for instance `deu+eng`.
+    #: In the notation of the OCR engine, such as `deu+eng`.
     languages: str
 
 
 def windows(duration: float, length: float = WINDOW_S) -> list[tuple[float, float]]:
-    """Start and end of the windows that cover a video: no short one is left over at the end."""
+    """Split a video into windows of about equal length."""
     count = max(1, round(duration / length))
     edges = [round(duration * index / count, 2) for index in range(count)] + [duration]
     return list(pairwise(edges))
-
-
-def look(
-    path: str,
-    track: PictureTrack,
-    start_s: float,
-    end_s: float,
-    *,
-    timeout_s: float = 600.0,
-    program: str | None = None,
-) -> Seen:
-    """Find what may be slides between two times of a video, the end excluded."""
-    from .slide_detection import search  # numpy is not for those who only know of slides
-
-    return search(path, track, start_s, end_s, timeout_s=timeout_s, program=program)
-
-
-def choose(seen: Sequence[Seen], *, limit: int = MAX_SLIDES) -> list[Slide]:
-    """Each slide once, in the order of the video; of a build-up the fullest state."""
-    from .slide_detection import chosen
-
-    return chosen(seen, limit=limit)
-
-
-def draw(
-    path: str,
-    track: PictureTrack,
-    slides: Sequence[Slide],
-    into: str,
-    *,
-    max_side: int = MAX_SIDE,
-    timeout_s: float = 60.0,
-    program: str | None = None,
-) -> list[DrawnSlide]:
-    """Write each slide as `frame_###.jpg` into a directory. The time limit is for each of them."""
-    from .slide_images import draw_slide
-
-    return [
-        draw_slide(
-            path, track, slide, into, max_side=max_side, timeout_s=timeout_s, program=program
-        )
-        for slide in slides
-    ]
-
-
-def read(
-    picture_path: str,
-    slide: Slide,
-    *,
-    languages: str | None = None,
-    ocr_engine: str = "tesseract",
-    ocr_data_directory: str | None = None,
-) -> SlideText:
-    """The text of a slide that was drawn; it may have none."""
-    from .slide_images import read_slide
-
-    return read_slide(picture_path, slide, languages, ocr_engine, ocr_data_directory)

@@ -1,4 +1,4 @@
-"""Subtitles in the formats SubRip (.srt) and WebVTT (.vtt): read from anywhere, written for all."""
+"""Subtitles as SubRip (.srt) and WebVTT (.vtt): parsed, extracted from recordings, and written."""
 
 import html
 import re
@@ -6,51 +6,87 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from ..core.errors import FileCorrupt, FileTooLarge, UnsupportedFile
-from .ffmpeg import Collected, opening, run
+from .ffmpeg import BoundedOutput, input_arguments, run_ffmpeg
 from .recording import SubtitleTrack
-from .speech.engines import Word
+from .speech.engines import TimedText
 
 MAX_BYTES = 20 * 1024 * 1024
-#: What fits on a screen: two lines of 42 characters, as broadcasters have it.
+#: Limit for a subtitle track inside a recording: several days of speech.
+MAX_TRACK_BYTES = 16 * 1024 * 1024
+#: What fits on a screen by broadcasting conventions: two lines of 42 characters.
 LINE_LENGTH, LINES = 42, 2
-#: Seconds that nobody can read in.
+#: A cue shown for less than this many seconds cannot be read.
 FLASH = 0.1
 
-_CLOCK = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{2})[.,](\d{1,3})"
-_TIMES = re.compile(rf"^\s*{_CLOCK}\s*-->\s*{_CLOCK}(?:\s.*)?$")
+_TIMESTAMP = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{2})[.,](\d{1,3})"
+_CUE_TIMES = re.compile(rf"^\s*{_TIMESTAMP}\s*-->\s*{_TIMESTAMP}(?:\s.*)?$")
 _TAG = re.compile(r"<[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}")
 
 
-def read_subtitles(text: str) -> list[Word]:
-    """What is said, in the order of time. Numbers, settings, styles and tags are left out."""
+def load_subtitles(path: str) -> list[TimedText]:
+    from ..documents.office.text import decode_text
+
+    with open(path, "rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise FileTooLarge("The subtitles are too large", limit_bytes=MAX_BYTES)
+    return parse_subtitles(decode_text(content))
+
+
+def extract_subtitles(
+    path: str, track: SubtitleTrack, *, timeout_s: float, program: str | None = None
+) -> str:
+    """Return a track of a recording as WebVTT; it may have no cues."""
+    output = BoundedOutput(MAX_TRACK_BYTES, "The subtitles in the file")
+    result = run_ffmpeg(
+        [
+            *input_arguments(path),
+            "-map", f"0:{track.stream}",
+            "-map_metadata", "-1", "-map_chapters", "-1",
+            "-c:s", "webvtt", "-f", "webvtt", "pipe:1",
+        ],
+        timeout_s=timeout_s,
+        program=program,
+        on_output=output.append,
+    )  # fmt: skip
+    if "Decoder not found" in result.stderr:
+        raise UnsupportedFile("ffmpeg has no decoder for the subtitles in the file")
+    text = output.text()
+    if result.exit_code or not text.startswith("WEBVTT"):
+        raise FileCorrupt("The subtitles in the file cannot be read: they are damaged")
+    return text
+
+
+def parse_subtitles(text: str) -> list[TimedText]:
+    """Return the text of all cues by time, without numbers, settings, styles and tags."""
     if len(text) > MAX_BYTES:
         raise FileTooLarge("The subtitles are too large", limit_bytes=MAX_BYTES)
-    said = sorted(cue for cue in _cues(text.splitlines()) if cue.text)
-    if not said:
-        raise FileCorrupt("The file holds no subtitles")
-    return list(_without_repetitions(said))
+    cues = sorted(cue for cue in _cues(text.splitlines()) if cue.text)
+    if not cues:
+        raise FileCorrupt("The file contains no subtitles")
+    return list(_without_repetitions(cues))
 
 
-def _cues(lines: Iterable[str]) -> Iterator[Word]:
+def _cues(lines: Iterable[str]) -> Iterator[TimedText]:
     times: tuple[float, float] | None = None
-    words: list[str] = []
+    cue_lines: list[str] = []
     for line in lines:
-        found = _TIMES.match(line[:200]) if "-->" in line else None
-        if found is None and line.strip():
-            words.append(line)  # of no cue, if no times stood before: a style, a note
+        match = _CUE_TIMES.match(line[:200]) if "-->" in line else None
+        if match is None and line.strip():
+            cue_lines.append(line)  # dropped if no times came before: a style or a note
             continue
         if times is not None:
-            yield _cue(times, words)
-        times = (_seconds(found.groups()[:4]), _seconds(found.groups()[4:])) if found else None
-        words = []
+            yield _cue(times, cue_lines)
+        times = (_seconds(match.groups()[:4]), _seconds(match.groups()[4:])) if match else None
+        cue_lines = []
     if times is not None:
-        yield _cue(times, words)
+        yield _cue(times, cue_lines)
 
 
-def _cue(times: tuple[float, float], lines: Iterable[str]) -> Word:
+def _cue(times: tuple[float, float], lines: Iterable[str]) -> TimedText:
     plain = html.unescape(_TAG.sub("", "\n".join(lines)))
     text = "\n".join(" ".join(line.split()) for line in plain.splitlines() if line.strip())
-    return Word(times[0], max(times), text)
+    return TimedText(times[0], max(times), text)
 
 
 def _seconds(parts: tuple[str | None, ...]) -> float:
@@ -58,102 +94,66 @@ def _seconds(parts: tuple[str | None, ...]) -> float:
     return int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction}")
 
 
-def _without_repetitions(said: Iterable[Word]) -> Iterator[Word]:
-    """Captions that roll up show each line twice: below, and then above the next one. In between
-    some flash what is shown already. Who says the same twice takes longer."""
+def _without_repetitions(cues: Iterable[TimedText]) -> Iterator[TimedText]:
+    """Roll-up captions show each line twice: at the bottom, then above the next line. Some also
+    flash the same lines in between. A speaker who repeats a sentence takes longer than that."""
     shown: list[str] = []
-    for start, end, text in said:
+    for start, end, text in cues:
         lines = text.split("\n")
-        known = _known_lines(shown, lines)
+        repeated = _repeated_lines(shown, lines)
         shown = lines
-        if known < len(lines):
-            yield Word(start, end, " ".join(lines[known:]))
+        if repeated < len(lines):
+            yield TimedText(start, end, " ".join(lines[repeated:]))
         elif end - start > FLASH:
-            yield Word(start, end, " ".join(lines))
+            yield TimedText(start, end, " ".join(lines))
 
 
-def _known_lines(shown: list[str], lines: list[str]) -> int:
-    """How many of the first lines were the last ones before."""
+def _repeated_lines(shown: list[str], lines: list[str]) -> int:
+    """Count the leading lines that were the last ones of the previous cue."""
     sizes = range(min(len(lines), len(shown)), 0, -1)
     return next((size for size in sizes if shown[-size:] == lines[:size]), 0)
 
 
-def as_srt(said: Iterable[Word]) -> Iterator[str]:
-    for number, (start, end, text) in enumerate(_screens(said), start=1):
-        shown = text.replace("-->", "->")  # the format has no way to write its own arrow
-        yield f"{number}\n{clock(start, ',')} --> {clock(end, ',')}\n{shown}\n\n"
+def detect_subtitle_language(segments: Iterable[TimedText]) -> str | None:
+    """Return the three-letter code, or None if the language cannot be detected."""
+    from ..core.languages import COMMON_WORDS, detect_language
+
+    return detect_language(" ".join(segment.text for segment in segments), among=COMMON_WORDS)
 
 
-def as_vtt(said: Iterable[Word]) -> Iterator[str]:
+def as_srt(segments: Iterable[TimedText]) -> Iterator[str]:
+    for number, (start, end, text) in enumerate(_screens(segments), start=1):
+        times = f"{format_timestamp(start, ',')} --> {format_timestamp(end, ',')}"
+        escaped = text.replace("-->", "->")  # the format has no escape for its own arrow
+        yield f"{number}\n{times}\n{escaped}\n\n"
+
+
+def as_vtt(segments: Iterable[TimedText]) -> Iterator[str]:
     yield "WEBVTT\n\n"
-    for start, end, text in _screens(said):
-        yield f"{clock(start)} --> {clock(end)}\n{html.escape(text, quote=False)}\n\n"
+    for start, end, text in _screens(segments):
+        times = f"{format_timestamp(start)} --> {format_timestamp(end)}"
+        yield f"{times}\n{html.escape(text, quote=False)}\n\n"
 
 
-def _screens(said: Iterable[Word]) -> Iterator[Word]:
-    """What is too long for a screen becomes several, each as long as its share of the letters."""
-    for start, end, text in said:
+def _screens(segments: Iterable[TimedText]) -> Iterator[TimedText]:
+    """Split what does not fit on a screen; each part is shown in proportion to its length."""
+    for start, end, text in segments:
         lines = textwrap.wrap(" ".join(text.split()), LINE_LENGTH)
-        letters = sum(map(len, lines))
-        read = 0
-        for at in range(0, len(lines), LINES):
-            screen = lines[at : at + LINES]
-            begins = start + (end - start) * read / letters
-            read += sum(map(len, screen))
-            ends = start + (end - start) * read / letters
-            # No player shows what takes no time.
-            yield Word(begins, max(ends, begins + 0.001), "\n".join(screen))
+        total = sum(map(len, lines))
+        shown = 0
+        for first in range(0, len(lines), LINES):
+            screen = lines[first : first + LINES]
+            screen_start = start + (end - start) * shown / total
+            shown += sum(map(len, screen))
+            screen_end = start + (end - start) * shown / total
+            # Players skip cues without a duration.
+            yield TimedText(screen_start, max(screen_end, screen_start + 0.001), "\n".join(screen))
 
 
-def clock(seconds: float, point: str = ".") -> str:
+def format_timestamp(seconds: float, point: str = ".") -> str:
     """`01:02:03.456`."""
     milliseconds = round(max(seconds, 0) * 1000)
     minutes, milliseconds = divmod(milliseconds, 60_000)
     hours, minutes = divmod(minutes, 60)
     whole, milliseconds = divmod(milliseconds, 1000)
     return f"{hours:02d}:{minutes:02d}:{whole:02d}{point}{milliseconds:03d}"
-
-
-def load_subtitles(path: str) -> list[Word]:
-    from ..documents.office.text import decode_text
-
-    with open(path, "rb") as file:
-        content = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise FileTooLarge("The subtitles are too large", limit_bytes=MAX_BYTES)
-    return read_subtitles(decode_text(content))
-
-
-def language_of(said: Iterable[Word]) -> str | None:
-    """As three letters; None where it cannot be told."""
-    from ..core.languages import COMMON_WORDS, detect_language
-
-    return detect_language(" ".join(one.text for one in said), among=COMMON_WORDS)
-
-
-#: The words of many days.
-SUBTITLE_TRACKS_MAX_BYTES = 16 * 1024 * 1024
-
-
-def subtitles_of(
-    path: str, track: SubtitleTrack, *, timeout_s: float, program: str | None = None
-) -> str:
-    """The text of one track, with the times of the recording. Its cues may be none."""
-    text = Collected(SUBTITLE_TRACKS_MAX_BYTES, "The subtitles in the file")
-    ended = run(
-        [
-            *opening(path),
-            "-map", f"0:{track.stream}",
-            "-map_metadata", "-1", "-map_chapters", "-1",
-            "-c:s", "webvtt", "-f", "webvtt", "pipe:1",
-        ],
-        timeout_s=timeout_s,
-        program=program,
-        take=text.take,
-    )  # fmt: skip
-    if "Decoder not found" in ended.said:
-        raise UnsupportedFile("ffmpeg has no decoder for the subtitles in the file")
-    found = text.text()
-    if ended.code or not found.startswith("WEBVTT"):
-        raise FileCorrupt("The subtitles in the file cannot be read: they are damaged")
-    return found

@@ -16,7 +16,7 @@ from ..store.mongo.schema import Document
 from .legacy_import import LegacyCollection, LegacyDocument
 
 NAMES = ["event_jobs", "event_batches"]
-#: A document may carry an archive of several megabytes.
+#: Documents per page; each may contain an archive of several megabytes.
 GROUP = 20
 
 
@@ -32,8 +32,8 @@ class MongoLegacySource:
         try:
             self._db = _named_database(self._client)
             with translated(self._address):
-                found = await self._db.list_collection_names(filter={"name": {"$in": NAMES}})
-            if not found:
+                names = await self._db.list_collection_names(filter={"name": {"$in": NAMES}})
+            if not names:
                 raise NotFound(f"The database {self._db.name} has no {' and no '.join(NAMES)}")
         except BaseException:
             await self._client.close()
@@ -43,15 +43,15 @@ class MongoLegacySource:
         await self._client.close()
 
     async def documents(self, name: LegacyCollection) -> AsyncIterator[list[LegacyDocument]]:
-        """Page by page: what becomes of a page may take longer than a cursor lives."""
+        """Read page by page: importing a page may take longer than a cursor lives."""
         last: Document = {}
         while True:
             with translated(self._address):
-                found = await self._db[name].find(last, sort=[("_id", 1)], limit=GROUP).to_list()
-            if not found:
+                page = await self._db[name].find(last, sort=[("_id", 1)], limit=GROUP).to_list()
+            if not page:
                 return
-            last = {"_id": {"$gt": found[-1]["_id"]}}
-            yield [_plain(document) for document in found]
+            last = {"_id": {"$gt": page[-1]["_id"]}}
+            yield [_plain(document) for document in page]
 
 
 def _named_database(client: AsyncMongoClient[Document]) -> AsyncDatabase[Document]:
@@ -65,7 +65,7 @@ def _named_database(client: AsyncMongoClient[Document]) -> AsyncDatabase[Documen
 
 
 def _plain(value: Any) -> Any:
-    """What BSON knows and JSON does not becomes text. A time stays one: it is told apart."""
+    """Convert BSON types that JSON lacks to text, except times."""
     match value:
         case dict():
             return {str(key): _plain(item) for key, item in value.items()}
@@ -74,7 +74,7 @@ def _plain(value: Any) -> Any:
         case bool() | None | str() | datetime():
             return value
         case int():
-            return int(value)  # Int64 is one too
+            return int(value)  # also converts Int64
         case float():
             return value if value == value and abs(value) != float("inf") else str(value)
         case ObjectId() | Decimal128():

@@ -1,4 +1,4 @@
-"""Logging: one line a record on standard error, with the job it belongs to."""
+"""Logging: one line per record on standard error, with the job it belongs to."""
 
 import json
 import logging
@@ -8,15 +8,15 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TextIO
 
-#: The job that the code now running works for.
+#: The job that the current code works for.
 current_job: ContextVar[str | None] = ContextVar("current_job", default=None)
-#: The trace that job belongs to.
+#: The trace of that job.
 current_trace: ContextVar[str | None] = ContextVar("current_trace", default=None)
 
-#: But for tabs and ends of lines: what moves a cursor, or turns the direction of writing.
+#: Control characters other than tabs and line breaks, and marks that change the text direction.
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
-#: Libraries that log what they send: addresses with the secrets in them.
+#: Libraries that log the URLs of requests, secrets included.
 QUIET_LOGGERS = ("pymongo", "httpx", "httpcore", "httpx2", "httpcore2", "openai")
 
 
@@ -28,11 +28,11 @@ def configure_logging(level: str, *, as_json: bool) -> None:
 
 
 def log_handler(stream: TextIO, *, as_json: bool) -> logging.Handler:
-    """Writes records as lines to a stream."""
-    made = logging.StreamHandler(stream)
-    made.addFilter(_add_job)
-    made.setFormatter(_JsonLines() if as_json else _Lines())
-    return made
+    """A handler that writes records as lines to a stream."""
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(_add_job)
+    handler.setFormatter(_JsonLines() if as_json else _Lines())
+    return handler
 
 
 def _add_job(record: logging.LogRecord) -> bool:
@@ -46,15 +46,15 @@ class _Lines(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)-7s %(job)s%(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        job_id = getattr(record, "job_id", None)  # another library's handler has no filter
+        job_id = getattr(record, "job_id", None)  # handlers of other libraries lack the filter
         record.job = f"[{job_id}] " if job_id else ""
         return _one_record(super().format(record))
 
 
 def _one_record(text: str) -> str:
-    """Texts of clients get into messages: what goes on below is indented, so that nobody can
-    write a record of their own, and terminals are told nothing."""
-    text = CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+    """Messages may contain text from clients: further lines are indented, so that nobody can forge
+    a record, and control characters are escaped, so that nobody can control a terminal."""
+    text = CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
     return "\n    ".join(text.splitlines())
 
 
@@ -67,7 +67,7 @@ class _JsonLines(logging.Formatter):
             "job_id": getattr(record, "job_id", None),
             "trace_id": getattr(record, "trace_id", None),
             "message": record.getMessage(),
-            **getattr(record, "fields", {}),  # what a record tells beside its sentence
+            **getattr(record, "fields", {}),  # structured fields of the record
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

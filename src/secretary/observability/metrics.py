@@ -1,4 +1,4 @@
-"""The metrics for Prometheus: what this process did, and what the store holds at the moment."""
+"""Prometheus metrics of this process and of the store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -29,10 +29,10 @@ from ..jobs.observer import Observer
 from ..store import Rescued
 from .service_stats import ServiceStats
 
-#: The form that every version of Prometheus reads; our names need no newer one.
+#: The format that every version of Prometheus reads.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-#: Clients may name any type; one that nobody handles gets no series of its own.
+#: Label for job types without a handler: clients may send any name.
 OTHER_JOB_TYPE = "other"
 
 WAIT_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400)
@@ -41,7 +41,7 @@ ANSWER_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 
 
 class Metrics(Observer):
-    """An `Observer` of the worker in this process; each has a registry of its own."""
+    """Collects metrics as an `Observer` of the worker, from the API and from the webhook sender."""
 
     def __init__(self, job_types: Collection[str], service_stats: ServiceStats) -> None:
         self._known = frozenset(job_types)
@@ -50,48 +50,63 @@ class Metrics(Observer):
         ProcessCollector(registry=registry)
         self._wait = Histogram(
             "secretary_job_wait_seconds",
-            "From being added to the first start, of jobs that this process started",
+            "Time from submission to the first start, for jobs started by this process",
             ["job_type"],
             buckets=WAIT_BUCKETS,
             registry=registry,
         )
         self._run = Histogram(
             "secretary_job_run_seconds",
-            "How long an attempt ran in this process",
+            "Duration of attempts in this process",
             ["job_type"],
             buckets=RUN_BUCKETS,
             registry=registry,
         )
         self._ended = _counter(
-            "secretary_jobs_ended", "Jobs that ended here", registry, "job_type", "status", "code"
+            "secretary_jobs_ended",
+            "Finished jobs",
+            registry,
+            "job_type",
+            "status",
+            "code",
         )
         self._retries = _counter(
-            "secretary_job_retries", "Attempts to be tried again", registry, "job_type", "code"
+            "secretary_job_retries",
+            "Attempts to be retried",
+            registry,
+            "job_type",
+            "code",
         )
         self._released = _counter(
-            "secretary_jobs_released", "Jobs put back at a shutdown", registry, "job_type"
+            "secretary_jobs_released",
+            "Jobs requeued at shutdown",
+            registry,
+            "job_type",
         )
         self._lost = _counter(
-            "secretary_leases_lost", "Jobs given away while they ran here", registry, "job_type"
+            "secretary_leases_lost",
+            "Jobs lost to another worker",
+            registry,
+            "job_type",
         )
         self._rescued = _counter(
-            "secretary_jobs_rescued", "Jobs taken from vanished workers", registry, "end"
+            "secretary_jobs_rescued", "Jobs recovered from lost workers", registry, "end"
         )
         self._told = _counter(
-            "secretary_webhook_tries", "Tries to tell a webhook", registry, "event", "outcome"
+            "secretary_webhook_tries", "Webhook delivery attempts", registry, "event", "outcome"
         )
         self._requests = _counter(
-            "secretary_http_requests", "Answers", registry, "method", "route", "status"
+            "secretary_http_requests", "HTTP responses", registry, "method", "route", "status"
         )
         self._answers = Histogram(
             "secretary_http_answer_seconds",
-            "From a request to the first byte of its answer",
+            "Time from a request to the first byte of its response",
             ["method", "route"],
             buckets=ANSWER_BUCKETS,
             registry=registry,
         )
 
-    # What the worker tells
+    # Observer of the worker
 
     def started(self, job: Job) -> None:
         if job.attempt == 1 and job.processing_started_at is not None:
@@ -126,35 +141,35 @@ class Metrics(Observer):
             end = "cancelled" if job.cancelled else "failed" if job.failed else "queued"
             self._rescued.labels(end).inc()
 
-    # What the sender tells
+    # Webhook sender
 
     def told(self, event: str, delivered: bool) -> None:
         self._told.labels(event, "delivered" if delivered else "failed").inc()
 
-    # What the API tells
+    # API
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         self._requests.labels(method, route, str(status)).inc()
         self._answers.labels(method, route).observe(seconds)
 
-    # What Prometheus is told
+    # Output
 
     async def exposition(self) -> bytes:
-        """All metrics as text. Without the store those of this process are still told."""
-        read = await asyncio.gather(
-            *(reading(self.service_stats, self._type) for reading in COLLECTORS),
+        """All metrics as text; those of the store are missing while it is unavailable."""
+        collected = await asyncio.gather(
+            *(collect(self.service_stats, self._type) for collect in COLLECTORS),
             return_exceptions=True,
         )
         families: list[Metric] = []
-        answers = True
-        for found in read:
-            if isinstance(found, StoreUnavailable):
-                answers = False
-            elif isinstance(found, BaseException):
-                raise found
+        is_up = True
+        for metrics in collected:
+            if isinstance(metrics, StoreUnavailable):
+                is_up = False
+            elif isinstance(metrics, BaseException):
+                raise metrics
             else:
-                families += found
-        up = GaugeMetricFamily("secretary_store_up", "Whether the store answers", value=answers)
+                families += metrics
+        up = GaugeMetricFamily("secretary_store_up", "Whether the store responds", value=is_up)
         return generate_latest(_Joined(self._registry, [up, *families]))
 
     def _type(self, job_type: str) -> str:
@@ -166,7 +181,7 @@ def _counter(name: str, text: str, registry: CollectorRegistry, *labels: str) ->
 
 
 class _Joined(CollectorRegistry):
-    """A registry and what was read just now. When a series was created interests nobody."""
+    """A registry plus the metrics of the store, without the `_created` samples."""
 
     def __init__(self, registry: CollectorRegistry, families: Iterable[Metric]) -> None:
         super().__init__()
@@ -180,7 +195,7 @@ class _Joined(CollectorRegistry):
 
 
 Label = Callable[[str], str]
-#: One more number to tell of the store is one more of these.
+#: Reads metrics from the store.
 Collector = Callable[[ServiceStats, Label], Awaitable[list[Metric]]]
 
 
@@ -188,12 +203,12 @@ async def _jobs(service_stats: ServiceStats, label: Label) -> list[Metric]:
     family = GaugeMetricFamily(
         "secretary_jobs", "Stored jobs by type and state", labels=["job_type", "status"]
     )
-    summed: dict[tuple[str, JobStatus], int] = {}
+    totals: dict[tuple[str, JobStatus], int] = {}
     for job_type, by_status in (await service_stats.jobs()).items():
         for status, n in by_status.items():
-            place = (label(job_type), status)
-            summed[place] = summed.get(place, 0) + n
-    for (job_type, status), n in sorted(summed.items()):
+            key = (label(job_type), status)
+            totals[key] = totals.get(key, 0) + n
+    for (job_type, status), n in sorted(totals.items()):
         family.add_metric([job_type, status.value], n)
     return [family]
 
@@ -201,7 +216,7 @@ async def _jobs(service_stats: ServiceStats, label: Label) -> list[Metric]:
 async def _waiting(service_stats: ServiceStats, label: Label) -> list[Metric]:
     family = GaugeMetricFamily(
         "secretary_queue_wait_seconds",
-        "How long the next job of a type has been waiting for a free worker",
+        "How long the next job of a type has been in the queue",
         labels=["job_type"],
     )
     longest: dict[str, float] = {}
@@ -214,27 +229,27 @@ async def _waiting(service_stats: ServiceStats, label: Label) -> list[Metric]:
 
 
 async def _workers(service_stats: ServiceStats, label: Label) -> list[Metric]:
-    crew = await service_stats.worker_stats()
+    stats = await service_stats.worker_stats()
     return [
-        GaugeMetricFamily("secretary_workers", "Workers that are alive", value=crew.workers),
-        GaugeMetricFamily("secretary_worker_slots", "Jobs they can run at once", value=crew.slots),
+        GaugeMetricFamily("secretary_workers", "Live workers", value=stats.workers),
+        GaugeMetricFamily("secretary_worker_slots", "Job slots of live workers", value=stats.slots),
     ]
 
 
 async def _webhooks(service_stats: ServiceStats, label: Label) -> list[Metric]:
     lag = (await service_stats.webhook_lag()).total_seconds()
-    text = "How late the next event for a webhook is"
+    text = "How long the next webhook event has been due"
     return [GaugeMetricFamily("secretary_webhook_lag_seconds", text, value=lag)]
 
 
 async def _disk(service_stats: ServiceStats, label: Label) -> list[Metric]:
     try:
         disk = await service_stats.disk()
-    except OSError:  # a directory that went away is no reason to keep the rest to ourselves
+    except OSError:  # the other metrics are still useful without the directory
         return []
     free, total = "secretary_disk_free_bytes", "secretary_disk_total_bytes"
     return [
-        GaugeMetricFamily(free, "Room for the data directory", value=disk.free),
+        GaugeMetricFamily(free, "Free space for the data directory", value=disk.free),
         GaugeMetricFamily(total, "Size of the disk of the data directory", value=disk.total),
     ]
 

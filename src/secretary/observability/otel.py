@@ -1,6 +1,6 @@
-"""Tells an OpenTelemetry collector of requests and jobs, of their attempts and steps.
+"""Exports spans of requests, jobs, attempts and steps to an OpenTelemetry collector.
 
-Loaded only where one is named: see `app.make_spans`.
+Imported only if a collector is configured: see `app.make_tracer`.
 """
 
 import hashlib
@@ -24,15 +24,16 @@ from ..jobs.observer import Observer
 from ..store import Rescued
 from ..version import __version__
 
-#: More steps than this of one attempt are told by none.
+#: Further steps of an attempt are not exported.
 MAX_STEPS = 200
 
 
 class OtelTracer(Observer):
-    """An `Observer` of the worker in this process, and told by the API of each request.
+    """Creates the spans of requests, and as an `Observer` of the worker those of jobs.
 
-    A job is told of when it ends, by the worker that ended it; its id is in the job's own, so that
-    attempts on any machine, also those of workers that are gone, are parts of it."""
+    A job's span is exported by the worker that finishes it. Its span id is derived from the job id,
+    so that attempts on any machine, even of lost workers, become its children.
+    """
 
     def __init__(self) -> None:
         self._ids = _Ids()
@@ -44,16 +45,16 @@ class OtelTracer(Observer):
         self._steps: dict[tuple[str, int], list[tuple[datetime, str]]] = {}
 
     def close(self) -> None:
-        """Send what is left; it takes a while when the collector is away."""
+        """Export the remaining spans; this takes a while if the collector is unreachable."""
         self._provider.shutdown()
 
-    # What the API tells
+    # API
 
     def request(self, method: str, traceparent: str | None) -> "_Request":
         parent = _context(*_read(traceparent)) if traceparent else Context()
         return _Request(self._tracer.start_span(method, parent, SpanKind.SERVER), method)
 
-    # What the worker tells
+    # Observer of the worker
 
     def started(self, job: Job) -> None:
         self._steps[job.job_id, job.attempt] = []
@@ -66,17 +67,17 @@ class OtelTracer(Observer):
             steps.append((utc_now(), progress.step))
 
     def ended(self, job: Job, outcome: Outcome) -> None:
-        self._tell_attempt(job, _name(outcome), _code(outcome))
-        if not isinstance(outcome, Released) and not _again(outcome):
-            self._tell_job(job, outcome)
+        self._export_attempt(job, _name(outcome), _code(outcome))
+        if not isinstance(outcome, Released) and not _is_retried(outcome):
+            self._export_job(job, outcome)
 
     def lost(self, job: Job) -> None:
-        self._tell_attempt(job, "lost", "LEASE_LOST")
+        self._export_attempt(job, "lost", "LEASE_LOST")
 
     def rescued(self, jobs: Sequence[Rescued]) -> None:
         pass
 
-    def _tell_job(self, job: Job, outcome: Outcome) -> None:
+    def _export_job(self, job: Job, outcome: Outcome) -> None:
         trace_id, parent, flags = _origin(job)
         self._ids.next_span = _job_span_id(job)
         self._ids.next_trace = None if parent else trace_id
@@ -89,7 +90,7 @@ class OtelTracer(Observer):
         )
         _finish(span, utc_now(), _code(outcome))
 
-    def _tell_attempt(self, job: Job, end: str, code: str | None) -> None:
+    def _export_attempt(self, job: Job, end: str, code: str | None) -> None:
         steps = self._steps.pop((job.job_id, job.attempt), [])
         now = utc_now()
         trace_id, _, flags = _origin(job)
@@ -132,7 +133,7 @@ class _Request:
 
 
 class _Ids(RandomIdGenerator):
-    """By chance, unless the next one is given."""
+    """Random ids, unless the next one is set."""
 
     next_span: int | None = None
     next_trace: int | None = None
@@ -147,7 +148,7 @@ class _Ids(RandomIdGenerator):
 
 
 def _resource() -> Resource:
-    """OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over what we say."""
+    """OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override these attributes."""
     ours: dict[str, AttributeValue] = {
         "service.name": "secretary",
         "service.version": __version__,
@@ -157,8 +158,8 @@ def _resource() -> Resource:
 
 
 def _origin(job: Job) -> tuple[int, int, int]:
-    """The trace of a job, the span it is a part of (0: none) and the flags. A job that brought no
-    trace begins one, the same wherever it is told of."""
+    """Trace id, parent span id (0: none) and flags of a job. Without a trace context the trace id
+    is derived from the job id, so that all workers use the same."""
     if job.traceparent is not None:
         return _read(job.traceparent)
     return _number(job.job_id, "trace", 16), 0, TraceFlags.SAMPLED
@@ -196,7 +197,7 @@ def _name(outcome: Outcome) -> str:
     return type(outcome).__name__.lower()
 
 
-def _again(outcome: Outcome) -> bool:
+def _is_retried(outcome: Outcome) -> bool:
     return isinstance(outcome, Failed) and outcome.retry_at is not None
 
 

@@ -1,4 +1,4 @@
-"""How the service is, in numbers: what health and metrics tell of the store and the workers."""
+"""Counts and ages of jobs, workers and webhook events, for health checks, metrics and pages."""
 
 import asyncio
 import shutil
@@ -18,16 +18,16 @@ from ..store import WorkerInfo
 
 T = TypeVar("T")
 
-#: A store that needs longer for a simple question does not answer.
+#: A store that takes longer for a simple query is considered unavailable.
 STORE_TIMEOUT_SECONDS = 2.0
 
-#: At most one part in so many of the time goes into counting, however long it takes.
+#: A result is cached for this many times as long as the query took.
 CACHE_FACTOR = 20
 MAX_CACHE_SECONDS = 60.0
 
-#: A page does not wait longer for numbers that it knows, if from before.
+#: How long a page waits for fresh numbers before it shows the cached ones.
 FRESH_WAIT_SECONDS = 0.03
-#: Of so many users it is remembered how many jobs they have.
+#: Number of users whose counts are cached.
 MAX_CACHED_USERS = 1000
 
 StateCounts = Mapping[JobStatus, int]
@@ -36,65 +36,66 @@ Counts = Mapping[str, StateCounts]
 
 @dataclass(frozen=True, slots=True)
 class Measured(Generic[T]):
+    """A value and when it was read."""
+
     value: T
-    #: When it was found out.
     at: datetime
 
 
 class CachedQuery(Generic[T]):
-    """Something that is costly to find out: found out once for all who ask at the same time, and
-    used for longer the longer it took."""
+    """An expensive query: concurrent callers share one run, and its result is cached for longer the
+    longer it took."""
 
-    def __init__(self, find: Callable[[], Awaitable[T]]) -> None:
-        self._find = find
-        self._finding: asyncio.Task[T] | None = None
-        self._use_until = 0.0
-        self._known: Measured[T] | None = None
+    def __init__(self, query: Callable[[], Awaitable[T]]) -> None:
+        self._query = query
+        self._running: asyncio.Task[T] | None = None
+        self._expires_at = 0.0
+        self._cached: Measured[T] | None = None
 
     async def get(self) -> T:
-        # Who does not wait to the end must not spoil it for the others.
+        # A cancelled caller must not cancel the query for the others.
         return await asyncio.shield(self._task())
 
     async def get_or_stale(self, seconds: float) -> Measured[T]:
-        """What is known, if finding it out anew takes longer than this."""
+        """The cached value if a fresh one takes longer than this."""
         task = self._task()
-        if self._known is not None and not task.done():
+        if self._cached is not None and not task.done():
             await asyncio.wait([task], timeout=seconds)
             if not task.done():
-                return self._known
+                return self._cached
         await asyncio.shield(task)
-        assert self._known is not None
-        return self._known
+        assert self._cached is not None
+        return self._cached
 
     def expire(self) -> None:
-        """What is known is found out anew by the next who asks."""
-        self._use_until = 0.0
+        """Make the next caller run the query again."""
+        self._expires_at = 0.0
 
     def _task(self) -> asyncio.Task[T]:
-        task = self._finding
-        if task is None or (task.done() and time.monotonic() >= self._use_until):
-            task = self._finding = asyncio.create_task(self._find_out())
-            task.add_done_callback(_heard)
+        task = self._running
+        if task is None or (task.done() and time.monotonic() >= self._expires_at):
+            task = self._running = asyncio.create_task(self._run())
+            task.add_done_callback(_retrieve_exception)
         return task
 
-    async def _find_out(self) -> T:
-        began, at = time.monotonic(), utc_now()
-        self._use_until = 0.0
-        found = await self._find()
-        took = time.monotonic() - began
-        self._use_until = began + took + min(took * CACHE_FACTOR, MAX_CACHE_SECONDS)
-        self._known = Measured(found, at)
-        return found
+    async def _run(self) -> T:
+        started, at = time.monotonic(), utc_now()
+        self._expires_at = 0.0
+        value = await self._query()
+        duration = time.monotonic() - started
+        self._expires_at = started + duration + min(duration * CACHE_FACTOR, MAX_CACHE_SECONDS)
+        self._cached = Measured(value, at)
+        return value
 
 
-def _heard(task: asyncio.Task[object]) -> None:
+def _retrieve_exception(task: asyncio.Task[object]) -> None:
     if not task.cancelled():
-        task.exception()  # whoever asked may be gone
+        task.exception()  # asyncio would log it if all callers are gone
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStats:
-    """The workers that are alive."""
+    """Live workers and their job slots."""
 
     workers: int
     slots: int
@@ -106,14 +107,14 @@ class WorkerStats:
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """The one that holds the data directory of this machine."""
+    """The disk of the data directory, in bytes."""
 
     total: int
     free: int
 
 
 class ServiceStats:
-    """Each question raises `StoreUnavailable` when the store has no answer in time."""
+    """Every query raises `StoreUnavailable` if the store does not respond in time."""
 
     def __init__(self, job_service: JobService) -> None:
         self._job_service = job_service
@@ -130,19 +131,18 @@ class ServiceStats:
         return self._job_service.store.kind
 
     async def jobs(self) -> Counts:
-        """How many jobs there are, by type and state; with millions of them some seconds old."""
+        """Number of jobs by type and status; with millions of jobs some seconds old."""
         return await _in_time(self._counts.get())
 
     async def jobs_by_state(self, user: str | None) -> Measured[StateCounts]:
-        """How many jobs there are, or how many this user owns, by state. What takes long to count
-        is told as it was counted last."""
+        """Number of jobs by status, of all users or of one. May be stale if counting takes long."""
         if user is not None:
             return await _in_time(self._of_user(user).get_or_stale(FRESH_WAIT_SECONDS))
-        known = await _in_time(self._counts.get_or_stale(FRESH_WAIT_SECONDS))
-        summed: Counter[JobStatus] = Counter()
-        for by_state in known.value.values():
-            summed.update(by_state)
-        return Measured(summed, known.at)
+        counts = await _in_time(self._counts.get_or_stale(FRESH_WAIT_SECONDS))
+        total: Counter[JobStatus] = Counter()
+        for by_state in counts.value.values():
+            total.update(by_state)
+        return Measured(total, counts.at)
 
     def _of_user(self, user: str) -> CachedQuery[StateCounts]:
         if user not in self._of_users:
@@ -154,19 +154,19 @@ class ServiceStats:
         return self._of_users[user]
 
     async def warm_up(self) -> None:
-        """Count for the first time, before anybody asks."""
+        """Count before the first request."""
         with suppress(StoreUnavailable):
             await self._counts.get()
-        self._counts.expire()  # it took long because nothing was warm, not because it is much
+        self._counts.expire()  # slow because of cold caches, not because of many jobs
 
     async def waiting(self) -> Mapping[str, timedelta]:
-        """How long the next job of each type has been waiting."""
+        """How long the next job of each type has been in the queue."""
         since = await _in_time(self._job_service.store.waiting_since())
         now = utc_now()
         return {job_type: max(now - at, timedelta(0)) for job_type, at in since.items()}
 
     async def webhook_lag(self) -> timedelta:
-        """How late the next event for a webhook is."""
+        """How long the next webhook event has been due."""
         due = await _in_time(self._job_service.store.next_event_due_at())
         return max(utc_now() - due, timedelta(0)) if due is not None else timedelta(0)
 
@@ -186,4 +186,4 @@ async def _in_time(answer: Awaitable[T]) -> T:
         async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
             return await answer
     except TimeoutError:
-        raise StoreUnavailable("The store does not answer") from None
+        raise StoreUnavailable("The store does not respond") from None

@@ -1,4 +1,4 @@
-"""What an operator may see of an installation."""
+"""What operators may see of an installation: settings without secrets, and engines."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -12,85 +12,85 @@ from ..config import Settings
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """`engines` looks for them, which may take a while; it tells `subject`, `verdict`, `fact` and
-    `remedy` of each. Neither holds a secret."""
+    """Settings and engines without secrets. `engines` detects them, which may take a while, and
+    returns `subject`, `verdict`, `fact` and `remedy` of each."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     engines: Callable[[], list[dict[str, Any]]] = list
 
 
 MASK = "•••"
-#: A setting that is called like one of these holds a secret, also one that comes later.
+#: Settings with such a name are secrets, including future ones.
 SECRET = re.compile(r"key|token|secret|password|passwd|credential|_uri$|authorization", re.I)
-#: Settings that are called like secrets and are none.
+#: Exceptions: settings with such a name that are not secret.
 PLAIN = frozenset({"context_tokens"})
-#: Of an address only where it leads: users, passwords and options stay hidden. One with an `@`
-#: in a place where none should be is not understood, and shown not at all.
-ADDRESS = re.compile(
-    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<user>[^/?#@]*@)?(?P<place>[^?#@]*)(?P<options>[?#][^@]*)?",
+#: Only scheme, host and path of a URL are shown, not user, password and options. A URL with a stray
+#: `@` does not match and is hidden as a whole.
+URL = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<user>[^/?#@]*@)?(?P<location>[^?#@]*)(?P<options>[?#][^@]*)?",
     re.I,
 )
-#: Shorter ones would be found in half of all words.
-SHORTEST = 4
-#: Of parameters and options nobody says which is a secret: `auto` and `admin` are none.
-LIKELY = 12
+#: Shorter secrets are not searched for in texts: they would match too many words.
+MIN_SECRET_LENGTH = 4
+#: Values of parameters and options from this length on may be secrets; `auto` and `admin` are not.
+LIKELY_SECRET_LENGTH = 12
 
 
 def visible_settings(settings: Settings) -> dict[str, Any]:
-    """By group and name. What stands for a secret tells only that there is one."""
-    told: dict[str, Any] = redact(_shown(settings), settings)
-    return told
+    """The settings by group and name, with secrets masked."""
+    visible: dict[str, Any] = redact(_visible_group(settings), settings)
+    return visible
 
 
 def redact(value: Any, settings: Settings) -> Any:
-    """Without any secret of the settings, wherever it may have got into a text."""
+    """Remove all secrets of the settings from a value, wherever they occur in its texts."""
     secrets = sorted(set(_secrets(settings.model_dump(mode="json"))), key=len, reverse=True)
-    return _without([secret for secret in secrets if len(secret) >= SHORTEST], value)
+    return _without([secret for secret in secrets if len(secret) >= MIN_SECRET_LENGTH], value)
 
 
-def _shown(group: BaseModel) -> dict[str, Any]:
-    return {name: _value(name, getattr(group, name)) for name in type(group).model_fields}
+def _visible_group(group: BaseModel) -> dict[str, Any]:
+    return {name: _visible(name, getattr(group, name)) for name in type(group).model_fields}
 
 
-def _value(name: str, value: Any) -> Any:
+def _visible(name: str, value: Any) -> Any:
     match value:
         case BaseModel():
-            return _shown(value)
+            return _visible_group(value)
         case None | bool() | int() | float():
             return value
-        case _ if name.endswith("_parameters"):  # of an endpoint: anybody's guess what is in them
-            return {key: _number(one) for key, one in value.items()}
+        case _ if name.endswith("_parameters"):  # sent to an endpoint; they may contain anything
+            return {key: _number_or_mask(one) for key, one in value.items()}
         case _ if _is_secret(name):
-            return _hidden(value)
+            return _masked(value)
         case dict():
-            return {key: _value(name, one) for key, one in value.items()}
+            return {key: _visible(name, one) for key, one in value.items()}
         case tuple() | list():
-            return [_value(name, one) for one in value]
-    return _where(str(value)) if "://" in str(value) else str(value)
+            return [_visible(name, one) for one in value]
+    return _location(str(value)) if "://" in str(value) else str(value)
 
 
 def _is_secret(name: str) -> bool:
     return name not in PLAIN and SECRET.search(name) is not None
 
 
-def _number(value: Any) -> Any:
+def _number_or_mask(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else MASK
 
 
-def _hidden(value: Any) -> Any:
-    if isinstance(value, tuple | list):  # of API keys whose they are
+def _masked(value: Any) -> Any:
+    if isinstance(value, tuple | list):  # API keys: show the users
         users = (str(one).partition(":")[2] for one in value)
         return [f"{MASK} ({user})" if user else MASK for user in users]
-    return _where(str(value))
+    return _location(str(value))
 
 
-def _where(text: str) -> str:
-    address = ADDRESS.fullmatch(text)
-    return f"{address['scheme']}://{address['place']}" if address else MASK
+def _location(text: str) -> str:
+    address = URL.fullmatch(text)
+    return f"{address['scheme']}://{address['location']}" if address else MASK
 
 
 def _secrets(value: Any, name: str = "") -> Iterator[str]:
-    """Every text among the settings that is to be seen nowhere."""
+    """Every secret text in the settings."""
     match value:
         case dict():
             inside = name if name.endswith("_parameters") else ""
@@ -100,15 +100,15 @@ def _secrets(value: Any, name: str = "") -> Iterator[str]:
             for one in value:
                 yield from _secrets(one, name)
         case str() if name.endswith("_parameters"):
-            if len(value) >= LIKELY:
+            if len(value) >= LIKELY_SECRET_LENGTH:
                 yield value
         case str() if "://" in value:
-            address = ADDRESS.fullmatch(value)
+            address = URL.fullmatch(value)
             if address and address["user"]:
                 yield from filter(None, address["user"].rstrip("@").split(":", 1))
             if address and address["options"]:
-                found = re.findall(r"=([^&#]+)", address["options"])
-                yield from (one for one in found if len(one) >= LIKELY)
+                values = re.findall(r"=([^&#]+)", address["options"])
+                yield from (value for value in values if len(value) >= LIKELY_SECRET_LENGTH)
         case str() if _is_secret(name):
             yield value.partition(":")[0]
 

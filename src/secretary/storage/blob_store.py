@@ -39,7 +39,7 @@ class BlobStore(Protocol):
 
     Writes are atomic, and once `put` returns, the files survive the loss of a machine. Every call
     raises `StoreUnavailable` if the store does not respond. The tests in
-    tests/contract/test_blob_store.py specify what an implementation must do.
+    tests/contract/test_blob_stores.py specify what an implementation must do.
     """
 
     #: Its name in responses and logs.

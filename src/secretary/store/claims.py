@@ -115,6 +115,8 @@ class ClaimStore(Protocol):
         """Remove a worker that owns no jobs any more."""
         ...
 
+    async def workers(self) -> list[WorkerInfo]: ...
+
     async def claim(self, worker_id: str, capacity: Capacity) -> list[Job]:
         """Give the worker the jobs that should start next.
 

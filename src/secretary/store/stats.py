@@ -15,7 +15,6 @@ from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 from ..core.job import Job, JobStatus
-from .claims import WorkerInfo
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +69,6 @@ class StatsStore(Protocol):
         """Return since when the next job of each type has been ready to start; of a type's
         priorities, the longest wait counts."""
         ...
-
-    async def workers(self) -> list[WorkerInfo]: ...
 
     async def busy_slots(self) -> Mapping[str, int]:
         """Return the number of running jobs per worker, without idle workers."""

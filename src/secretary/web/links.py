@@ -12,16 +12,16 @@ from urllib.parse import parse_qs, quote, unquote, urljoin, urlsplit, urlunsplit
 from ..core.languages import language_code
 
 #: As long as the parameters of a session job may be.
-LONGEST_NAME = 500
-PLAIN_VALUES_LONGEST_TITLE = 1000
-MOST_SPEAKERS = 100
+MAX_NAME = 500
+MAX_TITLE = 1000
+MAX_SPEAKERS = 100
 
 _TIME = re.compile(r"(?:^|[T\s])([01]?\d|2[0-3]):([0-5]\d)")
 _DURATION = re.compile(r"(\d{1,3}):([0-5]\d)(?::[0-5]\d)?")
 _CODE = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*")
 
 
-def line(text: object, longest: int = LONGEST_NAME) -> str:
+def single_line(text: object, longest: int = MAX_NAME) -> str:
     """A text as one line without controls; empty for what is no text."""
     if not isinstance(text, str):
         return ""
@@ -29,19 +29,19 @@ def line(text: object, longest: int = LONGEST_NAME) -> str:
     return " ".join("".join(kept).split())[:longest].strip()
 
 
-def names(found: Any) -> tuple[str, ...]:
+def unique_names(found: Any) -> tuple[str, ...]:
     """Each name once, in order."""
-    told = (unicodedata.normalize("NFC", line(name, 300)) for name in found)
-    return tuple(dict.fromkeys(name for name in told if name))[:MOST_SPEAKERS]
+    told = (unicodedata.normalize("NFC", single_line(name, 300)) for name in found)
+    return tuple(dict.fromkeys(name for name in told if name))[:MAX_SPEAKERS]
 
 
-def time_of(text: str | None) -> str | None:
+def parse_time(text: str | None) -> str | None:
     """`9:30`, `09:30:00` or `2025-02-01T09:30:00+01:00` -> `09:30`."""
     found = _TIME.search(text or "")
     return f"{int(found[1]):02}:{found[2]}" if found else None
 
 
-def date_of(text: str | None) -> str | None:
+def parse_date(text: str | None) -> str | None:
     """The date that an ISO time begins with."""
     try:
         return date.fromisoformat((text or "").strip()[:10]).isoformat()
@@ -49,7 +49,7 @@ def date_of(text: str | None) -> str | None:
         return None
 
 
-def ending(starttime: str | None, duration: str | None) -> str | None:
+def end_time(starttime: str | None, duration: str | None) -> str | None:
     length = _DURATION.fullmatch((duration or "").strip())
     if not starttime or not length:
         return None
@@ -59,9 +59,9 @@ def ending(starttime: str | None, duration: str | None) -> str | None:
     return f"{end // 60 % 24:02}:{end % 60:02}" if lasts else None
 
 
-def language_of(text: str | None) -> str | None:
+def parse_language(text: str | None) -> str | None:
     """`de-formal`, `de_DE` and `German` are all `de`."""
-    told = line(text, 60)
+    told = single_line(text, 60)
     if found := _CODE.fullmatch(told):
         return found[1].lower()
     word = told.partition(" ")[0]
@@ -69,8 +69,8 @@ def language_of(text: str | None) -> str | None:
 
 
 #: No address of a talk is longer; those that are hold data, not a place.
-LONGEST_URL = 4000
-LONGEST_TITLE = 300
+MAX_URL = 4000
+MAX_LINK_TITLE = 300
 
 
 class LinkKind(StrEnum):
@@ -107,9 +107,9 @@ _SPACE_OR_CONTROL = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029\ufffe\uffff\ud8
 _KEPT = "%/:=&?~#+!$,;'@*[]"
 
 
-def absolute(url: str, base: str = "") -> str | None:
+def absolute_url(url: str, base: str = "") -> str | None:
     """The address as it can be asked for; None where it leads anywhere but to the web."""
-    if len(url) > LONGEST_URL:
+    if len(url) > MAX_URL:
         return None
     try:
         parts = urlsplit(urljoin(base, url.strip()))
@@ -124,7 +124,7 @@ def absolute(url: str, base: str = "") -> str | None:
     place = f"{place}:{port}" if port else place
     rest = (_clean(part) for part in (parts.path or "/", parts.query, parts.fragment))
     whole = urlunsplit((parts.scheme, place, *rest))
-    return whole if len(whole) <= LONGEST_URL else None
+    return whole if len(whole) <= MAX_URL else None
 
 
 def _clean(part: str) -> str:
@@ -132,29 +132,29 @@ def _clean(part: str) -> str:
     return quote(text, safe=_KEPT) if re.search(r"[^\w/.~%-]", text) else text
 
 
-def link_to(
+def make_link(
     url: str, title: str = "", *, base: str = "", kind: LinkKind | None = None
 ) -> Link | None:
     """A link to what `url` names, of the kind it is or of the one that its page says it is."""
-    found = absolute(url, base)
+    found = absolute_url(url, base)
     if found is None:
         return None
-    told = kind_of(found)
+    told = link_kind(found)
     if told is LinkKind.OTHER and kind is not None:
         told = kind
     if told is LinkKind.VIDEO_PAGE:
-        found = video_page(found) or found
-    return Link(found, line(title, LONGEST_TITLE), told)
+        found = canonical_video_url(found) or found
+    return Link(found, single_line(title, MAX_LINK_TITLE), told)
 
 
-def kind_of(url: str) -> LinkKind:
+def link_kind(url: str) -> LinkKind:
     known = _BY_SUFFIX.get(_suffix(url))
     if known:
         return known[0]
-    return LinkKind.VIDEO_PAGE if video_page(url) else LinkKind.OTHER
+    return LinkKind.VIDEO_PAGE if canonical_video_url(url) else LinkKind.OTHER
 
 
-def video_page(url: str) -> str | None:
+def canonical_video_url(url: str) -> str | None:
     """The page of a video by its usual address, however it is embedded; None for other pages."""
     parts = urlsplit(url)
     host = (parts.hostname or "").removeprefix("www.").removeprefix("m.")
@@ -208,20 +208,20 @@ _SITES: tuple[tuple[frozenset[str], Callable[[str, str], str | None]], ...] = (
 )
 
 
-def distinct(links: Iterable[Link | None]) -> list[Link]:
+def deduplicated(links: Iterable[Link | None]) -> list[Link]:
     """Each address once, in order; the first title that is told stays."""
     found: dict[str, Link] = {}
     for link in links:
         if link is None:
             continue
-        key = place_of(link.url)
+        key = page_key(link.url)
         known = found.get(key)
         if known is None or (link.title and not known.title):
             found[key] = link if known is None else Link(known.url, link.title, known.kind)
     return list(found.values())
 
 
-def place_of(url: str) -> str:
+def page_key(url: str) -> str:
     """The same for all addresses that lead to one page."""
     return url.partition("#")[0].rstrip("/")
 

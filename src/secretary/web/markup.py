@@ -12,7 +12,7 @@ from ..core.errors import FileCorrupt, FileTooLarge
 from ..documents.office.blocks import Block, Picture
 from ..documents.office.html import html_blocks, is_hidden, parse_html
 from ..documents.office.markdown import to_markdown
-from .links import absolute, line
+from .links import absolute_url, single_line
 
 #: lxml has no types.
 Element: TypeAlias = Any
@@ -43,13 +43,13 @@ def parsed_page(data: bytes, url: str) -> Element:
     if sum(1 for _ in zip(root.iter(), range(MAX_ELEMENTS + 1), strict=False)) > MAX_ELEMENTS:
         raise FileTooLarge("The page has more elements than allowed", max_elements=MAX_ELEMENTS)
     base = root.find(".//base[@href]")
-    place = (absolute(base.get("href"), url) if base is not None else None) or url
+    place = (absolute_url(base.get("href"), url) if base is not None else None) or url
     for element in root.iter():
         for name in ("href", "src", "data-src"):
             target = element.get(name) if isinstance(element.tag, str) else None
             if target is None:
                 continue
-            whole = absolute(target, place) if not target.startswith("#") else None
+            whole = absolute_url(target, place) if not target.startswith("#") else None
             if whole is None:
                 del element.attrib[name]
             else:
@@ -107,7 +107,7 @@ def text_of(element: Element | None, longest: int = 500) -> str:
         size += len(part)
         if size > 8 * longest:
             break
-    return line("".join(parts), longest)
+    return single_line("".join(parts), longest)
 
 
 def with_class(root: Element, name: str, tag: str = "*") -> list[Element]:

@@ -11,20 +11,20 @@ from lxml import etree
 
 from ..core.errors import FileCorrupt
 from .links import (
-    PLAIN_VALUES_LONGEST_TITLE,
+    MAX_TITLE,
     Link,
     LinkKind,
-    absolute,
-    date_of,
-    distinct,
-    ending,
-    kind_of,
-    language_of,
-    line,
-    link_to,
-    names,
-    place_of,
-    time_of,
+    absolute_url,
+    deduplicated,
+    end_time,
+    link_kind,
+    make_link,
+    page_key,
+    parse_date,
+    parse_language,
+    parse_time,
+    single_line,
+    unique_names,
 )
 from .markup import (
     FRAME,
@@ -44,7 +44,7 @@ from .talk import TalkPage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class ExtractedFields:
     """Empty is what is not told. `text` is Markdown, everything else is plain text."""
 
     title: str = ""
@@ -60,18 +60,18 @@ class Facts:
     links: tuple[Link, ...] = ()
 
 
-NOTHING = Facts()
+NOTHING = ExtractedFields()
 
 
-def merged(sources: Iterable[Facts]) -> Facts:
+def merged(sources: Iterable[ExtractedFields]) -> ExtractedFields:
     """Of each fact what the first source tells; the links of all."""
     sources = list(sources)
     told: dict[str, Any] = {
         field.name: next(filter(None, (getattr(one, field.name) for one in sources)), field.default)
-        for field in fields(Facts)
+        for field in fields(ExtractedFields)
     }
-    links = tuple(distinct(link for one in sources for link in one.links))
-    return Facts(**{**told, "links": links})
+    links = tuple(deduplicated(link for one in sources for link in one.links))
+    return ExtractedFields(**{**told, "links": links})
 
 
 _LABELS = {
@@ -100,18 +100,18 @@ def labelled(root: Element) -> dict[str, str]:
     return found
 
 
-def facts_of_labels(root: Element) -> Facts:
+def facts_of_labels(root: Element) -> ExtractedFields:
     told = labelled(root)
-    start = time_of(told.get("start")) or ""
-    end = time_of(told.get("end")) or ending(start, told.get("duration")) or ""
+    start = parse_time(told.get("start")) or ""
+    end = parse_time(told.get("end")) or end_time(start, told.get("duration")) or ""
     day = told.get("day", "")
-    return Facts(
+    return ExtractedFields(
         track=told.get("track", ""),
         room=told.get("room", ""),
-        day=date_of(day) or day,
+        day=parse_date(day) or day,
         starttime=start,
         endtime=end,
-        language=language_of(told.get("language")) or "",
+        language=parse_language(told.get("language")) or "",
     )
 
 
@@ -126,7 +126,7 @@ def _behind(element: Element) -> str:
     while other is not None and other.tag not in (*_MARKS, "br", "ul", "table"):
         parts += [text_of(other, LONGEST), other.tail or ""]
         other = other.getnext()
-    return line(" ".join(parts), LONGEST)
+    return single_line(" ".join(parts), LONGEST)
 
 
 MAX_BYTES = 1024 * 1024
@@ -136,7 +136,7 @@ MAX_THINGS = 2000
 Thing = dict[str, Any]
 
 
-def facts_of_linked_data(root: Element, heading: str, base: str) -> Facts:
+def facts_of_linked_data(root: Element, heading: str, base: str) -> ExtractedFields:
     """`heading` is what the page itself is called: an event of that name, or one inside another,
     is the talk; else it is the conference."""
     things = list(_things(root))
@@ -147,8 +147,8 @@ def facts_of_linked_data(root: Element, heading: str, base: str) -> Facts:
     return merged(
         [
             *([_talk(talk, base)] if talk else []),
-            *([Facts(event=_name(whole))] if whole else []),
-            *(Facts(links=tuple(_videos(video, base))) for video in videos),
+            *([ExtractedFields(event=_name(whole))] if whole else []),
+            *(ExtractedFields(links=tuple(_videos(video, base))) for video in videos),
         ]
     )
 
@@ -178,21 +178,21 @@ def _is_talk(event: Thing, heading: str) -> bool:
     return bool(_first(event.get("superEvent"))) or bool(name and name in heading.casefold())
 
 
-def _talk(event: Thing, base: str) -> Facts:
-    start, end = line(event.get("startDate"), 60), line(event.get("endDate"), 60)
+def _talk(event: Thing, base: str) -> ExtractedFields:
+    start, end = single_line(event.get("startDate"), 60), single_line(event.get("endDate"), 60)
     language = _first(event.get("inLanguage"))
     told = language.get("alternateName") or language.get("name")
     people = [*_listed(event.get("performer")), *_listed(event.get("actor"))]
-    return Facts(
+    return ExtractedFields(
         title=_name(event),
-        speakers=names(_name(person) for person in people),
+        speakers=unique_names(_name(person) for person in people),
         text=markdown_of_html(str(event.get("description") or "")),
         event=_name(_first(event.get("superEvent"))),
-        day=date_of(start) or "",
-        starttime=time_of(start) or "",
-        endtime=time_of(end) or "",
+        day=parse_date(start) or "",
+        starttime=parse_time(start) or "",
+        endtime=parse_time(end) or "",
         room=_name(_first(event.get("location"))),
-        language=language_of(told) or "",
+        language=parse_language(told) or "",
         links=tuple(_videos(_first(event.get("recordedIn")), base)),
     )
 
@@ -200,13 +200,17 @@ def _talk(event: Thing, base: str) -> Facts:
 def _videos(video: Thing, base: str) -> list[Link]:
     title = _name(video)
     found = [
-        link_to(line(video.get("contentUrl"), 4000), title, base=base, kind=LinkKind.VIDEO),
-        link_to(line(video.get("embedUrl"), 4000), title, base=base, kind=LinkKind.VIDEO_PAGE),
+        make_link(
+            single_line(video.get("contentUrl"), 4000), title, base=base, kind=LinkKind.VIDEO
+        ),
+        make_link(
+            single_line(video.get("embedUrl"), 4000), title, base=base, kind=LinkKind.VIDEO_PAGE
+        ),
     ]
     for caption in _listed(video.get("caption")):
-        url = line(_first(caption).get("contentUrl"), 4000)
-        found.append(link_to(url, base=base, kind=LinkKind.SUBTITLES) if url else None)
-    return distinct(link for link in found if link and link.url != base)
+        url = single_line(_first(caption).get("contentUrl"), 4000)
+        found.append(make_link(url, base=base, kind=LinkKind.SUBTITLES) if url else None)
+    return deduplicated(link for link in found if link and link.url != base)
 
 
 def _kinds(thing: Thing) -> list[str]:
@@ -215,11 +219,7 @@ def _kinds(thing: Thing) -> list[str]:
 
 def _name(thing: Any) -> str:
     told = thing.get("name") if isinstance(thing, dict) else thing
-    return (
-        line(html.unescape(told[:4000]), PLAIN_VALUES_LONGEST_TITLE)
-        if isinstance(told, str)
-        else ""
-    )
+    return single_line(html.unescape(told[:4000]), MAX_TITLE) if isinstance(told, str) else ""
 
 
 def _first(value: Any) -> Thing:
@@ -240,25 +240,25 @@ _SPEAKER = re.compile(r"/(speakers?|referent(en|innen)?|sprecher|persons?|people
 def heading_of(root: Element) -> str:
     """The one heading of the first rank that is not the site's own."""
     found = [heading for heading in root.iter("h1") if not is_within(heading, ("header", "nav"))]
-    texts = [text for heading in found if (text := text_of(heading, PLAIN_VALUES_LONGEST_TITLE))]
+    texts = [text for heading in found if (text := text_of(heading, MAX_TITLE))]
     return texts[0] if len(texts) == 1 else ""
 
 
 def title_of(root: Element) -> str:
-    return text_of(root.find(".//head/title"), PLAIN_VALUES_LONGEST_TITLE)
+    return text_of(root.find(".//head/title"), MAX_TITLE)
 
 
-def facts_of_tags(root: Element) -> Facts:
+def facts_of_tags(root: Element) -> ExtractedFields:
     told = _metas(root)
     start, end = told.get("event:start_time", ""), told.get("event:end_time", "")
-    return Facts(
+    return ExtractedFields(
         title=heading_of(root) or told.get("og:title", "") or title_of(root),
         speakers=_speakers(root),
         event=told.get("og:site_name", ""),
-        day=date_of(start) or "",
-        starttime=time_of(start) or "",
-        endtime=time_of(end) or "",
-        language=language_of(root.get("lang") or told.get("og:locale")) or "",
+        day=parse_date(start) or "",
+        starttime=parse_time(start) or "",
+        endtime=parse_time(end) or "",
+        language=parse_language(root.get("lang") or told.get("og:locale")) or "",
         links=tuple(_of_head(told)),
     )
 
@@ -271,8 +271,8 @@ def description_of(root: Element) -> str:
 def _metas(root: Element) -> dict[str, str]:
     found: dict[str, str] = {}
     for meta in root.iter("meta"):
-        name = line(meta.get("property") or meta.get("name"), 60).lower()
-        value = line(meta.get("content"), 4000)
+        name = single_line(meta.get("property") or meta.get("name"), 60).lower()
+        value = single_line(meta.get("content"), 4000)
         if name and value:
             found.setdefault(name, value)
     return found
@@ -280,14 +280,14 @@ def _metas(root: Element) -> dict[str, str]:
 
 def _of_head(told: dict[str, str]) -> Iterator[Link]:
     for name in ("og:video:secure_url", "og:video:url", "og:video", "twitter:player"):
-        link = link_to(told[name], kind=LinkKind.VIDEO_PAGE) if name in told else None
-        if link is not None and kind_of(link.url) is not LinkKind.OTHER:
+        link = make_link(told[name], kind=LinkKind.VIDEO_PAGE) if name in told else None
+        if link is not None and link_kind(link.url) is not LinkKind.OTHER:
             yield link
 
 
 def _speakers(root: Element) -> tuple[str, ...]:
     """Who has a page among the speakers and is named outside of the menus."""
-    return names(
+    return unique_names(
         text_of(link, 200)
         for link in root.iter("a")
         if _SPEAKER.search(link.get("href") or "") and not is_within(link, FRAME)
@@ -302,14 +302,14 @@ def players(root: Element) -> list[Link]:
         if not url or (element.tag == "source" and not _is_of_video(element)):
             continue
         if element.tag == "iframe":
-            found.append(link_to(url) if kind_of(url) is LinkKind.VIDEO_PAGE else None)
+            found.append(make_link(url) if link_kind(url) is LinkKind.VIDEO_PAGE else None)
         elif element.tag == "track":
             is_text = (element.get("kind") or "subtitles") in ("subtitles", "captions")
-            label = line(element.get("label") or element.get("srclang"), 60)
-            found.append(link_to(url, label, kind=LinkKind.SUBTITLES) if is_text else None)
+            label = single_line(element.get("label") or element.get("srclang"), 60)
+            found.append(make_link(url, label, kind=LinkKind.SUBTITLES) if is_text else None)
         else:
-            found.append(link_to(url, kind=LinkKind.VIDEO))
-    return distinct(found)
+            found.append(make_link(url, kind=LinkKind.VIDEO))
+    return deduplicated(found)
 
 
 def _is_of_video(source: Element) -> bool:
@@ -324,13 +324,15 @@ def links_in(elements: list[Element], *, everything: bool = True) -> list[Link]:
         for anchor in part.iter("a"):
             if len(found) >= MOST_LINKS:
                 break
-            link = link_to(anchor.get("href"), text_of(anchor, 300)) if anchor.get("href") else None
+            link = (
+                make_link(anchor.get("href"), text_of(anchor, 300)) if anchor.get("href") else None
+            )
             if link and (link.kind in _MEDIA or everything) and not is_within(anchor, FRAME):
                 found.append(link)
-    return distinct(found)
+    return deduplicated(found)
 
 
-def site_of(root: Element) -> tuple[str, Facts]:
+def site_of(root: Element) -> tuple[str, ExtractedFields]:
     for name, site in (("fosdem", _fosdem), ("pretalx", _pretalx), ("frab", _frab)):
         facts = site(root)
         if facts is not None:
@@ -338,7 +340,7 @@ def site_of(root: Element) -> tuple[str, Facts]:
     return "", NOTHING
 
 
-def _fosdem(root: Element) -> Facts | None:
+def _fosdem(root: Element) -> ExtractedFields | None:
     box = next((one for one in with_class(root, "side-box", "ul") if len(labelled(one)) > 2), None)
     if box is None:
         return None
@@ -349,10 +351,10 @@ def _fosdem(root: Element) -> Facts | None:
     lists = [*with_class(root, "event-attachments"), *_lists_below(root, ("links", "attachments"))]
     return merged(
         [
-            Facts(
-                title=text_of(heading, PLAIN_VALUES_LONGEST_TITLE) or title,
+            ExtractedFields(
+                title=text_of(heading, MAX_TITLE) or title,
                 event=event if title else "",
-                speakers=names(map(text_of, speakers)),
+                speakers=unique_names(map(text_of, speakers)),
                 text=markdown_of(texts),
                 links=tuple(links_in(lists)),
             ),
@@ -361,7 +363,7 @@ def _fosdem(root: Element) -> Facts | None:
     )
 
 
-def _pretalx(root: Element) -> Facts | None:
+def _pretalx(root: Element) -> ExtractedFields | None:
     heading = next(iter(with_class(root, "talk-title")), None)
     if heading is None or not (with_class(root, "abstract") or with_class(root, "talk-content")):
         return None
@@ -382,14 +384,14 @@ def _pretalx(root: Element) -> Facts | None:
     parts = [part.strip() for part in title_of(root).split("::")]
     return merged(
         [
-            Facts(
+            ExtractedFields(
                 title=_without(heading, ("small", "button"), ("buttons", "speakers")),
                 event=parts[1] if len(parts) > 2 else "",
-                speakers=names(map(text_of, people)),
+                speakers=unique_names(map(text_of, people)),
                 text=markdown_of(texts),
-                day=date_of(start) or "",
-                starttime=time_of(start) or "",
-                endtime=time_of(end) or "",
+                day=parse_date(start) or "",
+                starttime=parse_time(start) or "",
+                endtime=parse_time(end) or "",
                 room=room,
                 links=tuple(map(_without_size, links_in([*resources, *texts]))),
             ),
@@ -398,7 +400,7 @@ def _pretalx(root: Element) -> Facts | None:
     )
 
 
-def _frab(root: Element) -> Facts | None:
+def _frab(root: Element) -> ExtractedFields | None:
     details, cards = root.find(".//*[@id='details']"), with_class(root, "speakers-section")
     if details is not None and root.find(".//*[@id='basic']") is not None:
         return _older_frab(root, details)
@@ -409,16 +411,18 @@ def _frab(root: Element) -> Facts | None:
     texts = [part for card in with_class(root, "card-body") for part in card if part.tag != "h4"]
     return merged(
         [
-            Facts(
-                title=_without_type(text_of(heading, PLAIN_VALUES_LONGEST_TITLE)),
+            ExtractedFields(
+                title=_without_type(text_of(heading, MAX_TITLE)),
                 event=title_of(root).rpartition(" | ")[2],
-                speakers=names(text_of(one) for card in cards for one in with_class(card, "title")),
+                speakers=unique_names(
+                    text_of(one) for card in cards for one in with_class(card, "title")
+                ),
                 text=markdown_of(texts),
                 track=text_of(next(iter(with_class(root, "bg-success")), None)),
                 room=text_of(next(iter(with_class(root, "bg-secondary")), None)),
-                day=date_of(start) or "",
-                starttime=time_of(start) or "",
-                endtime=time_of(end) or "",
+                day=parse_date(start) or "",
+                starttime=parse_time(start) or "",
+                endtime=parse_time(end) or "",
                 links=tuple(_no_calendars(links_in(with_class(root, "links-section")))),
             ),
             facts_of_labels(heading.getparent()),
@@ -426,16 +430,16 @@ def _frab(root: Element) -> Facts | None:
     )
 
 
-def _older_frab(root: Element, details: Element) -> Facts:
+def _older_frab(root: Element, details: Element) -> ExtractedFields:
     basic = root.find(".//*[@id='basic']")
     texts = [part for name in ("abstract", "description") for part in with_class(basic, name)]
     people = root.xpath(".//*[@id='sidebar']//td//a")
     heading = next((each for each in root.iter("h2") if text_of(each)), None)
     return merged(
         [
-            Facts(
-                title=_without_type(text_of(heading, PLAIN_VALUES_LONGEST_TITLE)),
-                speakers=names(map(text_of, people)),
+            ExtractedFields(
+                title=_without_type(text_of(heading, MAX_TITLE)),
+                speakers=unique_names(map(text_of, people)),
                 text=markdown_of(texts),
                 links=tuple(_no_calendars(links_in(details.findall("ul")))),
             ),
@@ -476,7 +480,7 @@ def _without(element: Element, tags: tuple[str, ...], classes: tuple[str, ...]) 
                 parts.append(part.text or "")
         elif part is not element:
             parts.append(part.tail or "")
-    return line("".join(parts), PLAIN_VALUES_LONGEST_TITLE)
+    return single_line("".join(parts), MAX_TITLE)
 
 
 def _without_type(title: str) -> str:
@@ -507,17 +511,17 @@ def _is_below_tag(element: Element, tag: str) -> bool:
 
 def read_talk_page(path: str, url: str) -> TalkPage:
     """Runs in a sandbox: the page is a stranger's. Nothing is fetched, no script is run."""
-    return page_of(page_at(path), url)
+    return parse_talk_page(page_at(path), url)
 
 
-def page_of(data: bytes, url: str) -> TalkPage:
+def parse_talk_page(data: bytes, url: str) -> TalkPage:
     root = parsed_page(data, url)
     linked = facts_of_linked_data(root, f"{heading_of(root)} {title_of(root)}", url)
     without_scripts(root)
     site, told = site_of(root)
-    sources = [told, Facts(links=tuple(players(root))), linked, facts_of_tags(root)]
+    sources = [told, ExtractedFields(links=tuple(players(root))), linked, facts_of_tags(root)]
     if not site:
-        sources += [Facts(links=tuple(_links(root))), facts_of_labels(root)]
+        sources += [ExtractedFields(links=tuple(_links(root))), facts_of_labels(root)]
     facts = merged(sources)
     text = told.text or (main_text(root) if not site else "")
     text = text or linked.text or markdown_of_html(html.escape(description_of(root)))
@@ -540,9 +544,9 @@ def _links(root: Element) -> list[Link]:
     return [*own, *links_in([root], everything=region is None)]
 
 
-def _page(facts: Facts, text: str, url: str, site: str) -> TalkPage:
-    here = place_of(absolute(url) or url)
-    links = [link for link in facts.links if place_of(link.url) != here]
+def _page(facts: ExtractedFields, text: str, url: str, site: str) -> TalkPage:
+    here = page_key(absolute_url(url) or url)
+    links = [link for link in facts.links if page_key(link.url) != here]
 
     def of(*kinds: LinkKind) -> tuple[Link, ...]:
         return tuple(link for link in links if link.kind in kinds)
@@ -580,7 +584,7 @@ def read_article(path: str, url: str) -> Article:
     """Runs in a sandbox: the page is a stranger's. Nothing is fetched, no script is run."""
     root = parsed_page(page_at(path), url)
     title = heading_of(root) or title_of(root)
-    language = language_of(root.get("lang"))
+    language = parse_language(root.get("lang"))
     description = description_of(root)
     without_scripts(root)
     text = main_text(root) or markdown_of([root])

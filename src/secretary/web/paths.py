@@ -94,17 +94,17 @@ def unique_stems(stems: Iterable[str]) -> list[str]:
     last: dict[str, int] = {}
     found = []
     for stem in stems:
-        name, number = stem, last.get(key_of(stem), 1)
-        while key_of(name) in taken:
+        name, number = stem, last.get(filename_key(stem), 1)
+        while filename_key(name) in taken:
             number += 1
             name = f"{stem}-{number}"
-        last[key_of(stem)] = number
-        taken.add(key_of(name))
+        last[filename_key(stem)] = number
+        taken.add(filename_key(name))
         found.append(name)
     return found
 
 
-def key_of(name: str) -> str:
+def filename_key(name: str) -> str:
     """Equal for names that some file system takes for one: by case, or by how they are composed."""
     text = unicodedata.normalize("NFKD", name).casefold()
     return unicodedata.normalize("NFKD", text).casefold()

@@ -13,20 +13,20 @@ from typing import Any
 from lxml import etree
 
 from ..core.errors import FileCorrupt, FileTooLarge, InvalidParameters, UnsupportedFile
-from ..documents.office.containers import Element, parse_xml
+from ..documents.office.xml_parser import Element, parse_xml
 from .links import (
-    PLAIN_VALUES_LONGEST_TITLE,
+    MAX_TITLE,
     Link,
     LinkKind,
-    absolute,
-    date_of,
-    distinct,
-    line,
-    link_to,
-    names,
+    absolute_url,
+    deduplicated,
+    make_link,
+    parse_date,
+    single_line,
+    unique_names,
 )
-from .paths import NO_NAME, key_of, title_stem, unique_stems
-from .talk import Entry, Talk, talk_of
+from .paths import NO_NAME, filename_key, title_stem, unique_stems
+from .talk import ScheduleEntry, Talk, make_talk
 
 _WEEKDAYS = (
     ("monday", "montag"), ("tuesday", "dienstag"), ("wednesday", "mittwoch"),
@@ -38,7 +38,7 @@ _NAMED = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class TalkFilter:
     """Any of several; without one, all. A track is named whole (`*` stands for anything), a day
     by its date, its number or as a weekday, a title by a part of it."""
 
@@ -46,13 +46,13 @@ class Choice:
     days: tuple[str, ...] = ()
     titles: tuple[str, ...] = ()
 
-    def chosen(self, entries: Sequence[Entry]) -> list[Entry]:
+    def chosen(self, entries: Sequence[ScheduleEntry]) -> list[ScheduleEntry]:
         found = [entry for entry in entries if self._fits(entry)]
         if not found:
             raise _nothing(entries)
         return found
 
-    def _fits(self, entry: Entry) -> bool:
+    def _fits(self, entry: ScheduleEntry) -> bool:
         return (
             _any(self.tracks, lambda name: _alike(entry.track or "", name))
             and _any(self.days, lambda day: _is_day(entry, day))
@@ -69,7 +69,7 @@ def _alike(name: str, pattern: str) -> bool:
     return name == pattern or ("*" in pattern and fnmatchcase(name, pattern.replace("[", "[[]")))
 
 
-def _is_day(entry: Entry, wanted: str) -> bool:
+def _is_day(entry: ScheduleEntry, wanted: str) -> bool:
     wanted = wanted.casefold()
     if wanted in (str(entry.day_number), entry.day):
         return True
@@ -79,7 +79,7 @@ def _is_day(entry: Entry, wanted: str) -> bool:
     return wanted in names or wanted == names[0][:3]
 
 
-def _nothing(entries: Sequence[Entry]) -> InvalidParameters:
+def _nothing(entries: Sequence[ScheduleEntry]) -> InvalidParameters:
     if not entries:
         return InvalidParameters("The schedule has no talks")
     tracks = _distinct(entry.track for entry in entries)
@@ -94,7 +94,7 @@ def _distinct(names: Iterable[str | None]) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))[:_NAMED]
 
 
-def read_json(data: bytes, base: str) -> tuple[str, Iterator[Entry]]:
+def read_json(data: bytes, base: str) -> tuple[str, Iterator[ScheduleEntry]]:
     """The name of the conference, and its talks."""
     try:
         document = json.loads(data)
@@ -105,36 +105,38 @@ def read_json(data: bytes, base: str) -> tuple[str, Iterator[Entry]]:
     if not isinstance(conference.get("days"), list):
         raise UnsupportedFile("This JSON is no schedule of a conference: it has no days")
     for place in (schedule.get("base_url"), conference.get("url")):
-        base = absolute(line(place), base) or base if place else base
+        base = absolute_url(single_line(place), base) or base if place else base
     title = _words(conference.get("title")) or _words(conference.get("acronym"))
     return title, _entries(conference["days"], base)
 
 
-def _entries(days: list[Any], base: str) -> Iterator[Entry]:
+def _entries(days: list[Any], base: str) -> Iterator[ScheduleEntry]:
     for number, day in enumerate(map(_mapping, days), 1):
         index = day.get("index")
         of_day = index if isinstance(index, int) else number
         for events in _mapping(day.get("rooms")).values():
             for event in events if isinstance(events, list) else ():
                 if isinstance(event, dict):
-                    yield _entry(event, line(day.get("date")), of_day, base)
+                    yield _entry(event, single_line(day.get("date")), of_day, base)
 
 
-def _entry(event: dict[str, Any], day: str, number: int, base: str) -> Entry:
-    url, moment = line(event.get("url"), 8000), line(event.get("date"))
+def _entry(event: dict[str, Any], day: str, number: int, base: str) -> ScheduleEntry:
+    url, moment = single_line(event.get("url"), 8000), single_line(event.get("date"))
     told = event.get("id") or event.get("code") or event.get("slug") or event.get("guid")
     persons = event.get("persons")
-    return Entry(
-        title=_words(event.get("title"), PLAIN_VALUES_LONGEST_TITLE),
-        name=line(str(told)) if isinstance(told, str | int) else "",
-        url=absolute(url, base) if url else None,
+    return ScheduleEntry(
+        title=_words(event.get("title"), MAX_TITLE),
+        name=single_line(str(told)) if isinstance(told, str | int) else "",
+        url=absolute_url(url, base) if url else None,
         track=_words(event.get("track")) or None,
-        day=date_of(day) or date_of(moment),
+        day=parse_date(day) or parse_date(moment),
         day_number=number,
-        start=line(event.get("start")) or moment,
-        duration=line(event.get("duration")),
-        language=line(event.get("language")),
-        speakers=names(_name(person) for person in (persons if isinstance(persons, list) else ())),
+        start=single_line(event.get("start")) or moment,
+        duration=single_line(event.get("duration")),
+        language=single_line(event.get("language")),
+        speakers=unique_names(
+            _name(person) for person in (persons if isinstance(persons, list) else ())
+        ),
         links=tuple(_links(event, base)),
     )
 
@@ -143,7 +145,7 @@ def _name(person: Any) -> str:
     if isinstance(person, str):
         return person
     told = _mapping(person)
-    found = (line(told.get(key)) for key in ("name", "public_name", "full_public_name"))
+    found = (single_line(told.get(key)) for key in ("name", "public_name", "full_public_name"))
     return next(filter(None, found), "")
 
 
@@ -157,24 +159,24 @@ def _links(event: dict[str, Any], base: str) -> list[Link]:
         value = event.get(key)
         for one in value if isinstance(value, list) else [value]:
             place = one if isinstance(one, dict) else {"url": one}
-            url = line(place.get("url") or place.get("href"), 8000)
+            url = single_line(place.get("url") or place.get("href"), 8000)
             title = _words(place.get("title") or place.get("description"))
-            found.append(link_to(url, title, base=base, kind=kind) if url else None)
-    return distinct(found)
+            found.append(make_link(url, title, base=base, kind=kind) if url else None)
+    return deduplicated(found)
 
 
 def _words(value: Any, longest: int = 500) -> str:
     """A text, or the first of several languages."""
     if isinstance(value, dict):
         value = value.get("en") or next(iter(value.values()), "")
-    return line(value, longest)
+    return single_line(value, longest)
 
 
 def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def read_xml(data: bytes, base: str) -> tuple[str, Iterator[Entry]]:
+def read_xml(data: bytes, base: str) -> tuple[str, Iterator[ScheduleEntry]]:
     """The name of the conference, and its talks."""
     root = _parsed(data)
     if root.tag != "schedule":
@@ -185,7 +187,7 @@ def read_xml(data: bytes, base: str) -> tuple[str, Iterator[Entry]]:
         title, acronym = _text(conference, "title"), _text(conference, "acronym")
         for place in (root.findtext("base_url"), conference.findtext("base_url"),
                       conference.findtext("url")):  # fmt: skip
-            base = absolute(line(place), base) or base if place else base
+            base = absolute_url(single_line(place), base) or base if place else base
     return title or acronym, _schedule_xml_entries(root, base, _older_fosdem(title))
 
 
@@ -197,9 +199,9 @@ def _parsed(data: bytes) -> Element:
         raise FileCorrupt(f"The schedule is no XML that can be read{where}") from None
 
 
-def _schedule_xml_entries(root: Element, base: str, pages: str | None) -> Iterator[Entry]:
+def _schedule_xml_entries(root: Element, base: str, pages: str | None) -> Iterator[ScheduleEntry]:
     for number, day in enumerate(root.iter("day"), 1):
-        index = line(day.get("index"), 9)
+        index = single_line(day.get("index"), 9)
         of_day = int(index) if index.isdecimal() else number
         for event in day.iter("event"):
             yield _schedule_xml_entry(event, day.get("date"), of_day, base, pages)
@@ -207,22 +209,24 @@ def _schedule_xml_entries(root: Element, base: str, pages: str | None) -> Iterat
 
 def _schedule_xml_entry(
     event: Element, day: str | None, number: int, base: str, pages: str | None
-) -> Entry:
+) -> ScheduleEntry:
     slug = _text(event, "slug")
-    url = absolute(_text(event, "url", 8000), base) if _text(event, "url") else None
+    url = absolute_url(_text(event, "url", 8000), base) if _text(event, "url") else None
     if url is None and pages and re.fullmatch(r"[\w.-]+", slug):
-        url = absolute(f"{slug}/", pages)
-    return Entry(
-        title=_text(event, "title", PLAIN_VALUES_LONGEST_TITLE),
-        name=line(event.get("id")) or slug or line(event.get("guid")),
+        url = absolute_url(f"{slug}/", pages)
+    return ScheduleEntry(
+        title=_text(event, "title", MAX_TITLE),
+        name=single_line(event.get("id")) or slug or single_line(event.get("guid")),
         url=url,
         track=_text(event, "track") or None,
-        day=date_of(day) or date_of(_text(event, "date")),
+        day=parse_date(day) or parse_date(_text(event, "date")),
         day_number=number,
         start=_text(event, "start") or _text(event, "date"),
         duration=_text(event, "duration"),
         language=_text(event, "language"),
-        speakers=names("".join(person.itertext()) for person in event.findall("persons/person")),
+        speakers=unique_names(
+            "".join(person.itertext()) for person in event.findall("persons/person")
+        ),
         links=tuple(_schedule_xml_links(event, base)),
     )
 
@@ -235,7 +239,7 @@ def _schedule_xml_links(event: Element, base: str) -> list[Link]:
         ("links/link", None),
     ):
         for element in event.findall(path):
-            text = line("".join(element.itertext()), 4000)
+            text = single_line("".join(element.itertext()), 4000)
             url = element.get("href") or element.get("url") or text
             if not url:
                 continue
@@ -243,8 +247,8 @@ def _schedule_xml_links(event: Element, base: str) -> list[Link]:
             is_slides = element.get("type") == "slides"
             title = f"Slides: {title}" if is_slides else title
             told = LinkKind.ATTACHMENT if is_slides else kind
-            found.append(link_to(url, title, base=base, kind=told))
-    return distinct(found)
+            found.append(make_link(url, title, base=base, kind=told))
+    return deduplicated(found)
 
 
 def _older_fosdem(title: str) -> str | None:
@@ -255,20 +259,20 @@ def _older_fosdem(title: str) -> str | None:
 
 def _text(element: Element, name: str, longest: int = 500) -> str:
     found = element.find(name)
-    return "" if found is None else line("".join(found.itertext()), longest)
+    return "" if found is None else single_line("".join(found.itertext()), longest)
 
 
 MAX_BYTES = 32 * 1024 * 1024
 #: The largest conferences have some two thousand.
 MAX_TALKS = 20_000
-ALL = Choice()
+ALL = TalkFilter()
 
 #: Of the data and the address it came from: the name of the conference, and its talks.
-Reader = Callable[[bytes, str], tuple[str, Iterator[Entry]]]
+Reader = Callable[[bytes, str], tuple[str, Iterator[ScheduleEntry]]]
 
 
 def read_schedule(
-    data: bytes, *, url: str = "", event: str | None = None, choice: Choice = ALL
+    data: bytes, *, url: str = "", event: str | None = None, choice: TalkFilter = ALL
 ) -> list[Talk]:
     """The chosen talks of `schedule.xml` or `schedule.json`. `url` is where it came from, for the
     links in it; `event` is what the conference is to be called, if not as it says itself."""
@@ -278,10 +282,12 @@ def read_schedule(
     entries = [entry for entry in islice(talks, MAX_TALKS + 1) if entry.title]
     if len(entries) > MAX_TALKS:
         raise FileTooLarge(f"A schedule may have {MAX_TALKS:,} talks at the most")
-    event = line(event) or line(told) or None
+    event = single_line(event) or single_line(told) or None
     # Of all talks, so that one is called the same whichever others are chosen with it.
     stems = dict(zip(map(id, entries), _stems(entries), strict=True))
-    return [talk_of(entry, event=event, stem=stems[id(entry)]) for entry in choice.chosen(entries)]
+    return [
+        make_talk(entry, event=event, stem=stems[id(entry)]) for entry in choice.chosen(entries)
+    ]
 
 
 def _reader_of(data: bytes) -> Reader:
@@ -293,13 +299,13 @@ def _reader_of(data: bytes) -> Reader:
     raise UnsupportedFile("The schedule is neither XML nor JSON")
 
 
-def _stems(entries: Sequence[Entry]) -> list[str]:
+def _stems(entries: Sequence[ScheduleEntry]) -> list[str]:
     """Talks of one title are told apart by what the schedule calls them: a number would change
     when one is added before them."""
     plain = [title_stem(entry.title) or title_stem(entry.name) or NO_NAME for entry in entries]
-    times = Counter(map(key_of, plain))
+    times = Counter(map(filename_key, plain))
     return unique_stems(
-        title_stem(f"{stem}-{entry.name}") if times[key_of(stem)] > 1 else stem
+        title_stem(f"{stem}-{entry.name}") if times[filename_key(stem)] > 1 else stem
         for stem, entry in zip(plain, entries, strict=True)
     )
 
@@ -313,6 +319,6 @@ def session_parameters(
     titles: tuple[str, ...],
 ) -> list[dict[str, Any]]:
     """The same in plain values, for those who know no processors."""
-    choice = Choice(tracks=tracks, days=days, titles=titles)
+    choice = TalkFilter(tracks=tracks, days=days, titles=titles)
     talks = read_schedule(data, url=url, event=event, choice=choice)
     return [talk.parameters() for talk in talks]

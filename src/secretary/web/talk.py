@@ -3,11 +3,19 @@
 from dataclasses import dataclass
 from typing import Any
 
-from .links import Link, best_attachment, best_subtitles, best_video, ending, language_of, time_of
+from .links import (
+    Link,
+    best_attachment,
+    best_subtitles,
+    best_video,
+    end_time,
+    parse_language,
+    parse_time,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ScheduleEntry:
     """A talk as a schedule has it, in plain texts. `name` is the schedule's own for it."""
 
     title: str
@@ -47,10 +55,10 @@ class Talk:
         return {name: value for name, value in told.items() if value}
 
 
-def talk_of(entry: Entry, *, event: str | None, stem: str) -> Talk:
+def make_talk(entry: ScheduleEntry, *, event: str | None, stem: str) -> Talk:
     video, paper = best_video(entry.links), best_attachment(entry.links)
     subtitles = best_subtitles(entry.links)
-    starttime = time_of(entry.start)
+    starttime = parse_time(entry.start)
     return Talk(
         event=event,
         session=entry.title,
@@ -59,12 +67,12 @@ def talk_of(entry: Entry, *, event: str | None, stem: str) -> Talk:
         track=entry.track,
         day=entry.day,
         starttime=starttime,
-        endtime=ending(starttime, entry.duration),
+        endtime=end_time(starttime, entry.duration),
         speakers=entry.speakers,
         video_url=video.url if video else None,
         attachments_url=paper.url if paper else None,
         subtitles_url=subtitles.url if subtitles else None,
-        source_language=language_of(entry.language),
+        source_language=parse_language(entry.language),
     )
 
 

@@ -82,17 +82,17 @@ def ocr_page(task: PageTask, picture: Image.Image, *, dpi: int | None) -> PageRe
     """Read one page by OCR."""
     started = time.perf_counter()
     engine = open_engine(task.ocr_engine, task.ocr_data_directory)
-    found = recognise(picture, engine=engine, languages=task.languages, dpi=dpi)
+    result = recognise(picture, engine=engine, languages=task.languages, dpi=dpi)
     facts: dict[str, Any] = {
-        "ocr_language": found.languages,
-        "ocr_confidence": round(found.confidence),
+        "ocr_language": result.languages,
+        "ocr_confidence": round(result.confidence),
         "ocr_seconds": round(time.perf_counter() - started, 2),
     }
-    if found.rotation:
-        facts["rotated_by"] = found.rotation
-    if found.skew:
-        facts["skewed_by"] = round(found.skew, 1)
-    return PageReading(text=found.text, markdown=found.markdown, facts=facts)
+    if result.rotation:
+        facts["rotated_by"] = result.rotation
+    if result.skew:
+        facts["skewed_by"] = round(result.skew, 1)
+    return PageReading(text=result.text, markdown=result.markdown, facts=facts)
 
 
 def recognise(
@@ -112,12 +112,12 @@ def recognise(
     if analysis.line_count < SHORT_PAGE and not analysis.is_sideways:
         return _read_any_rotation(prepared, engine, _default_languages(engine))
     prepared, sample = _find_rotation(prepared, engine, _probe_language(engine))
-    found = detect_language(sample, engine.languages())
-    if found is None:
+    language = detect_language(sample, engine.languages())
+    if language is None:
         return _read(prepared, engine, _default_languages(engine))
-    reading = _read(prepared, engine, found)
-    is_mixed = _languages_in(reading.text, engine) - {found}
-    return _read(prepared, engine, _default_languages(engine, found)) if is_mixed else reading
+    reading = _read(prepared, engine, language)
+    is_mixed = _languages_in(reading.text, engine) - {language}
+    return _read(prepared, engine, _default_languages(engine, language)) if is_mixed else reading
 
 
 def recognise_upright(image: Image.Image, *, engine: OcrEngine, languages: str | None) -> OcrResult:
@@ -203,5 +203,5 @@ def _default_languages(engine: OcrEngine, *first: str) -> str:
 
 
 def _languages_in(text: str, engine: OcrEngine) -> set[str]:
-    found = (detect_language(part, engine.languages()) for part in text.split("\n\n"))
-    return {code for code in found if code}
+    languages = (detect_language(part, engine.languages()) for part in text.split("\n\n"))
+    return {code for code in languages if code}

@@ -1,1 +1,1 @@
-"""Office files as Markdown: one module for each family, all of which speak in `blocks`."""
+"""Reads office files into `blocks`, with one module per format, and renders them as Markdown."""

@@ -221,10 +221,10 @@ class Pictures:
         self._on_page: dict[str, None] = {}
 
     @property
-    def are_kept(self) -> bool:
+    def are_saved(self) -> bool:
         return self._directory is not None
 
-    def keep(self, data: bytes) -> str | None:
+    def save(self, data: bytes) -> str | None:
         """Save a picture and return its file name; None if it is not saved or not an image."""
         extension = _extension(data)
         if self._directory is None or extension is None:
@@ -241,7 +241,7 @@ class Pictures:
         self._on_page[name] = None
         return name
 
-    def turn_page(self) -> tuple[str, ...]:
+    def end_page(self) -> tuple[str, ...]:
         """Return the pictures of the page that ends here."""
         names = tuple(self._on_page)
         self._on_page.clear()

@@ -6,21 +6,21 @@ _ROMAN = (
     (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"),
     (50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"),
 )  # fmt: skip
-_LARGEST = 10_000
+_MAX_NUMBER = 10_000
 #: Numbering types of HTML and OpenDocument, as OOXML calls them.
 NUMBER_FORMATS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
-_COUNTED = re.compile(r"\(?(\d+)[.)]?")
+_DECIMAL = re.compile(r"\(?(\d+)[.)]?")
 
 
 def decimal_marker(label: str) -> str | None:
     """Return `(3)` or `3` as a Markdown list marker, `3.`; None if the label is more."""
-    found = _COUNTED.fullmatch(label)
-    return f"{found[1]}." if found else None
+    match = _DECIMAL.fullmatch(label)
+    return f"{match[1]}." if match else None
 
 
 def format_number(number: int, form: str) -> str:
     """Format a number; unknown OOXML formats are written as decimals."""
-    if not 0 < number < _LARGEST:
+    if not 0 < number < _MAX_NUMBER:
         return str(number)
     match form:
         case "lowerLetter":
@@ -64,9 +64,9 @@ def subscript(text: str) -> str:
     return _translate(text, _LOWERED)
 
 
-def _translate(text: str, signs: dict[str, str]) -> str:
+def _translate(text: str, table: dict[str, str]) -> str:
     """Return the text unchanged if it cannot be written completely."""
-    return "".join(signs[c] for c in text) if all(c in signs for c in text) else text
+    return "".join(table[c] for c in text) if all(c in table for c in text) else text
 
 
 #: Wingdings and similar fonts, by the last byte of the code.
@@ -121,19 +121,19 @@ _QUOTE = re.compile(
 
 
 def heading_level(name: str) -> int | None:
-    found = _HEADING.fullmatch(name)
-    return int(found[1]) if found else 1 if _TITLE.fullmatch(name) else None
+    match = _HEADING.fullmatch(name)
+    return int(match[1]) if match else 1 if _TITLE.fullmatch(name) else None
 
 
 def toc_level(name: str) -> int | None:
     """Return the level of an entry in a table of contents."""
-    found = _CONTENTS.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _CONTENTS.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def list_style_depth(name: str) -> int:
-    found = _LIST.fullmatch(name)
-    return int(found[1]) - 1 if found else 0
+    match = _LIST.fullmatch(name)
+    return int(match[1]) - 1 if match else 0
 
 
 def is_code_style(name: str) -> bool:
@@ -149,11 +149,11 @@ _BUTTON = re.compile(r"\s*MACROBUTTON\s+\S+\s+(.+)", re.IGNORECASE | re.DOTALL)
 
 
 def hyperlink_target(instruction: str) -> str | None:
-    found = _HYPERLINK.match(instruction)
-    return (found[1] or found[2]) if found else None
+    match = _HYPERLINK.match(instruction)
+    return (match[1] or match[2]) if match else None
 
 
 def button_text(instruction: str) -> str | None:
     """Return the text of a field without a result that shows its instruction: `[click here]`."""
-    found = _BUTTON.match(instruction)
-    return found[1].strip() if found else None
+    match = _BUTTON.match(instruction)
+    return match[1].strip() if match else None

@@ -28,7 +28,7 @@ from .blocks import (
     repeatable_cell,
     with_author,
 )
-from .containers import Archive, Element, parse_bool, parse_int
+from .containers import Archive
 from .conventions import (
     button_text,
     decimal_marker,
@@ -57,12 +57,45 @@ from .ooxml import (
     to_latex,
 )
 from .pptx import DIAGRAM, diagram_blocks
+from .xml_parser import Element, parse_bool, parse_int
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _VALUE = f"{W}val"
+_PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}"
+_WORD_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
+_VECTOR = "{urn:schemas-microsoft-com:vml}"
+_WORD_2010 = "{http://schemas.microsoft.com/office/word/2010/wordml}"
 #: The outline level of body text.
 _BODY_TEXT = 9
 _MAX_BASES = 50
+_MAX_LEVELS = 9
+#: Longer field instructions are of no known type.
+_MAX_INSTRUCTION = 10_000
+_TICKED, _UNTICKED = "☒", "☐"
+#: Prefixes of note labels, by the element that refers to the note.
+_NOTE_PREFIXES = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
+_NOTE_PARTS = {
+    "footnoteReference": ("footnotes", "footnote"),
+    "endnoteReference": ("endnotes", "endnote"),
+    "commentReference": ("comments", "comment"),
+}
+_BOXES = {f"{W}txbxContent", CHART, f"{DIAGRAM}relIds"}
+_SHAPES = {f"{W}drawing", f"{W}pict", f"{W}object"}
+_SKIPPED = {
+    f"{W}{name}" for name in ("pPr", "rPr", "del", "moveFrom", "delText", "rt", "sdtPr", "sdtEndPr")
+}
+_WRAPPERS = {
+    f"{W}{name}"
+    for name in ("sdt", "sdtContent", "ins", "moveTo", "customXml", "smartTag", "txbxContent")
+}
+
+
+def read_docx(archive: Archive, pictures: Pictures) -> OfficeDocument:
+    part = main_part(archive, "word/document.xml")
+    reader = _Reader(part, pictures)
+    body = part.root.find(f"{W}body")
+    blocks = reader.blocks(body if body is not None else part.root)
+    return OfficeDocument(pages=[build_page(1, blocks, pictures)], facts=core_properties(archive))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +113,8 @@ class _ParagraphStyle:
 
 
 class _Styles:
+    """Resolves paragraph and character styles with their base styles."""
+
     def __init__(self, root: Element | None) -> None:
         elements = root.iterchildren(f"{W}style") if root is not None else ()
         self._styles = {style.get(f"{W}styleId", ""): style for style in elements}
@@ -182,9 +217,6 @@ def _apply_properties(properties: Element | None, style: Style) -> Style:
     )
 
 
-_MAX_LEVELS = 9
-
-
 @dataclass(frozen=True, slots=True)
 class _Label:
     """`marker` starts an item in Markdown; `text` is what Word displays, except bullets."""
@@ -200,6 +232,8 @@ class _List:
 
 
 class _Numbering:
+    """Counts the items of numbered lists."""
+
     def __init__(self, root: Element | None) -> None:
         self._lists: dict[str, _List] = {}
         #: List number -> its list, and the levels that restart when it is first used.
@@ -237,7 +271,8 @@ class _Numbering:
         linked: dict[str, str] = {}
         for element in root.iterchildren(f"{W}abstractNum"):
             key = element.get(f"{W}abstractNumId", "")
-            self._lists[key] = _List(_levels(element))
+            levels = element.iterchildren(f"{W}lvl")
+            self._lists[key] = _List({parse_int(level.get(f"{W}ilvl")): level for level in levels})
             if style := _property(element, "styleLink"):
                 by_style[style] = key
             if style := _property(element, "numStyleLink"):
@@ -248,10 +283,6 @@ class _Numbering:
             if key in self._lists:
                 number = element.get(f"{W}numId", "")
                 self._numbers[number] = (self._lists[key], _restarts(element))
-
-
-def _levels(element: Element) -> dict[int, Element]:
-    return {parse_int(each.get(f"{W}ilvl")): each for each in element.iterchildren(f"{W}lvl")}
 
 
 def _restarts(element: Element) -> dict[int, int]:
@@ -274,30 +305,14 @@ def _label_text(list_: _List, level: int) -> str:
         pattern = f"%{level + 1}."
     is_legal = element is not None and element.find(f"{W}isLgl") is not None
 
-    def shown(match: re.Match[str]) -> str:
+    def expand(match: re.Match[str]) -> str:
         other_level = int(match[1]) - 1
         count = list_.counts[other_level]
         number = _start(list_, other_level) if count is None else count
         number_format = _property(list_.levels.get(other_level), "numFmt") or "decimal"
         return format_number(number, "decimal" if is_legal else number_format)
 
-    return re.sub(r"%([1-9])", shown, pattern).strip()
-
-
-_PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}"
-_WORD_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
-_VECTOR = "{urn:schemas-microsoft-com:vml}"
-_WORD_2010 = "{http://schemas.microsoft.com/office/word/2010/wordml}"
-#: Longer field instructions are of no known type.
-_MAX_INSTRUCTION = 10_000
-_TICKED, _UNTICKED = "☒", "☐"
-#: Prefixes of note labels, by the element that refers to the note.
-_NOTE_PREFIXES = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
-_BOXES = {f"{W}txbxContent", CHART, f"{DIAGRAM}relIds"}
-_SHAPES = {f"{W}drawing", f"{W}pict", f"{W}object"}
-_SKIPPED = {
-    f"{W}{name}" for name in ("pPr", "rPr", "del", "moveFrom", "delText", "rt", "sdtPr", "sdtEndPr")
-}
+    return re.sub(r"%([1-9])", expand, pattern).strip()
 
 
 @dataclass(slots=True)
@@ -309,11 +324,13 @@ class _Field:
 
 @dataclass(slots=True)
 class _InlineReader:
+    """Reads the inline content of paragraphs: runs, fields, links, notes and pictures."""
+
     part: Part
     styles: _Styles
     pictures: Pictures
     #: Returns the label of a note, given its reference element and id.
-    label_of: Callable[[str, str], str | None]
+    note_label: Callable[[str, str], str | None]
     #: Text boxes, charts and diagrams found in the paragraph; they follow it.
     boxes: list[Element] = field(default_factory=list)
     _fields: list[_Field] = field(default_factory=list)
@@ -365,7 +382,7 @@ class _InlineReader:
                 target = link or self._field_link
                 inlines.append(Run(text, style._replace(link=target) if target else style))
             elif name in _NOTE_PREFIXES:
-                label = self.label_of(name, child.get(f"{W}id", ""))
+                label = self.note_label(name, child.get(f"{W}id", ""))
                 if label is not None:
                     inlines.append(NoteReference(label))
             elif child.tag in _SHAPES or child.tag == f"{MARKUP}AlternateContent":
@@ -482,25 +499,6 @@ def _checkbox(control: Element) -> str | None:
     return _TICKED if is_ticked else _UNTICKED
 
 
-_WRAPPERS = {
-    f"{W}{name}"
-    for name in ("sdt", "sdtContent", "ins", "moveTo", "customXml", "smartTag", "txbxContent")
-}
-_NOTE_PARTS = {
-    "footnoteReference": ("footnotes", "footnote"),
-    "endnoteReference": ("endnotes", "endnote"),
-    "commentReference": ("comments", "comment"),
-}
-
-
-def read_docx(archive: Archive, pictures: Pictures) -> OfficeDocument:
-    part = main_part(archive, "word/document.xml")
-    reader = _Reader(part, pictures)
-    body = part.root.find(f"{W}body")
-    blocks = reader.blocks(body if body is not None else part.root)
-    return OfficeDocument(pages=[build_page(1, blocks, pictures)], facts=core_properties(archive))
-
-
 class _Context(NamedTuple):
     """What the parts of a document (body, notes) share."""
 
@@ -511,6 +509,8 @@ class _Context(NamedTuple):
 
 
 class _Reader:
+    """Reads the blocks of one part: the body, a footnote or a comment."""
+
     def __init__(self, part: Part, pictures: Pictures, context: _Context | None = None) -> None:
         if context is None:
             styles = _Styles(_root(part.related("styles")))

@@ -30,11 +30,12 @@ from .blocks import (
     is_blank,
     lay_out_cells,
 )
-from .containers import Element, parse_int
 from .conventions import NUMBER_FORMATS, format_number, subscript, superscript
 from .markdown import build_page
 from .text import decode_markup, read_limited
+from .xml_parser import Element, parse_int
 
+XHTML = "{http://www.w3.org/1999/xhtml}"
 SKIPPED = {
     "script", "style", "noscript", "template", "svg", "iframe", "object", "embed", "canvas",
     "audio", "video", "select", "textarea", "head",
@@ -52,6 +53,80 @@ _INLINE_STYLES = {
 }
 _SPACE = re.compile(r"[ \t\n\r\f]+")
 _LANGUAGE = re.compile(r"\b(?:language|lang|brush:)-?\s*([\w+#-]+)")
+_HIDDEN = re.compile(r"display\s*:\s*none", re.IGNORECASE)
+
+
+def read_html(path: str, pictures: Pictures) -> OfficeDocument:
+    root = parse_html(read_limited(path))
+
+    def picture(source: str, alt: str) -> Picture:
+        data = decode_data_uri(source) if pictures.are_saved else None
+        return Picture(alt, pictures.save(data) if data else None)
+
+    facts = {}
+    title = root.findtext(".//title")
+    if title and title.strip():
+        facts["title"] = " ".join(title.split())
+    if root.get("lang"):
+        facts["language"] = root.get("lang")
+    return OfficeDocument(pages=[build_page(1, html_blocks(root, picture), pictures)], facts=facts)
+
+
+def parse_html(data: bytes) -> Element:
+    text = decode_markup(data).replace("\0", "")
+    parser = etree.HTMLParser(
+        encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True, huge_tree=True
+    )
+    root = etree.fromstring(text.encode("utf-8", "replace"), parser)
+    # The parser recovers from errors, but stops silently if elements are nested too deeply.
+    if any(entry.type_name == "ERR_RESOURCE_LIMIT" for entry in parser.error_log):
+        raise FileCorrupt("The elements of the page are nested too deeply")
+    if root is None:
+        raise FileCorrupt("The page has no content")
+    return root
+
+
+def html_blocks(root: Element, picture: Callable[[str, str], Picture]) -> list[Block]:
+    """Convert elements to blocks; `picture` gets the source and alt text of each image."""
+    builder = _BlockBuilder()
+    walk = etree.iterwalk(root, events=("start", "end"))
+    hidden: Element | None = None
+    for event, element in walk:
+        name = element.tag.removeprefix(XHTML) if isinstance(element.tag, str) else ""
+        if event == "start":
+            if name in SKIPPED or is_hidden(element):
+                hidden = element
+                walk.skip_subtree()
+                continue
+            _start(builder, name, element, picture)
+            if name == "math":
+                hidden = element
+                walk.skip_subtree()
+            elif element.text:
+                builder.text(element.text)
+            continue
+        if element is not hidden or name == "math":
+            builder.end(name)
+        hidden = None
+        if element.tail and element is not root:
+            builder.text(element.tail)
+    return builder.blocks()
+
+
+def is_hidden(element: Element) -> bool:
+    return element.get("hidden") is not None or bool(_HIDDEN.search(element.get("style") or ""))
+
+
+def decode_data_uri(source: str) -> bytes | None:
+    """Return the content of a `data:` URI."""
+    if source[:5].lower() != "data:":
+        return None
+    head, _, body = source[5:].partition(",")
+    try:
+        data = unquote_to_bytes(body)
+        return base64.b64decode(data, validate=False) if head.endswith(";base64") else data
+    except (binascii.Error, ValueError):
+        return None
 
 
 @dataclass(slots=True)
@@ -78,13 +153,15 @@ class _List:
 
 
 class _BlockBuilder:
+    """Builds blocks from start tags, text and end tags."""
+
     def __init__(self) -> None:
         self._levels = [_Level("page")]
         self._lists: list[_List] = []
         self._styles: list[Style] = [PLAIN]
         self._line: list[Inline] = []
         self._heading: int | None = None
-        self._listing: list[str] | None = None
+        self._code_parts: list[str] | None = None
         self._language = ""
         self._script: str | None = None
 
@@ -101,8 +178,8 @@ class _BlockBuilder:
         self._line.append(Run(text))
 
     def text(self, text: str) -> None:
-        if self._listing is not None:
-            self._listing.append(text)
+        if self._code_parts is not None:
+            self._code_parts.append(text)
             return
         text = _SPACE.sub(" ", text)
         if not self._line or self._ends_in_space():
@@ -135,13 +212,13 @@ class _BlockBuilder:
             case "dd":
                 self._lists.append(_List(False, 0, "-", is_stray=True))
             case "pre":
-                self._listing = []
+                self._code_parts = []
             case "blockquote" | "table" | "caption" | "tr" | "td" | "th":
                 self._open(name, element)
             case "sup" | "sub":
                 self._script = name
-        if self._listing is not None and (found := _LANGUAGE.search(element.get("class") or "")):
-            self._language = found[1]
+        if self._code_parts is not None and (match := _LANGUAGE.search(element.get("class") or "")):
+            self._language = match[1]
 
     def end(self, name: str) -> None:
         if len(self._styles) > 1:
@@ -155,9 +232,9 @@ class _BlockBuilder:
                 self._flush()
                 if self._lists and self._lists[-1].is_stray:
                     self._lists.pop()
-            case "pre" if self._listing is not None:
-                text = "".join(self._listing).replace("\r\n", "\n")
-                self._listing = None
+            case "pre" if self._code_parts is not None:
+                text = "".join(self._code_parts).replace("\r\n", "\n")
+                self._code_parts = None
                 self._add(Code(text, self._language))
                 self._language = ""
             case "blockquote" | "table" | "caption" | "tr" | "td" | "th":
@@ -171,7 +248,7 @@ class _BlockBuilder:
     def _style(self, name: str, element: Element) -> None:
         """Push one style per open element, so that its end tag can pop it."""
         style = self._styles[-1]
-        if name in _INLINE_STYLES and not (name == "code" and self._listing is not None):
+        if name in _INLINE_STYLES and not (name == "code" and self._code_parts is not None):
             style = style.with_marks(_INLINE_STYLES[name])
         elif name == "a":
             style = style._replace(link=_link(element.get("href")) or style.link)
@@ -180,8 +257,8 @@ class _BlockBuilder:
         self._styles.append(style)
 
     def _break(self) -> None:
-        if self._listing is not None:
-            self._listing.append("\n")
+        if self._code_parts is not None:
+            self._code_parts.append("\n")
         elif self._line:
             self._line.append(Run("\n"))
 
@@ -254,6 +331,18 @@ class _BlockBuilder:
                 parent.blocks += _table(level)
 
 
+def _start(
+    builder: _BlockBuilder, name: str, element: Element, picture: Callable[[str, str], Picture]
+) -> None:
+    builder.start(name, element)
+    if name == "img":
+        builder.picture(picture(element.get("src") or "", element.get("alt") or ""))
+    elif name == "input" and (element.get("type") or "").lower() == "checkbox":
+        builder.sign("☒ " if element.get("checked") is not None else "☐ ")
+    elif name == "math":
+        builder.text(element.get("alttext") or " ".join("".join(element.itertext()).split()))
+
+
 def _table(level: _Level) -> list[Block]:
     """Return the table, or the content of its cells if it is used for layout."""
     is_layout = level.cell is not None and level.cell.get("role") in ("presentation", "none")
@@ -269,92 +358,3 @@ def _link(target: str | None) -> str | None:
     scheme = re.match(r"\s*([A-Za-z][A-Za-z0-9+.-]*):", target)
     is_harmless = scheme is None or scheme[1].lower() in ("http", "https", "mailto", "tel", "ftp")
     return target if is_harmless else None
-
-
-XHTML = "{http://www.w3.org/1999/xhtml}"
-_HIDDEN = re.compile(r"display\s*:\s*none", re.IGNORECASE)
-
-
-def read_html(path: str, pictures: Pictures) -> OfficeDocument:
-    root = parse_html(read_limited(path))
-
-    def picture(source: str, alt: str) -> Picture:
-        data = decode_data_uri(source) if pictures.are_kept else None
-        return Picture(alt, pictures.keep(data) if data else None)
-
-    facts = {}
-    title = root.findtext(".//title")
-    if title and title.strip():
-        facts["title"] = " ".join(title.split())
-    if root.get("lang"):
-        facts["language"] = root.get("lang")
-    return OfficeDocument(pages=[build_page(1, html_blocks(root, picture), pictures)], facts=facts)
-
-
-def parse_html(data: bytes) -> Element:
-    text = decode_markup(data).replace("\0", "")
-    parser = etree.HTMLParser(
-        encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True, huge_tree=True
-    )
-    root = etree.fromstring(text.encode("utf-8", "replace"), parser)
-    # The parser recovers from errors, but stops silently if elements are nested too deeply.
-    if any(entry.type_name == "ERR_RESOURCE_LIMIT" for entry in parser.error_log):
-        raise FileCorrupt("The elements of the page are nested too deeply")
-    if root is None:
-        raise FileCorrupt("The page has no content")
-    return root
-
-
-def html_blocks(root: Element, picture: Callable[[str, str], Picture]) -> list[Block]:
-    """Convert elements to blocks; `picture` gets the source and alt text of each image."""
-    flow = _BlockBuilder()
-    walk = etree.iterwalk(root, events=("start", "end"))
-    hidden: Element | None = None
-    for event, element in walk:
-        name = element.tag.removeprefix(XHTML) if isinstance(element.tag, str) else ""
-        if event == "start":
-            if name in SKIPPED or is_hidden(element):
-                hidden = element
-                walk.skip_subtree()
-                continue
-            _start(flow, name, element, picture)
-            if name == "math":
-                hidden = element
-                walk.skip_subtree()
-            elif element.text:
-                flow.text(element.text)
-            continue
-        if element is not hidden or name == "math":
-            flow.end(name)
-        hidden = None
-        if element.tail and element is not root:
-            flow.text(element.tail)
-    return flow.blocks()
-
-
-def _start(
-    flow: _BlockBuilder, name: str, element: Element, picture: Callable[[str, str], Picture]
-) -> None:
-    flow.start(name, element)
-    if name == "img":
-        flow.picture(picture(element.get("src") or "", element.get("alt") or ""))
-    elif name == "input" and (element.get("type") or "").lower() == "checkbox":
-        flow.sign("☒ " if element.get("checked") is not None else "☐ ")
-    elif name == "math":
-        flow.text(element.get("alttext") or " ".join("".join(element.itertext()).split()))
-
-
-def is_hidden(element: Element) -> bool:
-    return element.get("hidden") is not None or bool(_HIDDEN.search(element.get("style") or ""))
-
-
-def decode_data_uri(source: str) -> bytes | None:
-    """Return the content of a `data:` URI."""
-    if source[:5].lower() != "data:":
-        return None
-    head, _, body = source[5:].partition(",")
-    try:
-        data = unquote_to_bytes(body)
-        return base64.b64decode(data, validate=False) if head.endswith(";base64") else data
-    except (binascii.Error, ValueError):
-        return None

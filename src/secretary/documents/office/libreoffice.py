@@ -25,47 +25,13 @@ from ...core.processes import inherited_environment, running_program
 from .containers import declared_bytes, detect_ole_type
 from .text import decode_text, detect_delimiter, read_limited
 
+MAX_EXPANDED_BYTES = 1024 * 1024 * 1024
 _PREFIX = "libreoffice-"
 #: LibreOffice creates a socket here to find another instance with the same profile. The location
 #: is not configurable, and when LibreOffice is killed the socket remains.
 _SOCKETS = ("/tmp", "/var/tmp")  # nosec B108  # only to clean up
 #: Characters that LibreOffice does not escape in URLs.
 _UNESCAPED = "/!$&'()*+,-.:=@_~"
-
-
-@contextlib.contextmanager
-def _temporary_profile(target_directory: str) -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=target_directory))
-    try:
-        yield directory
-    finally:
-        _clear(directory)
-
-
-def clear_profiles(target_directory: str) -> None:
-    """Remove the profiles of processes that were killed."""
-    for directory in Path(target_directory).glob(f"{_PREFIX}*"):
-        _clear(directory)
-
-
-def _profile_url(directory: Path) -> str:
-    return (directory / "profile").resolve().as_uri()
-
-
-def _clear(directory: Path) -> None:
-    for socket_directory in _SOCKETS:
-        with contextlib.suppress(OSError):  # usually there is none
-            os.unlink(f"{socket_directory}/{_socket_name(directory)}")
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-def _socket_name(directory: Path) -> str:
-    url = "file://" + quote(str((directory / "profile").resolve()), safe=_UNESCAPED)
-    digest = hashlib.md5(url.encode("utf-16-le"), usedforsecurity=False).digest()
-    return f"OSL_PIPE_{os.getuid()}_SingleOfficeIPC_{''.join(f'{byte:x}' for byte in digest)}"
-
-
-MAX_EXPANDED_BYTES = 1024 * 1024 * 1024
 _MAC = "/Applications/LibreOffice.app/Contents/MacOS/soffice"
 _MISSING = (
     "LibreOffice is not installed: install libreoffice-impress-nogui, libreoffice-writer-nogui"
@@ -94,6 +60,25 @@ _END_WITHIN = 1024
 #: Nobody listens here: the proxy for everything that tries to reach the network.
 _BLACKHOLE_HOST = "127.0.0.1"
 _BLACKHOLE_PORT = 9
+#: No macros, no links, no updates.
+_SETTINGS: tuple[tuple[str, str, object], ...] = (
+    ("org.openoffice.Office.Common/Security/Scripting", "MacroSecurityLevel", 3),
+    ("org.openoffice.Office.Common/Security/Scripting", "DisableMacrosExecution", True),
+    ("org.openoffice.Office.Common/Security/Scripting", "DisableActiveContent", True),
+    ("org.openoffice.Office.Common/Security/Scripting", "BlockUntrustedRefererLinks", True),
+    ("org.openoffice.Office.Common/Misc", "UseLocking", False),
+    ("org.openoffice.Office.Common/Misc", "UseDocumentOOoLockFile", False),
+    ("org.openoffice.Office.Common/Save/Document", "AutoSave", False),
+    ("org.openoffice.Office.Recovery/AutoSave", "Enabled", False),
+    ("org.openoffice.Office.Writer/Content/Update", "Link", 2),
+    ("org.openoffice.Office.Calc/Content/Update", "Link", 2),
+    ("org.openoffice.Inet/Settings", "ooInetProxyType", 2),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPProxyName", _BLACKHOLE_HOST),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPProxyPort", _BLACKHOLE_PORT),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyName", _BLACKHOLE_HOST),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyPort", _BLACKHOLE_PORT),
+    ("org.openoffice.Inet/Settings", "ooInetNoProxy", ""),
+)
 
 
 def convert_to_pdf(path: str, kind: str, target_directory: str, *, timeout_s: float) -> str:
@@ -110,22 +95,28 @@ def convert_to_pdf(path: str, kind: str, target_directory: str, *, timeout_s: fl
         _write_profile(work / "profile" / "user")
         (work / "tmp").mkdir()
         code = _run(_command(program, kind, source, work), work, timeout_s)
-        made = work / "out" / "document.pdf"
-        if not _is_pdf(made):
+        pdf = work / "out" / "document.pdf"
+        if not _is_pdf(pdf):
             if code:
                 raise WorkerCrashed("LibreOffice crashed while converting the document")
             text = "LibreOffice cannot read the document: it is damaged or needs a password"
             raise FileCorrupt(text)
         target = Path(target_directory) / "document.pdf"
-        os.replace(made, target)
+        os.replace(pdf, target)
         return str(target)
 
 
+def clear_profiles(target_directory: str) -> None:
+    """Remove the profiles of processes that were killed."""
+    for directory in Path(target_directory).glob(f"{_PREFIX}*"):
+        _clear(directory)
+
+
 def _program() -> str:
-    found = shutil.which("soffice") or shutil.which("libreoffice") or shutil.which(_MAC)
-    if found is None:
+    program = shutil.which("soffice") or shutil.which("libreoffice") or shutil.which(_MAC)
+    if program is None:
         raise EngineUnavailable(_MISSING)
-    return found
+    return program
 
 
 def _check_type(path: str, kind: str) -> str:
@@ -175,8 +166,8 @@ def _run(command: Sequence[str], work: Path, timeout_s: float) -> int:
         "SAL_USE_VCLPLUGIN": "svp",
         **dict.fromkeys(("http_proxy", "https_proxy", "ftp_proxy", "all_proxy"), proxy),
     }
-    silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with running_program(command, cwd=work, env=environment, **silent) as process:
+    no_output: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with running_program(command, cwd=work, env=environment, **no_output) as process:
         try:
             return process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
@@ -194,25 +185,30 @@ def _is_pdf(path: Path) -> bool:
         return False
 
 
-#: No macros, no links, no updates.
-_SETTINGS: tuple[tuple[str, str, object], ...] = (
-    ("org.openoffice.Office.Common/Security/Scripting", "MacroSecurityLevel", 3),
-    ("org.openoffice.Office.Common/Security/Scripting", "DisableMacrosExecution", True),
-    ("org.openoffice.Office.Common/Security/Scripting", "DisableActiveContent", True),
-    ("org.openoffice.Office.Common/Security/Scripting", "BlockUntrustedRefererLinks", True),
-    ("org.openoffice.Office.Common/Misc", "UseLocking", False),
-    ("org.openoffice.Office.Common/Misc", "UseDocumentOOoLockFile", False),
-    ("org.openoffice.Office.Common/Save/Document", "AutoSave", False),
-    ("org.openoffice.Office.Recovery/AutoSave", "Enabled", False),
-    ("org.openoffice.Office.Writer/Content/Update", "Link", 2),
-    ("org.openoffice.Office.Calc/Content/Update", "Link", 2),
-    ("org.openoffice.Inet/Settings", "ooInetProxyType", 2),
-    ("org.openoffice.Inet/Settings", "ooInetHTTPProxyName", _BLACKHOLE_HOST),
-    ("org.openoffice.Inet/Settings", "ooInetHTTPProxyPort", _BLACKHOLE_PORT),
-    ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyName", _BLACKHOLE_HOST),
-    ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyPort", _BLACKHOLE_PORT),
-    ("org.openoffice.Inet/Settings", "ooInetNoProxy", ""),
-)
+@contextlib.contextmanager
+def _temporary_profile(target_directory: str) -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=target_directory))
+    try:
+        yield directory
+    finally:
+        _clear(directory)
+
+
+def _profile_url(directory: Path) -> str:
+    return (directory / "profile").resolve().as_uri()
+
+
+def _clear(directory: Path) -> None:
+    for socket_directory in _SOCKETS:
+        with contextlib.suppress(OSError):  # usually there is none
+            os.unlink(f"{socket_directory}/{_socket_name(directory)}")
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _socket_name(directory: Path) -> str:
+    url = "file://" + quote(str((directory / "profile").resolve()), safe=_UNESCAPED)
+    digest = hashlib.md5(url.encode("utf-16-le"), usedforsecurity=False).digest()
+    return f"OSL_PIPE_{os.getuid()}_SingleOfficeIPC_{''.join(f'{byte:x}' for byte in digest)}"
 
 
 def _write_profile(directory: Path) -> None:

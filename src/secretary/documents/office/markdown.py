@@ -31,12 +31,14 @@ from .blocks import (
 
 #: Browsers display these; other formats are linked, since a broken image helps nobody.
 _DISPLAYED_FORMATS = (".png", ".jpg", ".gif", ".webp", ".bmp", ".svg")
-
+LINE_BREAK = "<br>"
+#: A closing sequence at the end of a heading.
+_CLOSING = re.compile(r"(?<!\S)#+$")
 _SPECIAL = re.compile(r"[\\*_`\[<&~]")
 _ESCAPES = re.compile(
     r"\\(?![^\W_])"  # a backslash that would escape what follows
-    r"|(?<!\s)\*|\*(?!\s)"  # not the sign between two numbers
-    r"|(?<![^\W_])_|_(?![^\W_])"  # not those inside a name
+    r"|(?<!\s)\*|\*(?!\s)"  # not a multiplication sign
+    r"|(?<![^\W_])_|_(?![^\W_])"  # not inside an identifier
     r"|`"
     r"|\[(?=[^\[\]]*\][(\[:]|\^)"
     r"|<(?=[A-Za-z/!?])"
@@ -47,204 +49,12 @@ _LINE_START = re.compile(r"(?m)^([ \t]*)(#{1,6}(?=\s|$)|>|=+$|(?:[-*_] *){2,}$)"
 _BREAK = "  \n"
 
 
-def _inline_markdown(
-    content: Inlines, *, is_bold_known: bool = False, begins_line: bool = True
-) -> str:
-    """Render inline content.
-
-    `is_bold_known`: all of it is bold anyway, as in headings, so bold is not marked.
-    `begins_line`: escape characters that are markup at the start of a line.
-    """
-    parts: list[str] = []
-    for link, runs in groupby(_merge_runs(content, is_bold_known), key=_link):
-        text = _add_emphasis(list(runs))
-        parts.append(_add_link(text, link) if link else text)
-    text = "".join(parts).strip(" \t\n\r")
-    if begins_line:
-        text = _LINE_START.sub(r"\1\\\2", text)
-    if "\n" not in text:
-        return text
-    return _BREAK.join(line.rstrip(" \t") for line in text.split("\n"))
-
-
-def _escape(text: str) -> str:
-    return _ESCAPES.sub(r"\\\g<0>", text) if _SPECIAL.search(text) else text
-
-
-def _encode_url(link: str) -> str:
-    """Encode a URL for use in parentheses."""
-    link = re.sub(r"[\x00-\x20]", lambda found: f"%{ord(found[0]):02X}", link.strip())
-    return link.replace("(", "%28").replace(")", "%29").replace("<", "%3C").replace(">", "%3E")
-
-
-def _link(inline: Inline) -> str | None:
-    return inline.style.link if isinstance(inline, Run) else None
-
-
-def _merge_runs(content: Inlines, is_bold_known: bool) -> Iterator[Inline]:
-    """Join adjacent runs of the same style: programs split them arbitrarily."""
-    text, style = "", PLAIN
-    for inline in content:
-        if isinstance(inline, Run):
-            run_style = inline.style._replace(bold=False) if is_bold_known else inline.style
-            if run_style == style:
-                text += inline.text
-                continue
-        if text:
-            yield Run(text, style)
-        text = ""
-        if isinstance(inline, Run):
-            text, style = inline.text, run_style
-        else:
-            yield inline
-    if text:
-        yield Run(text, style)
-
-
-def _add_link(text: str, link: str) -> str:
-    core = text.strip()
-    if not core:
-        return text
-    before, after = text[: text.index(core)], text[text.index(core) + len(core) :]
-    return f"{before}[{core.replace(chr(10), ' ')}]({_encode_url(link)}){after}"
-
-
-class _EmphasisSpan(NamedTuple):
-    """Text without surrounding white space, and the emphasis marks around it."""
-
-    before: str
-    core: str
-    after: str
-    marks: tuple[str, ...]
-
-
-def _add_emphasis(runs: list[Inline]) -> str:
-    """Nest the marks so that they never touch white space: `**a** b`, not `**a **b`."""
-    parts: list[str] = []
-    open_marks: list[str] = []
-    space = ""
-    for span in _move_punctuation_out(runs):
-        if not span.core:
-            space += span.before
-            continue
-        common = 0
-        while common < len(open_marks) and open_marks[common] in span.marks:
-            common += 1
-        parts.extend(reversed(open_marks[common:]))
-        del open_marks[common:]
-        parts.append(space + span.before)
-        opened = [mark for mark in span.marks if mark not in open_marks]
-        parts.extend(opened)
-        open_marks += opened
-        parts.append(span.core)
-        space = span.after
-    parts.extend(reversed(open_marks))
-    return "".join(parts) + space
-
-
-def _split_spans(runs: list[Inline]) -> list[_EmphasisSpan]:
-    """Split runs; where two marks meet inside a word, the first applies to both."""
-    spans: list[_EmphasisSpan] = []
-    for run in runs:
-        text, marks = _inline_parts(run)
-        core = text.strip()
-        start = text.index(core) if core else len(text)
-        span = _EmphasisSpan(text[:start], core, text[start + len(core) :], marks)
-        last = spans[-1] if spans else None
-        if last and core and last.marks and marks and not (last.after or span.before):
-            spans[-1] = last._replace(core=last.core + core, after=span.after)
-        else:
-            spans.append(span)
-    return spans
-
-
-def _move_punctuation_out(runs: list[Inline]) -> list[_EmphasisSpan]:
-    """Move punctuation outside of marks that would not be recognised otherwise (`**a:**b`)."""
-    spans = _split_spans(runs)
-    for index, span in enumerate(spans):
-        if not span.marks or not span.core or span.core[0] == "`":
-            continue
-        before = (
-            spans[index - 1].core[-1:]
-            if index and not _is_separated(spans[index - 1], span)
-            else ""
-        )
-        behind = spans[index + 1] if index + 1 < len(spans) else None
-        after = behind.core[:1] if behind and not _is_separated(span, behind) else ""
-        if "~~" in span.marks and (before.isalnum() or after.isalnum()):
-            span = spans[index] = span._replace(marks=("~~",))  # only one mark works in a word
-        core = span.core
-        start, end = 0, len(core)
-        while before.isalnum() and start < end and not core[start].isalnum():
-            start += 1
-        while after.isalnum() and start < end and not core[end - 1].isalnum():
-            end -= 1
-        if start == end:
-            spans[index] = span._replace(marks=())
-        elif end - start < len(core):
-            lead = core[:start]
-            if (len(lead) - len(lead.rstrip("\\"))) % 2:
-                lead += "\\"  # otherwise it would escape the following mark
-            spans[index] = _EmphasisSpan(
-                span.before + lead, core[start:end], core[end:] + span.after, span.marks
-            )
-    return spans
-
-
-def _is_separated(one: _EmphasisSpan, two: _EmphasisSpan) -> bool:
-    return bool(one.after or two.before or one.marks == two.marks)
-
-
-def _inline_parts(inline: Inline) -> tuple[str, tuple[str, ...]]:
-    match inline:
-        case Picture(alt, file):
-            return _picture(alt, file), ()
-        case NoteReference(label):
-            return f"[^{label}]", ()
-        case Run(text, style) if style.math:
-            return f"${text.strip()}$", ()
-        case Run(text, style) if style.code:
-            return _code(text), _marks(style)
-        case Run(text, style):
-            core = text.strip()  # escaped without white space, as it will touch its marks
-            return text.replace(core, _escape(core), 1).replace("\t", " "), _marks(style)
-
-
-def _marks(style: Style) -> tuple[str, ...]:
-    if style == PLAIN:
-        return ()
-    marks = ((style.strike, "~~"), (style.bold, "**"), (style.italic, "*"))
-    return tuple(mark for is_set, mark in marks if is_set)
-
-
-def _picture(alt: str, file: str | None) -> str:
-    alt = re.sub(r"\s+", " ", alt).strip()
-    if file is None:
-        return _escape(alt)
-    alt = re.sub(r"[\[\]\\]", r"\\\g<0>", alt)
-    return f"![{alt}]({file})" if file.endswith(_DISPLAYED_FORMATS) else f"[{alt or file}]({file})"
-
-
-def _code(text: str) -> str:
-    text = text.replace("\n", " ")
-    if not text.strip():
-        return text
-    fence = code_fence(text, 1)
-    pad = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
-
-
-LINE_BREAK = "<br>"
-#: A closing sequence at the end of a heading.
-_CLOSING = re.compile(r"(?<!\S)#+$")
-
-
 def build_page(number: int, blocks: Sequence[Block], pictures: Pictures, **facts: Any) -> Page:
     return Page(
         number=number,
         text=to_text(blocks),
         markdown=to_markdown(blocks),
-        pictures=pictures.turn_page(),
+        pictures=pictures.end_page(),
         facts=facts,
     )
 
@@ -400,6 +210,193 @@ def _grid_cell(text: str) -> str:
     if "\n" in text or "\r" in text:
         text = LINE_BREAK.join(line.strip() for line in re.split("[\r\n]+", text))
     return text.replace("|", "\\|").replace("\t", " ")
+
+
+def _inline_markdown(
+    content: Inlines, *, is_bold_known: bool = False, begins_line: bool = True
+) -> str:
+    """Render inline content.
+
+    `is_bold_known`: all of it is bold anyway, as in headings, so bold is not marked.
+    `begins_line`: escape characters that are markup at the start of a line.
+    """
+    parts: list[str] = []
+    for link, runs in groupby(_merge_runs(content, is_bold_known), key=_link):
+        text = _add_emphasis(list(runs))
+        parts.append(_add_link(text, link) if link else text)
+    text = "".join(parts).strip(" \t\n\r")
+    if begins_line:
+        text = _LINE_START.sub(r"\1\\\2", text)
+    if "\n" not in text:
+        return text
+    return _BREAK.join(line.rstrip(" \t") for line in text.split("\n"))
+
+
+def _escape(text: str) -> str:
+    return _ESCAPES.sub(r"\\\g<0>", text) if _SPECIAL.search(text) else text
+
+
+def _encode_url(link: str) -> str:
+    """Encode a URL for use in parentheses."""
+    link = re.sub(r"[\x00-\x20]", lambda match: f"%{ord(match[0]):02X}", link.strip())
+    return link.replace("(", "%28").replace(")", "%29").replace("<", "%3C").replace(">", "%3E")
+
+
+def _link(inline: Inline) -> str | None:
+    return inline.style.link if isinstance(inline, Run) else None
+
+
+def _merge_runs(content: Inlines, is_bold_known: bool) -> Iterator[Inline]:
+    """Join adjacent runs of the same style: programs split them arbitrarily."""
+    text, style = "", PLAIN
+    for inline in content:
+        if isinstance(inline, Run):
+            run_style = inline.style._replace(bold=False) if is_bold_known else inline.style
+            if run_style == style:
+                text += inline.text
+                continue
+        if text:
+            yield Run(text, style)
+        text = ""
+        if isinstance(inline, Run):
+            text, style = inline.text, run_style
+        else:
+            yield inline
+    if text:
+        yield Run(text, style)
+
+
+def _add_link(text: str, link: str) -> str:
+    core = text.strip()
+    if not core:
+        return text
+    before, after = text[: text.index(core)], text[text.index(core) + len(core) :]
+    return f"{before}[{core.replace(chr(10), ' ')}]({_encode_url(link)}){after}"
+
+
+class _EmphasisSpan(NamedTuple):
+    """Text without surrounding white space, and the emphasis marks around it."""
+
+    before: str
+    core: str
+    after: str
+    marks: tuple[str, ...]
+
+
+def _add_emphasis(runs: list[Inline]) -> str:
+    """Nest the marks so that they never touch white space: `**a** b`, not `**a **b`."""
+    parts: list[str] = []
+    open_marks: list[str] = []
+    space = ""
+    for span in _move_punctuation_out(runs):
+        if not span.core:
+            space += span.before
+            continue
+        common = 0
+        while common < len(open_marks) and open_marks[common] in span.marks:
+            common += 1
+        parts.extend(reversed(open_marks[common:]))
+        del open_marks[common:]
+        parts.append(space + span.before)
+        opened = [mark for mark in span.marks if mark not in open_marks]
+        parts.extend(opened)
+        open_marks += opened
+        parts.append(span.core)
+        space = span.after
+    parts.extend(reversed(open_marks))
+    return "".join(parts) + space
+
+
+def _move_punctuation_out(runs: list[Inline]) -> list[_EmphasisSpan]:
+    """Move punctuation outside of marks that would not be recognised otherwise (`**a:**b`)."""
+    spans = _split_spans(runs)
+    for index, span in enumerate(spans):
+        if not span.marks or not span.core or span.core[0] == "`":
+            continue
+        before = (
+            spans[index - 1].core[-1:]
+            if index and not _is_separated(spans[index - 1], span)
+            else ""
+        )
+        behind = spans[index + 1] if index + 1 < len(spans) else None
+        after = behind.core[:1] if behind and not _is_separated(span, behind) else ""
+        if "~~" in span.marks and (before.isalnum() or after.isalnum()):
+            span = spans[index] = span._replace(marks=("~~",))  # only one mark works in a word
+        core = span.core
+        start, end = 0, len(core)
+        while before.isalnum() and start < end and not core[start].isalnum():
+            start += 1
+        while after.isalnum() and start < end and not core[end - 1].isalnum():
+            end -= 1
+        if start == end:
+            spans[index] = span._replace(marks=())
+        elif end - start < len(core):
+            lead = core[:start]
+            if (len(lead) - len(lead.rstrip("\\"))) % 2:
+                lead += "\\"  # otherwise it would escape the following mark
+            spans[index] = _EmphasisSpan(
+                span.before + lead, core[start:end], core[end:] + span.after, span.marks
+            )
+    return spans
+
+
+def _split_spans(runs: list[Inline]) -> list[_EmphasisSpan]:
+    """Split runs; where two marks meet inside a word, the first applies to both."""
+    spans: list[_EmphasisSpan] = []
+    for run in runs:
+        text, marks = _inline_parts(run)
+        core = text.strip()
+        start = text.index(core) if core else len(text)
+        span = _EmphasisSpan(text[:start], core, text[start + len(core) :], marks)
+        last = spans[-1] if spans else None
+        if last and core and last.marks and marks and not (last.after or span.before):
+            spans[-1] = last._replace(core=last.core + core, after=span.after)
+        else:
+            spans.append(span)
+    return spans
+
+
+def _is_separated(one: _EmphasisSpan, two: _EmphasisSpan) -> bool:
+    return bool(one.after or two.before or one.marks == two.marks)
+
+
+def _inline_parts(inline: Inline) -> tuple[str, tuple[str, ...]]:
+    match inline:
+        case Picture(alt, file):
+            return _picture(alt, file), ()
+        case NoteReference(label):
+            return f"[^{label}]", ()
+        case Run(text, style) if style.math:
+            return f"${text.strip()}$", ()
+        case Run(text, style) if style.code:
+            return _code(text), _marks(style)
+        case Run(text, style):
+            core = text.strip()  # escaped without white space, as it will touch its marks
+            return text.replace(core, _escape(core), 1).replace("\t", " "), _marks(style)
+
+
+def _marks(style: Style) -> tuple[str, ...]:
+    if style == PLAIN:
+        return ()
+    marks = ((style.strike, "~~"), (style.bold, "**"), (style.italic, "*"))
+    return tuple(mark for is_set, mark in marks if is_set)
+
+
+def _picture(alt: str, file: str | None) -> str:
+    alt = re.sub(r"\s+", " ", alt).strip()
+    if file is None:
+        return _escape(alt)
+    alt = re.sub(r"[\[\]\\]", r"\\\g<0>", alt)
+    return f"![{alt}]({file})" if file.endswith(_DISPLAYED_FORMATS) else f"[{alt or file}]({file})"
+
+
+def _code(text: str) -> str:
+    text = text.replace("\n", " ")
+    if not text.strip():
+        return text
+    fence = code_fence(text, 1)
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
 
 
 def to_text(blocks: Iterable[Block]) -> str:

@@ -9,6 +9,17 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
+#: Formats identified by number alone. Those that depend on the country are written as ISO.
+BUILT_IN = {
+    1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 11: "0.00E+00",
+    12: "# ?/?", 13: "# ??/??", 14: "yyyy-mm-dd", 15: "d-mmm-yy", 16: "d-mmm", 17: "mmm-yy",
+    18: "h:mm AM/PM", 19: "h:mm:ss AM/PM", 20: "h:mm", 21: "h:mm:ss", 22: "yyyy-mm-dd hh:mm",
+    37: "#,##0;(#,##0)", 38: "#,##0;(#,##0)", 39: "#,##0.00;(#,##0.00)",
+    40: "#,##0.00;(#,##0.00)", 41: '#,##0;-#,##0;"-"', 42: '"$"#,##0;-"$"#,##0;"-"',
+    43: '#,##0.00;-#,##0.00;"-"', 44: '"$"#,##0.00;-"$"#,##0.00;"-"', 45: "mm:ss",
+    46: "[h]:mm:ss", 47: "mm:ss.0", 48: "##0.0E+0", 49: "@",
+}  # fmt: skip
+_MAX_DECIMALS = 30
 _TOKEN = re.compile(
     r'"(?P<quoted>[^"]*)"?|\\(?P<escaped>.)|_.|\*.'
     r"|\[\$(?P<currency>[^\]-]*)(?:-(?P<locale>[^\]]*))?\]"
@@ -21,6 +32,15 @@ _TOKEN = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _CONDITION = re.compile(r"([<>=]+)(-?[\d.]+)")
+_DAYS_UNTIL_10000 = 2_958_466
+_MONTHS = {
+    False: "January February March April May June July August September October November December",
+    True: "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+}
+_WEEKDAYS = {
+    False: "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
+    True: "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
+}
 
 
 class _Token(NamedTuple):
@@ -36,170 +56,6 @@ class _Section:
     #: For example `>=` and 100.
     condition: tuple[str, float] | None
     is_german: bool
-
-
-@lru_cache(maxsize=4096)
-def _parse_format(code: str) -> tuple[_Section, ...]:
-    """Parse a format code into its sections for positive, negative and zero numbers and text."""
-    parts: list[list[re.Match[str]]] = [[]]
-    for found in _TOKEN.finditer(code[:1000]):
-        if found["literal"] == ";":
-            parts.append([])
-        else:
-            parts[-1].append(found)
-    return tuple(_section(part) for part in parts[:4])
-
-
-def _section(matches: list[re.Match[str]]) -> _Section:
-    tokens: list[_Token] = []
-    condition = None
-    is_german = False
-    for found in matches:
-        kind = found.lastgroup
-        if found["locale"] is not None:
-            is_german |= found["locale"].lower().endswith(("407", "de-de", "c07", "807"))
-        if kind in ("currency", "locale"):
-            tokens.append(_Token("literal", found["currency"]))
-        elif kind == "condition" and (parts := _CONDITION.fullmatch(found["condition"])):
-            condition = (parts[1], float(parts[2]))
-        elif kind in ("quoted", "escaped", "literal"):
-            tokens.append(_Token("literal", found[kind]))
-        elif kind is not None and kind != "condition":
-            tokens.append(_Token(kind, found[kind]))
-    is_date = any(token.kind in ("date", "elapsed", "half") for token in tokens)
-    if not is_date:
-        tokens = [plain for token in tokens for plain in _without_fraction(token)]
-    is_general = any(token.kind == "general" for token in tokens)
-    return _Section(tuple(tokens), is_date, is_general, condition, is_german)
-
-
-def _without_fraction(token: _Token) -> list[_Token]:
-    """Split `.00` into point and digits: only in times it is a fraction of a second."""
-    if token.kind != "fraction":
-        return [token]
-    return [_Token("point", "."), *(_Token("digit", sign) for sign in token.text[1:])]
-
-
-_DAYS_UNTIL_10000 = 2_958_466
-_MONTHS = {
-    False: "January February March April May June July August September October November December",
-    True: "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
-}
-_WEEKDAYS = {
-    False: "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
-    True: "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
-}
-
-
-def _format_date(value: float, section: _Section, *, is_1904: bool) -> str | None:
-    """Return None if the value is not a date before the year 10000."""
-    if not 0 <= value < _DAYS_UNTIL_10000 - 1462 * is_1904:
-        return None
-    tokens = _with_minutes(section.tokens)
-    decimals = max((len(token.text) - 1 for token in tokens if token.kind == "fraction"), default=0)
-    has_seconds = any(
-        token.kind in ("date", "elapsed") and token.text[0] in "sS" for token in tokens
-    )
-    try:
-        moment = _moment(value, is_1904, decimals if has_seconds else None)
-    except OverflowError:  # rounded up beyond the year 9999
-        return None
-    has_am_pm = any(token.kind == "half" for token in tokens)
-    return "".join(
-        _format_token(token, moment, value, has_am_pm=has_am_pm, is_german=section.is_german)
-        for token in tokens
-    ).strip()
-
-
-def _moment(value: float, is_1904: bool, decimals: int | None) -> datetime:
-    days = int(value)
-    milliseconds = round((value - days) * 86_400_000)
-    if decimals is not None and decimals < 3:
-        unit = 10 ** (3 - decimals)
-        milliseconds = (milliseconds + unit // 2) // unit * unit
-    # Day 60 is 29 February 1900, which never existed.
-    start = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30 if days >= 60 else 31)
-    return start + timedelta(days=days, milliseconds=milliseconds)
-
-
-def _with_minutes(tokens: tuple[_Token, ...]) -> list[_Token]:
-    """`m` is a minute after an hour or before a second, otherwise a month."""
-    dates = [index for index, token in enumerate(tokens) if token.kind in ("date", "elapsed")]
-    result = list(tokens)
-    for at, index in enumerate(dates):
-        if tokens[index].kind != "date" or tokens[index].text[0] not in "mM":
-            continue
-        before = tokens[dates[at - 1]].text[0].lower() if at else ""
-        after = tokens[dates[at + 1]].text[0].lower() if at + 1 < len(dates) else ""
-        if len(tokens[index].text) <= 2 and (before == "h" or after == "s"):
-            result[index] = _Token("minute", tokens[index].text)
-    return result
-
-
-def _format_token(
-    token: _Token, moment: datetime, value: float, *, has_am_pm: bool, is_german: bool
-) -> str:
-    text = token.text
-    match token.kind:
-        case "date":
-            return _date_part(text.lower(), moment, has_am_pm, is_german)
-        case "minute":
-            return f"{moment.minute:0{min(len(text), 2)}}"
-        case "elapsed":
-            seconds = round(value * 86_400)
-            size = {"h": 3600, "m": 60, "s": 1}[text[0].lower()]
-            return f"{seconds // size:0{len(text)}}"
-        case "half":
-            return "AM" if moment.hour < 12 else "PM"
-        case "fraction":
-            return f".{moment.microsecond:06}"[: len(text)]
-        case "general" | "text":
-            return ""
-        case _:
-            return text
-
-
-def _date_part(text: str, moment: datetime, has_am_pm: bool, is_german: bool) -> str:
-    size = len(text)
-    match text[0]:
-        case "y":
-            return f"{moment.year % 100:02}" if size <= 2 else f"{moment.year:04}"
-        case "m":
-            return _number_or_name(moment.month, _MONTHS[is_german].split()[moment.month - 1], size)
-        case "d":
-            return _number_or_name(
-                moment.day, _WEEKDAYS[is_german].split()[moment.weekday()], size, is_german
-            )
-        case "h":
-            hour = (moment.hour % 12 or 12) if has_am_pm else moment.hour
-            return f"{hour:0{min(size, 2)}}"
-        case _:
-            return f"{moment.second:0{min(size, 2)}}"
-
-
-def _number_or_name(number: int, name: str, size: int, is_short: bool = False) -> str:
-    match size:
-        case 1 | 2:
-            return f"{number:0{size}}"
-        case 3:
-            return name[: 2 if is_short else 3]
-        case 5:
-            return name[0]
-        case _:
-            return name
-
-
-#: Formats identified by number alone. Those that depend on the country are written as ISO.
-BUILT_IN = {
-    1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 11: "0.00E+00",
-    12: "# ?/?", 13: "# ??/??", 14: "yyyy-mm-dd", 15: "d-mmm-yy", 16: "d-mmm", 17: "mmm-yy",
-    18: "h:mm AM/PM", 19: "h:mm:ss AM/PM", 20: "h:mm", 21: "h:mm:ss", 22: "yyyy-mm-dd hh:mm",
-    37: "#,##0;(#,##0)", 38: "#,##0;(#,##0)", 39: "#,##0.00;(#,##0.00)",
-    40: "#,##0.00;(#,##0.00)", 41: '#,##0;-#,##0;"-"', 42: '"$"#,##0;-"$"#,##0;"-"',
-    43: '#,##0.00;-#,##0.00;"-"', 44: '"$"#,##0.00;-"$"#,##0.00;"-"', 45: "mm:ss",
-    46: "[h]:mm:ss", 47: "mm:ss.0", 48: "##0.0E+0", 49: "@",
-}  # fmt: skip
-_MAX_DECIMALS = 30
 
 
 def format_value(value: float, code: str, *, is_1904: bool = False) -> str:
@@ -227,6 +83,48 @@ def format_general(value: float) -> str:
         return str(int(value))
     text = f"{value:.15g}"
     return text.replace("e", "E")
+
+
+@lru_cache(maxsize=4096)
+def _parse_format(code: str) -> tuple[_Section, ...]:
+    """Parse a format code into its sections for positive, negative and zero numbers and text."""
+    parts: list[list[re.Match[str]]] = [[]]
+    for match in _TOKEN.finditer(code[:1000]):
+        if match["literal"] == ";":
+            parts.append([])
+        else:
+            parts[-1].append(match)
+    return tuple(_section(part) for part in parts[:4])
+
+
+def _section(matches: list[re.Match[str]]) -> _Section:
+    tokens: list[_Token] = []
+    condition = None
+    is_german = False
+    for match in matches:
+        kind = match.lastgroup
+        if match["locale"] is not None:
+            is_german |= match["locale"].lower().endswith(("407", "de-de", "c07", "807"))
+        if kind in ("currency", "locale"):
+            tokens.append(_Token("literal", match["currency"]))
+        elif kind == "condition" and (parts := _CONDITION.fullmatch(match["condition"])):
+            condition = (parts[1], float(parts[2]))
+        elif kind in ("quoted", "escaped", "literal"):
+            tokens.append(_Token("literal", match[kind]))
+        elif kind is not None and kind != "condition":
+            tokens.append(_Token(kind, match[kind]))
+    is_date = any(token.kind in ("date", "elapsed", "half") for token in tokens)
+    if not is_date:
+        tokens = [plain for token in tokens for plain in _without_fraction(token)]
+    is_general = any(token.kind == "general" for token in tokens)
+    return _Section(tuple(tokens), is_date, is_general, condition, is_german)
+
+
+def _without_fraction(token: _Token) -> list[_Token]:
+    """Split `.00` into point and digits: only in times it is a fraction of a second."""
+    if token.kind != "fraction":
+        return [token]
+    return [_Token("point", "."), *(_Token("digit", sign) for sign in token.text[1:])]
 
 
 def _choose_section(parts: tuple[_Section, ...], value: float) -> tuple[_Section, float]:
@@ -374,3 +272,101 @@ def _format_fraction(tokens: tuple[_Token, ...], value: float) -> str:
     if not rest:
         return f"{sign}{whole}"
     return f"{sign}{f'{whole} ' if whole else ''}{rest}/{number.denominator}"
+
+
+def _format_date(value: float, section: _Section, *, is_1904: bool) -> str | None:
+    """Return None if the value is not a date before the year 10000."""
+    if not 0 <= value < _DAYS_UNTIL_10000 - 1462 * is_1904:
+        return None
+    tokens = _with_minutes(section.tokens)
+    decimals = max((len(token.text) - 1 for token in tokens if token.kind == "fraction"), default=0)
+    has_seconds = any(
+        token.kind in ("date", "elapsed") and token.text[0] in "sS" for token in tokens
+    )
+    try:
+        moment = _moment(value, is_1904, decimals if has_seconds else None)
+    except OverflowError:  # rounded up beyond the year 9999
+        return None
+    has_am_pm = any(token.kind == "half" for token in tokens)
+    return "".join(
+        _format_token(token, moment, value, has_am_pm=has_am_pm, is_german=section.is_german)
+        for token in tokens
+    ).strip()
+
+
+def _moment(value: float, is_1904: bool, decimals: int | None) -> datetime:
+    days = int(value)
+    milliseconds = round((value - days) * 86_400_000)
+    if decimals is not None and decimals < 3:
+        unit = 10 ** (3 - decimals)
+        milliseconds = (milliseconds + unit // 2) // unit * unit
+    # Day 60 is 29 February 1900, which never existed.
+    start = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30 if days >= 60 else 31)
+    return start + timedelta(days=days, milliseconds=milliseconds)
+
+
+def _with_minutes(tokens: tuple[_Token, ...]) -> list[_Token]:
+    """`m` is a minute after an hour or before a second, otherwise a month."""
+    dates = [index for index, token in enumerate(tokens) if token.kind in ("date", "elapsed")]
+    result = list(tokens)
+    for at, index in enumerate(dates):
+        if tokens[index].kind != "date" or tokens[index].text[0] not in "mM":
+            continue
+        before = tokens[dates[at - 1]].text[0].lower() if at else ""
+        after = tokens[dates[at + 1]].text[0].lower() if at + 1 < len(dates) else ""
+        if len(tokens[index].text) <= 2 and (before == "h" or after == "s"):
+            result[index] = _Token("minute", tokens[index].text)
+    return result
+
+
+def _format_token(
+    token: _Token, moment: datetime, value: float, *, has_am_pm: bool, is_german: bool
+) -> str:
+    text = token.text
+    match token.kind:
+        case "date":
+            return _date_part(text.lower(), moment, has_am_pm, is_german)
+        case "minute":
+            return f"{moment.minute:0{min(len(text), 2)}}"
+        case "elapsed":
+            seconds = round(value * 86_400)
+            size = {"h": 3600, "m": 60, "s": 1}[text[0].lower()]
+            return f"{seconds // size:0{len(text)}}"
+        case "half":
+            return "AM" if moment.hour < 12 else "PM"
+        case "fraction":
+            return f".{moment.microsecond:06}"[: len(text)]
+        case "general" | "text":
+            return ""
+        case _:
+            return text
+
+
+def _date_part(text: str, moment: datetime, has_am_pm: bool, is_german: bool) -> str:
+    size = len(text)
+    match text[0]:
+        case "y":
+            return f"{moment.year % 100:02}" if size <= 2 else f"{moment.year:04}"
+        case "m":
+            return _number_or_name(moment.month, _MONTHS[is_german].split()[moment.month - 1], size)
+        case "d":
+            return _number_or_name(
+                moment.day, _WEEKDAYS[is_german].split()[moment.weekday()], size, is_german
+            )
+        case "h":
+            hour = (moment.hour % 12 or 12) if has_am_pm else moment.hour
+            return f"{hour:0{min(size, 2)}}"
+        case _:
+            return f"{moment.second:0{min(size, 2)}}"
+
+
+def _number_or_name(number: int, name: str, size: int, is_short: bool = False) -> str:
+    match size:
+        case 1 | 2:
+            return f"{number:0{size}}"
+        case 3:
+            return name[: 2 if is_short else 3]
+        case 5:
+            return name[0]
+        case _:
+            return name

@@ -36,7 +36,7 @@ from .blocks import (
     plain_text,
     with_author,
 )
-from .containers import DUBLIN, Archive, Element, child_texts, open_archive, parse_int, parse_xml
+from .containers import Archive, open_archive
 from .conventions import (
     NUMBER_FORMATS,
     format_number,
@@ -49,10 +49,22 @@ from .conventions import (
 from .markdown import build_page
 from .pptx import Box, slide_title, sort_by_position, speaker_notes
 from .xlsx import SheetGrid
+from .xml_parser import DUBLIN, Element, child_texts, parse_int, parse_xml
 
+_URN = "urn:oasis:names:tc:opendocument:xmlns"
 OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+TEXT = f"{{{_URN}:text:1.0}}"
+STYLE = f"{{{_URN}:style:1.0}}"
+FORMAT = f"{{{_URN}:xsl-fo-compatible:1.0}}"
+TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
+SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
+LINK = "{http://www.w3.org/1999/xlink}href"
 _MANIFEST = "{urn:oasis:names:tc:opendocument:xmlns:manifest:1.0}"
 _META = "{urn:oasis:names:tc:opendocument:xmlns:meta:1.0}"
+_MATH = "{http://www.w3.org/1998/Math/MathML}"
+_PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
+_CLASS = f"{_PRESENTATION}class"
 _PROPERTIES = {
     f"{DUBLIN}title": "title",
     f"{DUBLIN}subject": "subject",
@@ -62,14 +74,68 @@ _PROPERTIES = {
     f"{_META}creation-date": "created_at",
     f"{DUBLIN}date": "modified_at",
 }
+_NAME = f"{STYLE}name"
+_NUMBER_FORMATS = {**NUMBER_FORMATS, "1": "decimal"}
+_MAX_PARENTS = 20
+#: The limits of a sheet; larger counts are invalid.
+_MAX_ROWS, _MAX_COLUMNS = 1_048_576, 16_384
+_GROUPS = {f"{TABLE}{name}" for name in ("table-header-rows", "table-rows", "table-row-group")}
+_SPACE = re.compile(r"[ \t\n\r]+")
+_SKIPPED = {
+    f"{TEXT}tracked-changes", f"{TEXT}hidden-text", f"{TEXT}hidden-paragraph", f"{TEXT}ruby-text",
+    f"{OFFICE}forms", f"{TEXT}sequence-decls", f"{TEXT}variable-decls", f"{OFFICE}annotation-end",
+    f"{TEXT}note-citation", f"{SVG}title", f"{SVG}desc",
+}  # fmt: skip
+_CONTAINERS = {
+    f"{TEXT}{name}" for name in (
+        "section", "index-body", "index-title", "table-of-content", "illustration-index",
+        "table-index", "object-index", "user-index", "alphabetical-index", "bibliography",
+        "numbered-paragraph", "note-body",
+    )
+}  # fmt: skip
+#: Placeholders that are repeated on every slide.
+_REPEATED_PLACEHOLDERS = {"header", "footer", "date-time", "page-number", "page"}
+_CENTIMETRES = {"cm": 1.0, "mm": 0.1, "in": 2.54, "pt": 2.54 / 72, "pc": 2.54 / 6, "px": 2.54 / 96}
+_LENGTH = re.compile(r"(-?[\d.]+)([a-z]+)")
+#: Attributes with the value of a cell whose text is missing.
+_VALUES = ("string-value", "date-value", "time-value", "boolean-value", "value")
 
 
-def _reject_encrypted(archive: Archive) -> None:
-    if "META-INF/manifest.xml" not in archive:
-        return
-    manifest = parse_xml(archive.read("META-INF/manifest.xml"))
-    if next(manifest.iter(f"{_MANIFEST}encryption-data"), None) is not None:
-        raise FileEncrypted("The document is protected by a password")
+def read_odt(archive: Archive, pictures: Pictures) -> OfficeDocument:
+    body, text = _opened(archive, pictures, "text")
+    blocks = text.blocks(body) if body is not None else []
+    return OfficeDocument(pages=[build_page(1, blocks, pictures)], facts=_metadata(archive))
+
+
+def read_odp(archive: Archive, pictures: Pictures) -> OfficeDocument:
+    body, text = _opened(archive, pictures, "presentation")
+    slides = body.iterchildren(f"{DRAW}page") if body is not None else ()
+    pages = []
+    for number, slide in enumerate(slides, 1):
+        style = slide.get(f"{DRAW}style-name")
+        visibility = text.styles.property("drawing-page", style, f"{_PRESENTATION}visibility")
+        is_hidden = visibility == "hidden"
+        blocks = _slide_blocks(slide, text, is_hidden=is_hidden)
+        pages.append(build_page(number, blocks, pictures, is_hidden=is_hidden))
+    return OfficeDocument(pages=pages, facts=_metadata(archive))
+
+
+def read_ods(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDocument:
+    body, text = _opened(archive, pictures, "spreadsheet")
+    tables = body.iterchildren(f"{TABLE}table") if body is not None else ()
+    pages = []
+    for number, table in enumerate(tables, 1):
+        name = table.get(f"{TABLE}name") or f"Sheet {number}"
+        style = table.get(f"{TABLE}style-name")
+        is_hidden = text.styles.property("table", style, f"{TABLE}display") == "false"
+        blocks: list[Block] = [Heading(1, [Run(name + (" (hidden)" if is_hidden else ""))])]
+        grid = _read_sheet(table, max_cells).grid()
+        if grid is not None:
+            blocks.append(grid)
+        for frame in table.iter(f"{DRAW}frame"):
+            blocks += text.shape(frame)
+        pages.append(build_page(number, blocks, pictures, name=name, is_hidden=is_hidden))
+    return OfficeDocument(pages=pages, facts=_metadata(archive))
 
 
 def reject_encrypted_odf(path: str, max_expanded_bytes: int) -> None:
@@ -78,6 +144,14 @@ def reject_encrypted_odf(path: str, max_expanded_bytes: int) -> None:
             _reject_encrypted(archive)
     except (etree.LxmlError, ValueError) as error:
         raise FileCorrupt("The document is damaged: its manifest is not valid XML") from error
+
+
+def _reject_encrypted(archive: Archive) -> None:
+    if "META-INF/manifest.xml" not in archive:
+        return
+    manifest = parse_xml(archive.read("META-INF/manifest.xml"))
+    if next(manifest.iter(f"{_MANIFEST}encryption-data"), None) is not None:
+        raise FileEncrypted("The document is protected by a password")
 
 
 def _content(archive: Archive) -> Element:
@@ -97,15 +171,6 @@ def _metadata(archive: Archive) -> dict[str, str]:
     return child_texts(holder, _PROPERTIES) if holder is not None else {}
 
 
-_URN = "urn:oasis:names:tc:opendocument:xmlns"
-TEXT = f"{{{_URN}:text:1.0}}"
-STYLE = f"{{{_URN}:style:1.0}}"
-FORMAT = f"{{{_URN}:xsl-fo-compatible:1.0}}"
-_NAME = f"{STYLE}name"
-_NUMBER_FORMATS = {**NUMBER_FORMATS, "1": "decimal"}
-_MAX_PARENTS = 20
-
-
 class _ListLevel(NamedTuple):
     is_numbered: bool
     #: OOXML name of the number format; empty if no number is displayed.
@@ -119,6 +184,8 @@ _BULLET = _ListLevel(False)
 
 
 class _Styles:
+    """Resolves paragraph, character and list styles with their parents."""
+
     def __init__(self, *roots: Element | None) -> None:
         self._styles: dict[tuple[str, str], Element] = {}
         self._lists: dict[str, dict[int, _ListLevel]] = {}
@@ -231,12 +298,6 @@ def _decode_name(name: str) -> str:
     return re.sub(r"_([0-9a-f]{2})_", lambda match: chr(int(match[1], 16)), name)
 
 
-TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
-#: The limits of a sheet; larger counts are invalid.
-_MAX_ROWS, _MAX_COLUMNS = 1_048_576, 16_384
-_GROUPS = {f"{TABLE}{name}" for name in ("table-header-rows", "table-rows", "table-row-group")}
-
-
 def _rows(table: Element) -> Iterator[tuple[Element, int]]:
     """Yield each row and how often it is repeated."""
     for child in table:
@@ -271,27 +332,10 @@ def _repeat_count(element: Element, name: str, largest: int = 1000) -> int:
     return min(max(parse_int(element.get(f"{TABLE}{name}"), 1), 1), largest)
 
 
-DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
-SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
-LINK = "{http://www.w3.org/1999/xlink}href"
-_MATH = "{http://www.w3.org/1998/Math/MathML}"
-_SPACE = re.compile(r"[ \t\n\r]+")
-_SKIPPED = {
-    f"{TEXT}tracked-changes", f"{TEXT}hidden-text", f"{TEXT}hidden-paragraph", f"{TEXT}ruby-text",
-    f"{OFFICE}forms", f"{TEXT}sequence-decls", f"{TEXT}variable-decls", f"{OFFICE}annotation-end",
-    f"{TEXT}note-citation", f"{SVG}title", f"{SVG}desc",
-}  # fmt: skip
-_CONTAINERS = {
-    f"{TEXT}{name}" for name in (
-        "section", "index-body", "index-title", "table-of-content", "illustration-index",
-        "table-index", "object-index", "user-index", "alphabetical-index", "bibliography",
-        "numbered-paragraph", "note-body",
-    )
-}  # fmt: skip
-
-
 @dataclass(slots=True)
 class _TextReader:
+    """Reads the text of a document, a slide or a sheet into blocks."""
+
     archive: Archive
     styles: _Styles
     pictures: Pictures
@@ -354,7 +398,7 @@ class _TextReader:
         for item in element.iterchildren(f"{TEXT}list-item", f"{TEXT}list-header"):
             marker, label = "", ""
             if item.tag == f"{TEXT}list-item":
-                if not _only_nested(item):
+                if any(child.tag != f"{TEXT}list" for child in item):
                     count = parse_int(item.get(f"{TEXT}start-value"), count + 1)
                 marker, label = _marker(form, count)
             yield from self._item(item, level, style, marker, label)
@@ -479,14 +523,14 @@ class _TextReader:
         return []
 
     def _picture(self, image: Element, alt: str) -> Picture:
-        if not self.pictures.are_kept:
+        if not self.pictures.are_saved:
             return Picture(alt)
         name = posixpath.normpath(unquote(image.get(LINK) or ""))
         data = image.findtext(f"{OFFICE}binary-data")
         if name in self.archive:
-            return Picture(alt, self.pictures.keep(self.archive.read(name)))
+            return Picture(alt, self.pictures.save(self.archive.read(name)))
         try:
-            return Picture(alt, self.pictures.keep(base64.b64decode(data or "")))
+            return Picture(alt, self.pictures.save(base64.b64decode(data or "")))
         except binascii.Error:
             return Picture(alt)
 
@@ -501,11 +545,6 @@ class _TextReader:
             return [Paragraph([Run(" ".join(text.split()), Style(code=True))])]
         table = root.find(f".//{TABLE}table")
         return [self.table(table)] if table is not None else []
-
-
-def _only_nested(item: Element) -> bool:
-    """Return whether an item only contains a nested list."""
-    return all(child.tag == f"{TEXT}list" for child in item)
 
 
 def _marker(form: _ListLevel, count: int) -> tuple[str, str]:
@@ -528,53 +567,6 @@ def _alt(frame: Element) -> str:
         if text and text.strip():
             return str(text.strip())
     return ""
-
-
-_PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
-_CLASS = f"{_PRESENTATION}class"
-#: Placeholders that are repeated on every slide.
-_REPEATED_PLACEHOLDERS = {"header", "footer", "date-time", "page-number", "page"}
-_CENTIMETRES = {"cm": 1.0, "mm": 0.1, "in": 2.54, "pt": 2.54 / 72, "pc": 2.54 / 6, "px": 2.54 / 96}
-_LENGTH = re.compile(r"(-?[\d.]+)([a-z]+)")
-#: Attributes with the value of a cell whose text is missing.
-_VALUES = ("string-value", "date-value", "time-value", "boolean-value", "value")
-
-
-def read_odt(archive: Archive, pictures: Pictures) -> OfficeDocument:
-    body, text = _opened(archive, pictures, "text")
-    blocks = text.blocks(body) if body is not None else []
-    return OfficeDocument(pages=[build_page(1, blocks, pictures)], facts=_metadata(archive))
-
-
-def read_odp(archive: Archive, pictures: Pictures) -> OfficeDocument:
-    body, text = _opened(archive, pictures, "presentation")
-    slides = body.iterchildren(f"{DRAW}page") if body is not None else ()
-    pages = []
-    for number, slide in enumerate(slides, 1):
-        style = slide.get(f"{DRAW}style-name")
-        visibility = text.styles.property("drawing-page", style, f"{_PRESENTATION}visibility")
-        is_hidden = visibility == "hidden"
-        blocks = _slide_blocks(slide, text, is_hidden=is_hidden)
-        pages.append(build_page(number, blocks, pictures, is_hidden=is_hidden))
-    return OfficeDocument(pages=pages, facts=_metadata(archive))
-
-
-def read_ods(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDocument:
-    body, text = _opened(archive, pictures, "spreadsheet")
-    tables = body.iterchildren(f"{TABLE}table") if body is not None else ()
-    pages = []
-    for number, table in enumerate(tables, 1):
-        name = table.get(f"{TABLE}name") or f"Sheet {number}"
-        style = table.get(f"{TABLE}style-name")
-        is_hidden = text.styles.property("table", style, f"{TABLE}display") == "false"
-        blocks: list[Block] = [Heading(1, [Run(name + (" (hidden)" if is_hidden else ""))])]
-        grid = _read_sheet(table, max_cells).grid()
-        if grid is not None:
-            blocks.append(grid)
-        for frame in table.iter(f"{DRAW}frame"):
-            blocks += text.shape(frame)
-        pages.append(build_page(number, blocks, pictures, name=name, is_hidden=is_hidden))
-    return OfficeDocument(pages=pages, facts=_metadata(archive))
 
 
 def _opened(

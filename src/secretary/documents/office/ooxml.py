@@ -9,7 +9,8 @@ from urllib.parse import unquote
 
 from ...core.errors import FileCorrupt
 from .blocks import Block, Grid, Paragraph, Picture, Pictures, Run, Style
-from .containers import DUBLIN, Archive, Element, child_texts, parse_int, parse_xml
+from .containers import Archive
+from .xml_parser import DUBLIN, Element, child_texts, parse_int, parse_xml
 
 _OFFICE = "http://schemas.openxmlformats.org/"
 RELATIONSHIP = f"{{{_OFFICE}officeDocument/2006/relationships}}"
@@ -37,6 +38,8 @@ class Relationship(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
+    """A part of an OOXML package, with its relationships."""
+
     archive: Archive
     name: str
 
@@ -45,36 +48,40 @@ class Part:
         return parse_xml(self.archive.read(self.name))
 
     @cached_property
-    def relations(self) -> dict[str, Relationship]:
+    def relationships(self) -> dict[str, Relationship]:
         folder, name = posixpath.split(self.name)
         path = posixpath.join(folder, "_rels", f"{name}.rels")
         if path not in self.archive:
             return {}
-        found = parse_xml(self.archive.read(path)).iterchildren(f"{_PACKAGE}Relationship")
-        return {each.get("Id", ""): _relationship(each, folder) for each in found}
+        elements = parse_xml(self.archive.read(path)).iterchildren(f"{_PACKAGE}Relationship")
+        return {each.get("Id", ""): _relationship(each, folder) for each in elements}
 
     def related(self, kind: str) -> "Part | None":
         """Return the first part with a relationship of this type."""
-        for relation in self.relations.values():
-            if relation.kind == kind and self.has(relation):
-                return Part(self.archive, relation.target)
+        for relationship in self.relationships.values():
+            if relationship.kind == kind and self.has(relationship):
+                return Part(self.archive, relationship.target)
         return None
 
     def by_id(self, identity: str | None) -> "Part | None":
-        relation = self.relations.get(identity or "")
-        return Part(self.archive, relation.target) if relation and self.has(relation) else None
+        relationship = self.relationships.get(identity or "")
+        return (
+            Part(self.archive, relationship.target)
+            if relationship and self.has(relationship)
+            else None
+        )
 
-    def has(self, relation: Relationship) -> bool:
-        return not relation.is_outside and relation.target in self.archive
+    def has(self, relationship: Relationship) -> bool:
+        return not relationship.is_outside and relationship.target in self.archive
 
     def link(self, identity: str | None) -> str | None:
-        relation = self.relations.get(identity or "")
-        return relation.target if relation and relation.is_outside else None
+        relationship = self.relationships.get(identity or "")
+        return relationship.target if relationship and relationship.is_outside else None
 
     def picture(self, identity: str | None, alt: str | None, pictures: Pictures) -> Picture:
         """Save a picture of this part; external pictures are not fetched."""
-        part = self.by_id(identity) if pictures.are_kept else None
-        file = pictures.keep(part.archive.read(part.name)) if part else None
+        part = self.by_id(identity) if pictures.are_saved else None
+        file = pictures.save(part.archive.read(part.name)) if part else None
         return Picture((alt or "").strip(), file)
 
     def drawn_picture(
@@ -152,12 +159,12 @@ def _series(element: Element) -> tuple[str, dict[int, str], dict[int, str]]:
 def _points(element: Element | None) -> dict[int, str]:
     if element is None:
         return {}
-    found: dict[int, str] = {}
+    points: dict[int, str] = {}
     for point in element.iter(f"{C}pt"):
         text = point.findtext(f"{C}v")
-        if text is not None and len(found) < _MAX_POINTS:
-            found[parse_int(point.get("idx"))] = text
-    return found or {0: element.findtext(f".//{C}v") or ""}
+        if text is not None and len(points) < _MAX_POINTS:
+            points[parse_int(point.get("idx"))] = text
+    return points or {0: element.findtext(f".//{C}v") or ""}
 
 
 def _rows(series: list[tuple[str, dict[int, str], dict[int, str]]]) -> list[list[str]]:
@@ -166,11 +173,11 @@ def _rows(series: list[tuple[str, dict[int, str], dict[int, str]]]) -> list[list
     categories: dict[int, str] = {}
     for _, theirs, _ in series:
         categories = {**theirs, **categories}
-    places = sorted({place for _, _, values in series for place in values})
+    indexes = sorted({index for _, _, values in series for index in values})
     head = ["", *(name for name, _, _ in series)]
     return [head] + [
-        [categories.get(place, ""), *(values.get(place, "") for _, _, values in series)]
-        for place in places
+        [categories.get(index, ""), *(values.get(index, "") for _, _, values in series)]
+        for index in indexes
     ]
 
 
@@ -200,9 +207,9 @@ def to_latex(element: Element) -> str:
     """Convert all children of an element to LaTeX, in one line."""
     parts: list[str] = []
     for child in element:
-        written = _WRITERS.get(child.tag)
-        if written is not None:
-            parts.append(written(child))
+        writer = _WRITERS.get(child.tag)
+        if writer is not None:
+            parts.append(writer(child))
         elif child.tag not in _IGNORED:
             parts.append(to_latex(child))
     return "".join(parts)
@@ -225,25 +232,9 @@ def _text(element: Element) -> str:
     return text.translate(_ESCAPED)
 
 
-def _fraction(element: Element) -> str:
-    return f"\\frac{{{_part(element, 'num')}}}{{{_part(element, 'den')}}}"
-
-
 def _radical(element: Element) -> str:
     degree = _part(element, "deg")
     return f"\\sqrt{f'[{degree}]' if degree else ''}{{{_part(element, 'e')}}}"
-
-
-def _superscript(element: Element) -> str:
-    return f"{_base(element)}^{{{_part(element, 'sup')}}}"
-
-
-def _subscript(element: Element) -> str:
-    return f"{_base(element)}_{{{_part(element, 'sub')}}}"
-
-
-def _both(element: Element) -> str:
-    return f"{_base(element)}_{{{_part(element, 'sub')}}}^{{{_part(element, 'sup')}}}"
 
 
 def _before(element: Element) -> str:
@@ -291,14 +282,6 @@ def _bar(element: Element) -> str:
     return f"\\{'overline' if is_above else 'underline'}{{{_part(element, 'e')}}}"
 
 
-def _limit_below(element: Element) -> str:
-    return f"{_part(element, 'e').strip()}_{{{_part(element, 'lim')}}}"
-
-
-def _limit_above(element: Element) -> str:
-    return f"{_part(element, 'e').strip()}^{{{_part(element, 'lim')}}}"
-
-
 def _matrix(element: Element) -> str:
     rows = (
         " & ".join(to_latex(each) for each in row.iterchildren(f"{M}e"))
@@ -315,10 +298,14 @@ def _lines(element: Element) -> str:
 _WRITERS: dict[str, Callable[[Element], str]] = {
     f"{M}{name}": writer
     for name, writer in {
-        "r": _text, "f": _fraction, "rad": _radical, "sSup": _superscript, "sSub": _subscript,
-        "sSubSup": _both, "sPre": _before, "nary": _large, "d": _delimited, "func": _function,
-        "acc": _accent, "bar": _bar, "limLow": _limit_below, "limUpp": _limit_above,
-        "m": _matrix, "eqArr": _lines,
+        "r": _text, "rad": _radical, "sPre": _before, "nary": _large, "d": _delimited,
+        "func": _function, "acc": _accent, "bar": _bar, "m": _matrix, "eqArr": _lines,
+        "f": lambda e: f"\\frac{{{_part(e, 'num')}}}{{{_part(e, 'den')}}}",
+        "sSup": lambda e: f"{_base(e)}^{{{_part(e, 'sup')}}}",
+        "sSub": lambda e: f"{_base(e)}_{{{_part(e, 'sub')}}}",
+        "sSubSup": lambda e: f"{_base(e)}_{{{_part(e, 'sub')}}}^{{{_part(e, 'sup')}}}",
+        "limLow": lambda e: f"{_part(e, 'e').strip()}_{{{_part(e, 'lim')}}}",
+        "limUpp": lambda e: f"{_part(e, 'e').strip()}^{{{_part(e, 'lim')}}}",
     }.items()
 }  # fmt: skip
 _IGNORED = {

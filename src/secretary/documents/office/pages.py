@@ -1,26 +1,47 @@
 """Reads office files: dispatches to the reader of each format and saves the pages."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from lxml import etree
-
+from ...core.callables import LazyCallable
 from ...core.errors import FileCorrupt, UnsupportedFile
 from ..page_store import PageStore
 from ..page_task import DocumentInfo
 from .blocks import OfficeDocument, Pictures
-from .containers import MIB, Archive, open_archive, reject_ole
-from .docx import read_docx
-from .epub import read_epub
-from .html import read_html
-from .odf import read_odp, read_ods, read_odt
-from .pptx import read_pptx
-from .rtf import read_rtf
+from .containers import MIB, open_archive, reject_ole
 from .text import read_text
-from .xlsx import read_xlsx
+
+#: Readers are imported when needed: processes that only send work to others load no parsers.
+_ZIPPED: dict[str, LazyCallable[OfficeDocument]] = {
+    "docx": LazyCallable("documents.office.docx", "read_docx"),
+    "epub": LazyCallable("documents.office.epub", "read_epub"),
+    "odp": LazyCallable("documents.office.odf", "read_odp"),
+    "odt": LazyCallable("documents.office.odf", "read_odt"),
+    "pptx": LazyCallable("documents.office.pptx", "read_pptx"),
+}
+_SHEETS: dict[str, LazyCallable[OfficeDocument]] = {
+    "ods": LazyCallable("documents.office.odf", "read_ods"),
+    "xlsx": LazyCallable("documents.office.xlsx", "read_xlsx"),
+}
+_READ_HTML: LazyCallable[OfficeDocument] = LazyCallable("documents.office.html", "read_html")
+_READ_RTF: LazyCallable[OfficeDocument] = LazyCallable("documents.office.rtf", "read_rtf")
+_HTML_EXTENSIONS = {".html", ".htm", ".xhtml"}
+
+
+def process_office_document(
+    path: str, kind: str, name: str, page_store: PageStore, scratch: str, images: bool
+) -> DocumentInfo:
+    """Read the document, save all its pages and return what is known about it."""
+    # Written to a temporary directory first: files in the store may be linked and never change.
+    with TemporaryDirectory(dir=scratch) as directory:
+        document = read_office(path, kind, directory, include_images=images, name=name)
+        for picture in sorted(os.listdir(directory)):
+            page_store.write(picture, Path(directory, picture).read_bytes())
+        for page in document.pages:
+            page_store.save(page)
+    return cast(DocumentInfo, {**document.facts, "page_count": len(document.pages)})
 
 
 def read_office(
@@ -51,34 +72,6 @@ def read_office(
     return document
 
 
-def process_office_document(
-    path: str, kind: str, name: str, page_store: PageStore, scratch: str, images: bool
-) -> DocumentInfo:
-    """Read the document, save all its pages and return what is known about it."""
-    # Written to a temporary directory first: files in the store may be linked and never change.
-    with TemporaryDirectory(dir=scratch) as directory:
-        document = read_office(path, kind, directory, include_images=images, name=name)
-        for picture in sorted(os.listdir(directory)):
-            page_store.write(picture, Path(directory, picture).read_bytes())
-        for page in document.pages:
-            page_store.save(page)
-    return cast(DocumentInfo, {**document.facts, "page_count": len(document.pages)})
-
-
-_ZIPPED: dict[str, Callable[[Archive, Pictures], OfficeDocument]] = {
-    "docx": read_docx,
-    "epub": read_epub,
-    "odp": read_odp,
-    "odt": read_odt,
-    "pptx": read_pptx,
-}
-_SHEETS: dict[str, Callable[[Archive, Pictures, int], OfficeDocument]] = {
-    "ods": read_ods,
-    "xlsx": read_xlsx,
-}
-_HTML_EXTENSIONS = {".html", ".htm", ".xhtml"}
-
-
 def _read_document(
     path: str,
     kind: str,
@@ -88,6 +81,8 @@ def _read_document(
     max_expanded_bytes: int,
     max_cells: int,
 ) -> OfficeDocument:
+    from lxml import etree
+
     try:
         if kind in _ZIPPED:
             with open_archive(path, max_expanded_bytes) as archive:
@@ -98,11 +93,11 @@ def _read_document(
         match kind:
             case "text" if PurePath(name or path).suffix.lower() in _HTML_EXTENSIONS:
                 # HTML without a doctype: a fragment, or XHTML.
-                return read_html(path, pictures)
+                return _READ_HTML(path, pictures)
             case "html":
-                return read_html(path, pictures)
+                return _READ_HTML(path, pictures)
             case "rtf":
-                return read_rtf(path, pictures)
+                return _READ_RTF(path, pictures)
             case "text":
                 return read_text(path, name, pictures, max_cells)
             case "ole":
@@ -110,4 +105,4 @@ def _read_document(
     except (etree.LxmlError, RecursionError, ValueError, LookupError, OverflowError) as error:
         # Anything that is not as the format requires: an invalid number, a part without a root.
         raise FileCorrupt(f"The {kind} file is damaged and cannot be read") from error
-    raise UnsupportedFile(f"A file of the kind {kind!r} is not an office file")
+    raise UnsupportedFile(f"{kind!r} files are not office files")

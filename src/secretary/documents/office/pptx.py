@@ -23,7 +23,7 @@ from .blocks import (
     lay_out_cells,
     plain_text,
 )
-from .containers import Archive, Element, parse_bool, parse_int
+from .containers import Archive
 from .conventions import format_number, subscript, superscript
 from .markdown import build_page
 from .ooxml import (
@@ -39,6 +39,55 @@ from .ooxml import (
     to_latex,
 )
 from .ooxml import DRAWING as A
+from .xml_parser import Element, parse_bool, parse_int
+
+P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
+DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
+_MATH_2010 = "{http://schemas.microsoft.com/office/drawing/2010/main}m"
+_TITLES = {"title", "ctrTitle"}
+#: Placeholders that are repeated on every slide.
+_REPEATED_PLACEHOLDERS = {"dt", "ftr", "sldNum", "hdr", "sldImg"}
+_SHAPES = {f"{P}{name}" for name in ("sp", "pic", "graphicFrame", "grpSp", "cxnSp")}
+_NUMBER_FORMATS = {
+    "alphaLc": "lowerLetter",
+    "alphaUc": "upperLetter",
+    "romanLc": "lowerRoman",
+    "romanUc": "upperRoman",
+}
+#: The format has nine levels; deeper claims would indent forever.
+_MAX_LEVEL = 8
+#: Slides with more shapes are sorted by position only.
+_MAX_SORTED_SHAPES = 2000
+T = TypeVar("T")
+
+
+def read_pptx(archive: Archive, pictures: Pictures) -> OfficeDocument:
+    presentation = main_part(archive, "ppt/presentation.xml")
+    pages: list[Page] = []
+    layouts: dict[str, Part] = {}
+    for entry in presentation.root.iterfind(f"{P}sldIdLst/{P}sldId"):
+        part = presentation.by_id(entry.get(f"{RELATIONSHIP}id"))
+        if part is None:
+            continue
+        is_hidden = part.root.get("show") in ("0", "false")
+        blocks = _Slide(part, pictures, layouts).blocks()
+        if is_hidden:
+            blocks = _marked_hidden(blocks)
+        pages.append(build_page(len(pages) + 1, blocks, pictures, is_hidden=is_hidden))
+    return OfficeDocument(pages=pages, facts=core_properties(archive))
+
+
+def diagram_blocks(part: Part | None) -> list[Block]:
+    """Return one list item per point of a SmartArt diagram, in file order."""
+    if part is None:
+        return []
+    blocks: list[Block] = []
+    for point in part.root.iter(f"{DIAGRAM}pt"):
+        lines = _text_blocks(point.find(f"{DIAGRAM}t"), part, _Bullets(_no_bullets))
+        content = [each for line in lines if isinstance(line, Paragraph) for each in line.content]
+        if plain_text(content).strip():
+            blocks.append(Item(0, "-", content))
+    return blocks
 
 
 def slide_title(blocks: Sequence[Block]) -> list[Block]:
@@ -50,13 +99,6 @@ def slide_title(blocks: Sequence[Block]) -> list[Block]:
 
 def speaker_notes(blocks: Sequence[Block]) -> list[Block]:
     return [Heading(2, [Run("Notes")]), *blocks] if blocks else []
-
-
-T = TypeVar("T")
-
-
-#: Slides with more shapes are sorted by position only.
-_MAX_SORTED_SHAPES = 2000
 
 
 class Box(NamedTuple):
@@ -73,17 +115,14 @@ def sort_by_position(shapes: Sequence[tuple[Box | None, T]]) -> list[T]:
     position follows its predecessor in the file.
     """
     if len(shapes) > _MAX_SORTED_SHAPES:
-        return [shape for _, shape in sorted(shapes, key=lambda each: _corner(each[0]))]
-    placed = [(box, number) for number, (box, _) in enumerate(shapes) if box is not None]
-    order = _ordered(placed)
+        corners = [(box.top, box.left) if box else (0.0, 0.0) for box, _ in shapes]
+        return [shapes[number][1] for number in sorted(range(len(shapes)), key=corners.__getitem__)]
+    positioned = [(box, number) for number, (box, _) in enumerate(shapes) if box is not None]
+    order = _ordered(positioned)
     for number, (box, _) in enumerate(shapes):
         if box is None:
             order.insert(order.index(number - 1) + 1 if number else 0, number)
     return [shapes[number][1] for number in order]
-
-
-def _corner(box: Box | None) -> tuple[float, float]:
-    return (box.top, box.left) if box else (0.0, 0.0)
 
 
 def _ordered(boxes: list[tuple[Box, int]]) -> list[int]:
@@ -119,17 +158,6 @@ def _split_at_gaps(
     return groups
 
 
-_NUMBER_FORMATS = {
-    "alphaLc": "lowerLetter",
-    "alphaUc": "upperLetter",
-    "romanLc": "lowerRoman",
-    "romanUc": "upperRoman",
-}
-#: The format has nine levels; deeper claims would indent forever.
-_MAX_LEVEL = 8
-_MATH_2010 = "{http://schemas.microsoft.com/office/drawing/2010/main}m"
-
-
 @dataclass(slots=True)
 class _Bullets:
     """How paragraphs of each level start unless they say so themselves."""
@@ -143,6 +171,172 @@ class _Bullets:
 
 def _no_bullets(level: int) -> Element | None:
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    element: Element
+    box: Box | None
+    #: The placeholder type, such as `title` or `body`; None for other shapes.
+    placeholder: str | None
+
+
+class _Slide:
+    def __init__(self, part: Part, pictures: Pictures, layouts: dict[str, Part]) -> None:
+        """`layouts`: those read so far, with masters, since many slides share a few of them."""
+        self._part = part
+        self._pictures = pictures
+        self._layout = _shared(part.related("slideLayout"), layouts)
+        master = self._layout.related("slideMaster") if self._layout else None
+        self._master = _shared(master, layouts)
+
+    def blocks(self) -> list[Block]:
+        tree = self._part.root.find(f"{P}cSld/{P}spTree")
+        shapes = self._sorted_shapes(tree) if tree is not None else []
+        titles = [shape for shape in shapes if shape.placeholder in _TITLES]
+        others = [shape for shape in shapes if shape.placeholder not in _TITLES]
+        blocks: list[Block] = []
+        for shape in titles:
+            blocks += self._title(shape)
+        for shape in others:
+            blocks += self._shape_blocks(shape)
+        return blocks + self._notes()
+
+    def _sorted_shapes(self, tree: Element) -> list[_Shape]:
+        shapes = [self._shape(element) for element in _shapes(tree)]
+        return sort_by_position([(shape.box, shape) for shape in shapes if shape])
+
+    def _shape(self, element: Element) -> _Shape | None:
+        properties = element.find(f"./*/{P}nvPr/{P}ph")
+        named = element.find(f"./*/{P}cNvPr")
+        if named is not None and parse_bool(named.get("hidden")):
+            return None
+        if properties is None:
+            return _Shape(element, _box(element), None)
+        placeholder = properties.get("type", "body" if properties.get("idx") else "obj")
+        if placeholder in _REPEATED_PLACEHOLDERS:
+            return None
+        box = _box(element)
+        for inherited_shape in self._inherited(element):
+            box = box or _box(inherited_shape)
+        return _Shape(element, box, placeholder)
+
+    def _inherited(self, element: Element) -> Iterator[Element]:
+        """Yield the same placeholder in the layout, then in the master."""
+        own = element.find(f"./*/{P}nvPr/{P}ph")
+        for part, by_type in ((self._layout, False), (self._master, True)):
+            if part is None or own is None:
+                continue
+            for other in part.root.iterfind(f"{P}cSld/{P}spTree/{P}sp"):
+                inherited_shape = other.find(f"./*/{P}nvPr/{P}ph")
+                if inherited_shape is not None and _is_same(own, inherited_shape, by_type):
+                    yield other
+                    break
+
+    def _title(self, shape: _Shape) -> list[Block]:
+        body = shape.element.find(f"{P}txBody")
+        return slide_title(_text_blocks(body, self._part, _Bullets(_no_bullets)))
+
+    def _shape_blocks(self, shape: _Shape) -> list[Block]:
+        element = shape.element
+        match element.tag.removeprefix(P):
+            case "grpSp":
+                inner = self._sorted_shapes(element)
+                return [block for each in inner for block in self._shape_blocks(each)]
+            case "pic":
+                return self._picture(element)
+            case "graphicFrame":
+                return self._frame(element)
+            case "sp":
+                body = element.find(f"{P}txBody")
+                return _text_blocks(body, self._part, self._bullets(shape))
+            case _:
+                return []
+
+    def _bullets(self, shape: _Shape) -> _Bullets:
+        own = shape.element.find(f"{P}txBody/{A}lstStyle")
+        styles = [
+            own,
+            *(each.find(f"{P}txBody/{A}lstStyle") for each in self._inherited(shape.element)),
+        ]
+        if shape.placeholder in ("body", "obj") and self._master is not None:
+            styles.append(self._master.root.find(f"{P}txStyles/{P}bodyStyle"))
+
+        def inherited(level: int) -> Element | None:
+            bullets = (_level_bullet(style, level) for style in styles)
+            return next((each for each in bullets if each is not None), None)
+
+        return _Bullets(inherited)
+
+    def _picture(self, element: Element) -> list[Block]:
+        picture = self._part.drawn_picture(element, self._pictures)
+        return [Paragraph([picture])] if picture.alt or picture.file else []
+
+    def _frame(self, frame: Element) -> list[Block]:
+        table = frame.find(f"{A}graphic/{A}graphicData/{A}tbl")
+        if table is not None:
+            return [Table(_table_rows(table, self._part))]
+        chart = frame.find(f"{A}graphic/{A}graphicData/{CHART}")
+        if chart is not None:
+            return chart_blocks(self._part.by_id(chart.get(f"{RELATIONSHIP}id")))
+        diagram = frame.find(f"{A}graphic/{A}graphicData/{DIAGRAM}relIds")
+        if diagram is not None:
+            return diagram_blocks(self._part.by_id(diagram.get(f"{RELATIONSHIP}dm")))
+        return [block for picture in frame.iter(f"{P}pic") for block in self._picture(picture)]
+
+    def _notes(self) -> list[Block]:
+        part = self._part.related("notesSlide")
+        if part is None:
+            return []
+        blocks: list[Block] = []
+        for shape in part.root.iter(f"{P}sp"):
+            placeholder = shape.find(f"./*/{P}nvPr/{P}ph")
+            if placeholder is not None and placeholder.get("type") == "body":
+                blocks += _text_blocks(shape.find(f"{P}txBody"), part, _Bullets(_no_bullets))
+        return speaker_notes(blocks)
+
+
+def _shared(part: Part | None, layouts: dict[str, Part]) -> Part | None:
+    return layouts.setdefault(part.name, part) if part is not None else None
+
+
+def _marked_hidden(blocks: list[Block]) -> list[Block]:
+    if blocks and isinstance(blocks[0], Heading):
+        return [Heading(1, [*blocks[0].content, Run(" (hidden)")]), *blocks[1:]]
+    return [Paragraph([Run("(hidden)")]), *blocks]
+
+
+def _shapes(tree: Element) -> Iterator[Element]:
+    for child in tree:
+        if child.tag in _SHAPES:
+            yield child
+        elif child.tag == f"{MARKUP}AlternateContent":
+            chosen = choose_alternative(child)
+            if chosen is not None:
+                yield from _shapes(chosen)
+
+
+def _is_same(own: Element, inherited_shape: Element, by_type: bool) -> bool:
+    mine, other = own.get("type", "obj"), inherited_shape.get("type", "obj")
+    if not by_type and own.get("idx"):
+        return bool(own.get("idx") == inherited_shape.get("idx"))
+    same = {"ctrTitle": "title", "subTitle": "body", "obj": "body"}
+    return bool(same.get(mine, mine) == same.get(other, other))
+
+
+def _box(element: Element) -> Box | None:
+    """Inside a group, coordinates are relative to it; they are only compared with each other."""
+    placeholder = element.find(f"./{P}xfrm")
+    if placeholder is None:
+        placeholder = element.find(f"./*/{A}xfrm")
+    start = placeholder.find(f"{A}off") if placeholder is not None else None
+    size = placeholder.find(f"{A}ext") if placeholder is not None else None
+    if start is None or size is None:
+        return None
+    return Box(
+        parse_int(start.get("x")), parse_int(start.get("y")),
+        parse_int(size.get("cx")), parse_int(size.get("cy")),
+    )  # fmt: skip
 
 
 def _text_blocks(body: Element | None, part: Part, bullets: _Bullets) -> list[Block]:
@@ -186,22 +380,22 @@ def _number(bullet: Element, level: int, counts: dict[int, tuple[str, int]]) -> 
 
 
 def _inlines(paragraph: Element, part: Part) -> list[Inline]:
-    found: list[Inline] = []
+    inlines: list[Inline] = []
     for child in paragraph:
         if child.tag in (f"{A}r", f"{A}fld"):
             text = child.findtext(f"{A}t") or ""
             properties = child.find(f"{A}rPr")
             if text:
-                found.append(_run(text, properties, part))
+                inlines.append(_run(text, properties, part))
         elif child.tag == f"{A}br":
-            found.append(Run("\n"))
+            inlines.append(Run("\n"))
         elif child.tag == f"{MARKUP}AlternateContent":
             chosen = choose_alternative(child)
             if chosen is not None:
-                found += _inlines(chosen, part)
+                inlines += _inlines(chosen, part)
         elif child.tag == _MATH_2010 or child.tag.startswith(M):
-            found.append(Run(to_latex(child), Style(math=True)))
-    return [] if is_blank(found) else found
+            inlines.append(Run(to_latex(child), Style(math=True)))
+    return [] if is_blank(inlines) else inlines
 
 
 def _run(text: str, properties: Element | None, part: Part) -> Run:
@@ -225,9 +419,9 @@ def _bullet(properties: Element | None) -> Element | None:
     if properties is None:
         return None
     for name in ("buNone", "buAutoNum", "buChar", "buBlip"):
-        found = properties.find(f"{A}{name}")
-        if found is not None:
-            return found
+        bullet = properties.find(f"{A}{name}")
+        if bullet is not None:
+            return bullet
     return None
 
 
@@ -252,208 +446,3 @@ def _spanning(cell: Element, part: Part) -> SpannedCell:
     return SpannedCell(
         blocks, parse_int(cell.get("gridSpan"), 1), parse_int(cell.get("rowSpan"), 1)
     )
-
-
-DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
-
-
-def diagram_blocks(part: Part | None) -> list[Block]:
-    """Return one list item per point of a SmartArt diagram, in file order."""
-    if part is None:
-        return []
-    blocks: list[Block] = []
-    for point in part.root.iter(f"{DIAGRAM}pt"):
-        lines = _text_blocks(point.find(f"{DIAGRAM}t"), part, _Bullets(_no_bullets))
-        content = [each for line in lines if isinstance(line, Paragraph) for each in line.content]
-        if plain_text(content).strip():
-            blocks.append(Item(0, "-", content))
-    return blocks
-
-
-P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
-_TITLES = {"title", "ctrTitle"}
-#: Placeholders that are repeated on every slide.
-_REPEATED_PLACEHOLDERS = {"dt", "ftr", "sldNum", "hdr", "sldImg"}
-_SHAPES = {f"{P}{name}" for name in ("sp", "pic", "graphicFrame", "grpSp", "cxnSp")}
-
-
-def read_pptx(archive: Archive, pictures: Pictures) -> OfficeDocument:
-    presentation = main_part(archive, "ppt/presentation.xml")
-    pages: list[Page] = []
-    layouts: dict[str, Part] = {}
-    for entry in presentation.root.iterfind(f"{P}sldIdLst/{P}sldId"):
-        part = presentation.by_id(entry.get(f"{RELATIONSHIP}id"))
-        if part is None:
-            continue
-        is_hidden = part.root.get("show") in ("0", "false")
-        blocks = _Slide(part, pictures, layouts).blocks()
-        if is_hidden:
-            blocks = _marked_hidden(blocks)
-        pages.append(build_page(len(pages) + 1, blocks, pictures, is_hidden=is_hidden))
-    return OfficeDocument(pages=pages, facts=core_properties(archive))
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    element: Element
-    box: Box | None
-    #: The placeholder type, such as `title` or `body`; None for other shapes.
-    place: str | None
-
-
-class _Slide:
-    def __init__(self, part: Part, pictures: Pictures, layouts: dict[str, Part]) -> None:
-        """`layouts`: those read so far, with masters, since many slides share a few of them."""
-        self._part = part
-        self._pictures = pictures
-        self._layout = _shared(part.related("slideLayout"), layouts)
-        master = self._layout.related("slideMaster") if self._layout else None
-        self._master = _shared(master, layouts)
-
-    def blocks(self) -> list[Block]:
-        tree = self._part.root.find(f"{P}cSld/{P}spTree")
-        shapes = self._placed(tree) if tree is not None else []
-        titles = [shape for shape in shapes if shape.place in _TITLES]
-        others = [shape for shape in shapes if shape.place not in _TITLES]
-        blocks: list[Block] = []
-        for shape in titles:
-            blocks += self._title(shape)
-        for shape in others:
-            blocks += self._shape_blocks(shape)
-        return blocks + self._notes()
-
-    def _placed(self, tree: Element) -> list[_Shape]:
-        found = [self._shape(element) for element in _shapes(tree)]
-        return sort_by_position([(shape.box, shape) for shape in found if shape])
-
-    def _shape(self, element: Element) -> _Shape | None:
-        properties = element.find(f"./*/{P}nvPr/{P}ph")
-        named = element.find(f"./*/{P}cNvPr")
-        if named is not None and parse_bool(named.get("hidden")):
-            return None
-        if properties is None:
-            return _Shape(element, _box(element), None)
-        place = properties.get("type", "body" if properties.get("idx") else "obj")
-        if place in _REPEATED_PLACEHOLDERS:
-            return None
-        box = _box(element)
-        for theirs in self._inherited(element):
-            box = box or _box(theirs)
-        return _Shape(element, box, place)
-
-    def _inherited(self, element: Element) -> Iterator[Element]:
-        """Yield the same placeholder in the layout, then in the master."""
-        own = element.find(f"./*/{P}nvPr/{P}ph")
-        for part, by_type in ((self._layout, False), (self._master, True)):
-            if part is None or own is None:
-                continue
-            for other in part.root.iterfind(f"{P}cSld/{P}spTree/{P}sp"):
-                theirs = other.find(f"./*/{P}nvPr/{P}ph")
-                if theirs is not None and _is_same(own, theirs, by_type):
-                    yield other
-                    break
-
-    def _title(self, shape: _Shape) -> list[Block]:
-        body = shape.element.find(f"{P}txBody")
-        return slide_title(_text_blocks(body, self._part, _Bullets(_no_bullets)))
-
-    def _shape_blocks(self, shape: _Shape) -> list[Block]:
-        element = shape.element
-        match element.tag.removeprefix(P):
-            case "grpSp":
-                inner = self._placed(element)
-                return [block for each in inner for block in self._shape_blocks(each)]
-            case "pic":
-                return self._picture(element)
-            case "graphicFrame":
-                return self._frame(element)
-            case "sp":
-                body = element.find(f"{P}txBody")
-                return _text_blocks(body, self._part, self._bullets(shape))
-            case _:
-                return []
-
-    def _bullets(self, shape: _Shape) -> _Bullets:
-        own = shape.element.find(f"{P}txBody/{A}lstStyle")
-        styles = [
-            own,
-            *(each.find(f"{P}txBody/{A}lstStyle") for each in self._inherited(shape.element)),
-        ]
-        if shape.place in ("body", "obj") and self._master is not None:
-            styles.append(self._master.root.find(f"{P}txStyles/{P}bodyStyle"))
-
-        def inherited(level: int) -> Element | None:
-            found = (_level_bullet(style, level) for style in styles)
-            return next((each for each in found if each is not None), None)
-
-        return _Bullets(inherited)
-
-    def _picture(self, element: Element) -> list[Block]:
-        picture = self._part.drawn_picture(element, self._pictures)
-        return [Paragraph([picture])] if picture.alt or picture.file else []
-
-    def _frame(self, frame: Element) -> list[Block]:
-        table = frame.find(f"{A}graphic/{A}graphicData/{A}tbl")
-        if table is not None:
-            return [Table(_table_rows(table, self._part))]
-        chart = frame.find(f"{A}graphic/{A}graphicData/{CHART}")
-        if chart is not None:
-            return chart_blocks(self._part.by_id(chart.get(f"{RELATIONSHIP}id")))
-        diagram = frame.find(f"{A}graphic/{A}graphicData/{DIAGRAM}relIds")
-        if diagram is not None:
-            return diagram_blocks(self._part.by_id(diagram.get(f"{RELATIONSHIP}dm")))
-        return [block for picture in frame.iter(f"{P}pic") for block in self._picture(picture)]
-
-    def _notes(self) -> list[Block]:
-        part = self._part.related("notesSlide")
-        if part is None:
-            return []
-        blocks: list[Block] = []
-        for shape in part.root.iter(f"{P}sp"):
-            place = shape.find(f"./*/{P}nvPr/{P}ph")
-            if place is not None and place.get("type") == "body":
-                blocks += _text_blocks(shape.find(f"{P}txBody"), part, _Bullets(_no_bullets))
-        return speaker_notes(blocks)
-
-
-def _shared(part: Part | None, layouts: dict[str, Part]) -> Part | None:
-    return layouts.setdefault(part.name, part) if part is not None else None
-
-
-def _marked_hidden(blocks: list[Block]) -> list[Block]:
-    if blocks and isinstance(blocks[0], Heading):
-        return [Heading(1, [*blocks[0].content, Run(" (hidden)")]), *blocks[1:]]
-    return [Paragraph([Run("(hidden)")]), *blocks]
-
-
-def _shapes(tree: Element) -> Iterator[Element]:
-    for child in tree:
-        if child.tag in _SHAPES:
-            yield child
-        elif child.tag == f"{MARKUP}AlternateContent":
-            chosen = choose_alternative(child)
-            if chosen is not None:
-                yield from _shapes(chosen)
-
-
-def _is_same(own: Element, theirs: Element, by_type: bool) -> bool:
-    mine, other = own.get("type", "obj"), theirs.get("type", "obj")
-    if not by_type and own.get("idx"):
-        return bool(own.get("idx") == theirs.get("idx"))
-    same = {"ctrTitle": "title", "subTitle": "body", "obj": "body"}
-    return bool(same.get(mine, mine) == same.get(other, other))
-
-
-def _box(element: Element) -> Box | None:
-    """Inside a group, coordinates are relative to it; they are only compared with each other."""
-    place = element.find(f"./{P}xfrm")
-    if place is None:
-        place = element.find(f"./*/{A}xfrm")
-    start = place.find(f"{A}off") if place is not None else None
-    size = place.find(f"{A}ext") if place is not None else None
-    if start is None or size is None:
-        return None
-    return Box(
-        parse_int(start.get("x")), parse_int(start.get("y")),
-        parse_int(size.get("cx")), parse_int(size.get("cy")),
-    )  # fmt: skip

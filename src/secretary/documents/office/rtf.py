@@ -47,10 +47,140 @@ from .conventions import (
 )
 from .markdown import build_page
 
+MAX_RTF_BYTES = 256 * MIB
+_SIGNS = {
+    "tab": "\t", "line": "\n", "emdash": "—", "endash": "\u2013", "bullet": "•",
+    "lquote": "\u2018", "rquote": "\u2019", "ldblquote": "“", "rdblquote": "”",
+    "emspace": " ", "enspace": " ", "qmspace": " ", "lbr": "\n",
+}  # fmt: skip
+_SYMBOLS = {"~": "\u00a0", "_": "-", "\\": "\\", "{": "{", "}": "}"}
+_METADATA = {"title": "title", "author": "author", "subject": "subject", "keywords": "keywords"}
+_EQUATION = re.compile(r"m[A-Za-z]+")
+_EQUATION_PROPERTIES = re.compile(r"m[A-Za-z]+Pr")
+#: Destinations that are not part of the text.
+_SKIPPED_DESTINATIONS = {
+    "colortbl", "header", "headerl", "headerr", "headerf", "footer", "footerl", "footerr",
+    "footerf", "ftnsep", "ftnsepc", "aftnsep", "aftnsepc", "nonshppict", "listtable", "xe", "tc",
+    "listoverridetable", "nonesttables", "filetbl", "revtbl", "rsidtbl", "bkmkstart", "bkmkend",
+    "atnid", "atnref", "atndate", "atntime", "atnparent", "datafield", "objdata", "sp", "txe",
+}  # fmt: skip
+#: Optional destinations (`\*`) that are read nevertheless.
+_OPTIONAL_DESTINATIONS = {
+    "shppict", "shptxt", "shpinst", "footnote", "annotation", "atnauthor", "fldinst",
+    "nesttableprops", "listtext", "pntext", "ud", "cs", "picprop",
+}  # fmt: skip
+#: Code pages by a font's character set.
+_CHARSETS = {
+    77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gbk", 136: "big5",
+    161: "cp1253", 162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257",
+    204: "cp1251", 222: "cp874", 238: "cp1250", 255: "cp437",
+}  # fmt: skip
+_SYMBOL_CHARSET = 2
+_CODE_PAGES = {"mac": "mac_roman", "pc": "cp437", "pca": "cp850", "ansi": "cp1252"}
 _LABEL = re.compile(r"[\w.()§ -]*\w[\w.()§ -]*")
 #: Cell borders closer than this are the same (in twips).
 _BORDER_TOLERANCE = 60
 _MAX_COLUMNS = 500
+_TOKEN = re.compile(
+    rb"\\(?P<word>[A-Za-z]{1,40})(?P<number>-?\d{1,10})?[ ]?"
+    rb"|\\'(?P<hex>[0-9A-Fa-f]{2})|\\(?P<symbol>[^A-Za-z])"
+    rb"|(?P<brace>[{}])|(?P<text>[^\\{}\r\n\0]+)|[\r\n\0]+|\\"
+)
+
+
+def read_rtf(path: str, pictures: Pictures) -> OfficeDocument:
+    if Path(path).stat().st_size > MAX_RTF_BYTES:
+        raise FileTooLarge("The RTF file is larger than allowed", limit_bytes=MAX_RTF_BYTES)
+    reader = _Reader(pictures)
+    reader.read(Path(path).read_bytes())
+    blocks = reader.flow.blocks()
+    return OfficeDocument(pages=[build_page(1, blocks, pictures)], facts=reader.metadata)
+
+
+class _Token(NamedTuple):
+    """`kind` is `word`, `symbol`, `hex`, `text`, `binary` or a brace."""
+
+    kind: str
+    value: str = ""
+    number: int | None = None
+    data: bytes = b""
+
+
+def _tokenize(data: bytes) -> Iterator[_Token]:
+    """Yield tokens up to the end of the outermost group; a file without it is truncated."""
+    position = depth = 0
+    while position < len(data):
+        match = _TOKEN.match(data, position)
+        if match is None:
+            position += 1
+            continue
+        position = match.end()
+        kind = match.lastgroup
+        if kind == "brace":
+            brace = match["brace"].decode()
+            depth += 1 if brace == "{" else -1
+            yield _Token(brace)
+            if not depth:
+                return
+        elif match["word"] is not None:
+            word = match["word"].decode()
+            number = int(match["number"]) if match["number"] is not None else None
+            if word == "bin":
+                size = max(number or 0, 0)
+                yield _Token("binary", data=data[position : position + size])
+                position += size
+            else:
+                yield _Token("word", word, number)
+        elif kind == "hex":
+            yield _Token("hex", data=bytes([int(match["hex"], 16)]))
+        elif kind == "symbol":
+            yield _Token("symbol", match["symbol"].decode("latin-1"))
+        elif kind == "text":
+            yield _Token("text", data=match["text"])
+    raise FileCorrupt("The RTF file is truncated")
+
+
+@dataclass(slots=True)
+class _Font:
+    name: str = ""
+    charset: int = 0
+    page: int | None = None
+
+    @property
+    def is_symbols(self) -> bool:
+        return self.charset == _SYMBOL_CHARSET or self.name.lower().startswith(
+            ("wingdings", "webdings")
+        )
+
+
+@dataclass(slots=True)
+class _Fonts:
+    page: str = "cp1252"
+    default: int = 0
+    _fonts: dict[int, _Font] = field(default_factory=dict)
+
+    def set_page(self, word: str, number: int | None) -> None:
+        self.page = _codec_or_default(f"cp{number}") if word == "ansicpg" else _CODE_PAGES[word]
+
+    def define(self, number: int) -> _Font:
+        return self._fonts.setdefault(number, _Font())
+
+    def font(self, number: int) -> _Font:
+        return self._fonts.get(number) or _Font()
+
+    def page_of(self, number: int) -> str:
+        font = self.font(number)
+        if font.page:
+            return _codec_or_default(f"cp{font.page}")
+        return _CHARSETS.get(font.charset, self.page)
+
+
+def _codec_or_default(page: str) -> str:
+    try:
+        "".encode(page)
+    except LookupError:
+        return "utf-8" if page == "cp65001" else "cp1252"
+    return page
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +198,7 @@ class _ParagraphFormat:
 class _CellFormat:
     right: int = 0
     is_covered: bool = False
-    goes_on: bool = False
+    continues_above: bool = False
 
 
 @dataclass(slots=True)
@@ -79,6 +209,8 @@ class _OpenTable:
 
 
 class _BlockBuilder:
+    """Collects inline content into paragraphs and table cells."""
+
     def __init__(self) -> None:
         self._blocks: list[Block] = []
         self._line: list[Inline] = []
@@ -95,7 +227,7 @@ class _BlockBuilder:
     def end_paragraph(self, form: _ParagraphFormat) -> None:
         line, self._line = self._line, []
         label, self._label = self._label.strip(), ""
-        self._stay_in(form.depth)
+        self._set_table_depth(form.depth)
         if not is_blank(line):
             self.put(_block(line, label, form))
 
@@ -109,7 +241,7 @@ class _BlockBuilder:
         table.blocks = []
 
     def end_row(self, depth: int, cells: list[_CellFormat]) -> None:
-        self._stay_in(max(depth, 1))
+        self._set_table_depth(max(depth, 1))
         table = self._tables[-1]
         table.rows.append((table.cells, list(cells)))
         table.cells, table.blocks = [], []
@@ -118,7 +250,7 @@ class _BlockBuilder:
         self.end_paragraph(_ParagraphFormat())
         return self._blocks
 
-    def _stay_in(self, depth: int) -> None:
+    def _set_table_depth(self, depth: int) -> None:
         """Close tables that are deeper, and open those that are missing."""
         while len(self._tables) > depth:
             table = self._tables.pop()
@@ -127,6 +259,59 @@ class _BlockBuilder:
             self.put(Table(_grid(table.rows)))
         while len(self._tables) < min(depth, 50):
             self._tables.append(_OpenTable())
+
+
+def _block(line: list[Inline], label: str, form: _ParagraphFormat) -> Block:
+    level = heading_level(form.style)
+    if form.outline is not None and form.outline < 9:
+        level = form.outline + 1
+    has_label = bool(_LABEL.fullmatch(label))
+    if level is not None:
+        return Heading(level, [Run(f"{label} "), *line] if has_label else line)
+    if contents := toc_level(form.style):
+        return Item(contents - 1, "-", line)
+    if label:
+        if marker := decimal_marker(label):
+            return Item(form.level, marker, line)
+        return Item(form.level, "-", [Run(f"{label} "), *line] if has_label else line)
+    if is_code_style(form.style):
+        return Code(plain_text(line))
+    if is_quote_style(form.style):
+        # Programs repeat the formatting of a style in each run.
+        for number, inline in enumerate(line):
+            if isinstance(inline, Run):
+                line[number] = inline._replace(style=inline.style._replace(italic=False))
+        return Quote([Paragraph(line)])
+    return Paragraph(line)
+
+
+def _grid(rows: list[tuple[list[list[Block]], list[_CellFormat]]]) -> list[list[Cell]]:
+    borders = _borders([form.right for _, forms in rows for form in forms])
+    grid: list[list[Cell]] = []
+    count = 0
+    for cells, forms in rows:
+        line: list[Cell] = []
+        for at, cell in enumerate(cells):
+            form = forms[at] if at < len(forms) else _CellFormat()
+            content: Cell = () if form.is_covered else cell
+            if form.continues_above and grid and len(line) < len(grid[-1]):
+                content = repeatable_cell(grid[-1][len(line)])
+            line.append(content)
+            if form.right:
+                reached = min(range(len(borders)), key=lambda b: abs(borders[b] - form.right)) + 1
+                line.extend([()] * (reached - len(line)))
+        count += len(line)
+        check_cell_count(count)
+        grid.append(line)
+    return grid
+
+
+def _borders(rights: list[int]) -> list[int]:
+    borders: list[int] = []
+    for right in sorted(set(rights)):
+        if not borders or right - borders[-1] > _BORDER_TOLERANCE:
+            borders.append(right)
+    return borders[:_MAX_COLUMNS] or [0]
 
 
 class _RowFormats:
@@ -150,7 +335,7 @@ class _RowFormats:
             case "clmrg":
                 self._next.is_covered = True
             case "clvmrg":
-                self._next.goes_on = True
+                self._next.continues_above = True
             case "cell":
                 flow.end_cell(replace(form, depth=1))
             case "nestcell":
@@ -162,78 +347,6 @@ class _RowFormats:
             case _:
                 return False
         return True
-
-
-def _block(line: list[Inline], label: str, form: _ParagraphFormat) -> Block:
-    level = heading_level(form.style)
-    if form.outline is not None and form.outline < 9:
-        level = form.outline + 1
-    has_label = bool(_LABEL.fullmatch(label))
-    if level is not None:
-        return Heading(level, [Run(f"{label} "), *line] if has_label else line)
-    if contents := toc_level(form.style):
-        return Item(contents - 1, "-", line)
-    if label:
-        if marker := decimal_marker(label):
-            return Item(form.level, marker, line)
-        return Item(form.level, "-", [Run(f"{label} "), *line] if has_label else line)
-    if is_code_style(form.style):
-        return Code(plain_text(line))
-    if is_quote_style(form.style):
-        # Programs repeat the formatting of a style in each run.
-        return Quote([Paragraph([_upright(inline) for inline in line])])
-    return Paragraph(line)
-
-
-def _upright(inline: Inline) -> Inline:
-    return (
-        inline._replace(style=inline.style._replace(italic=False))
-        if isinstance(inline, Run)
-        else inline
-    )
-
-
-def _grid(rows: list[tuple[list[list[Block]], list[_CellFormat]]]) -> list[list[Cell]]:
-    borders = _borders([form.right for _, forms in rows for form in forms])
-    grid: list[list[Cell]] = []
-    count = 0
-    for cells, forms in rows:
-        line: list[Cell] = []
-        for at, cell in enumerate(cells):
-            form = forms[at] if at < len(forms) else _CellFormat()
-            content: Cell = () if form.is_covered else cell
-            if form.goes_on and grid and len(line) < len(grid[-1]):
-                content = repeatable_cell(grid[-1][len(line)])
-            line.append(content)
-            if form.right:
-                reached = min(range(len(borders)), key=lambda b: abs(borders[b] - form.right)) + 1
-                line.extend([()] * (reached - len(line)))
-        count += len(line)
-        check_cell_count(count)
-        grid.append(line)
-    return grid
-
-
-def _borders(rights: list[int]) -> list[int]:
-    borders: list[int] = []
-    for right in sorted(set(rights)):
-        if not borders or right - borders[-1] > _BORDER_TOLERANCE:
-            borders.append(right)
-    return borders[:_MAX_COLUMNS] or [0]
-
-
-#: Destinations that are not part of the text.
-_SKIPPED_DESTINATIONS = {
-    "colortbl", "header", "headerl", "headerr", "headerf", "footer", "footerl", "footerr",
-    "footerf", "ftnsep", "ftnsepc", "aftnsep", "aftnsepc", "nonshppict", "listtable", "xe", "tc",
-    "listoverridetable", "nonesttables", "filetbl", "revtbl", "rsidtbl", "bkmkstart", "bkmkend",
-    "atnid", "atnref", "atndate", "atntime", "atnparent", "datafield", "objdata", "sp", "txe",
-}  # fmt: skip
-#: Optional destinations (`\*`) that are read nevertheless.
-_OPTIONAL_DESTINATIONS = {
-    "shppict", "shptxt", "shpinst", "footnote", "annotation", "atnauthor", "fldinst",
-    "nesttableprops", "listtext", "pntext", "ud", "cs", "picprop",
-}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -252,7 +365,7 @@ class _Group:
     #: Collected text for `at_end`, or None.
     text: list[str] | None = None
     is_endnote: bool = False
-    at_end: "Callable[[_Group], None] | None" = None
+    on_end: "Callable[[_Group], None] | None" = None
 
 
 def _format_paragraph(
@@ -301,138 +414,16 @@ def _format_characters(
             group.style = group.style._replace(code=is_code)
         case "uc":
             group.fallback = max(number or 0, 0)
-        case "ftnalt" if group.at_end is not None:
+        case "ftnalt" if group.on_end is not None:
             group.is_endnote = True
 
 
-#: Code pages by a font's character set.
-_CHARSETS = {
-    77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gbk", 136: "big5",
-    161: "cp1253", 162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257",
-    204: "cp1251", 222: "cp874", 238: "cp1250", 255: "cp437",
-}  # fmt: skip
-_SYMBOL_CHARSET = 2
-_CODE_PAGES = {"mac": "mac_roman", "pc": "cp437", "pca": "cp850", "ansi": "cp1252"}
-
-
-@dataclass(slots=True)
-class _Font:
-    name: str = ""
-    charset: int = 0
-    page: int | None = None
-
-    @property
-    def is_symbols(self) -> bool:
-        return self.charset == _SYMBOL_CHARSET or self.name.lower().startswith(
-            ("wingdings", "webdings")
-        )
-
-
-@dataclass(slots=True)
-class _Fonts:
-    page: str = "cp1252"
-    default: int = 0
-    _fonts: dict[int, _Font] = field(default_factory=dict)
-
-    def set_page(self, word: str, number: int | None) -> None:
-        self.page = _codec_or_default(f"cp{number}") if word == "ansicpg" else _CODE_PAGES[word]
-
-    def define(self, number: int) -> _Font:
-        return self._fonts.setdefault(number, _Font())
-
-    def font(self, number: int) -> _Font:
-        return self._fonts.get(number) or _Font()
-
-    def page_of(self, number: int) -> str:
-        font = self.font(number)
-        if font.page:
-            return _codec_or_default(f"cp{font.page}")
-        return _CHARSETS.get(font.charset, self.page)
-
-
-def _codec_or_default(page: str) -> str:
-    try:
-        "".encode(page)
-    except LookupError:
-        return "utf-8" if page == "cp65001" else "cp1252"
-    return page
-
-
-_TOKEN = re.compile(
-    rb"\\(?P<word>[A-Za-z]{1,40})(?P<number>-?\d{1,10})?[ ]?"
-    rb"|\\'(?P<hex>[0-9A-Fa-f]{2})|\\(?P<symbol>[^A-Za-z])"
-    rb"|(?P<brace>[{}])|(?P<text>[^\\{}\r\n\0]+)|[\r\n\0]+|\\"
-)
-
-
-class _Token(NamedTuple):
-    """`kind` is `word`, `symbol`, `hex`, `text`, `binary` or a brace."""
-
-    kind: str
-    value: str = ""
-    number: int | None = None
-    data: bytes = b""
-
-
-def _tokenize(data: bytes) -> Iterator[_Token]:
-    """Yield tokens up to the end of the outermost group; a file without it is truncated."""
-    at = depth = 0
-    while at < len(data):
-        found = _TOKEN.match(data, at)
-        if found is None:
-            at += 1
-            continue
-        at = found.end()
-        kind = found.lastgroup
-        if kind == "brace":
-            brace = found["brace"].decode()
-            depth += 1 if brace == "{" else -1
-            yield _Token(brace)
-            if not depth:
-                return
-        elif found["word"] is not None:
-            word = found["word"].decode()
-            number = int(found["number"]) if found["number"] is not None else None
-            if word == "bin":
-                size = max(number or 0, 0)
-                yield _Token("binary", data=data[at : at + size])
-                at += size
-            else:
-                yield _Token("word", word, number)
-        elif kind == "hex":
-            yield _Token("hex", data=bytes([int(found["hex"], 16)]))
-        elif kind == "symbol":
-            yield _Token("symbol", found["symbol"].decode("latin-1"))
-        elif kind == "text":
-            yield _Token("text", data=found["text"])
-    raise FileCorrupt("The RTF file is truncated")
-
-
-MAX_RTF_BYTES = 256 * MIB
-_SIGNS = {
-    "tab": "\t", "line": "\n", "emdash": "—", "endash": "\u2013", "bullet": "•",
-    "lquote": "\u2018", "rquote": "\u2019", "ldblquote": "“", "rdblquote": "”",
-    "emspace": " ", "enspace": " ", "qmspace": " ", "lbr": "\n",
-}  # fmt: skip
-_SYMBOLS = {"~": "\u00a0", "_": "-", "\\": "\\", "{": "{", "}": "}"}
-_FACTS = {"title": "title", "author": "author", "subject": "subject", "keywords": "keywords"}
-_EQUATION = re.compile(r"m[A-Za-z]+")
-_EQUATION_PROPERTIES = re.compile(r"m[A-Za-z]+Pr")
-
-
-def read_rtf(path: str, pictures: Pictures) -> OfficeDocument:
-    if Path(path).stat().st_size > MAX_RTF_BYTES:
-        raise FileTooLarge("The RTF file is larger than allowed", limit_bytes=MAX_RTF_BYTES)
-    reader = _Reader(pictures)
-    reader.read(Path(path).read_bytes())
-    blocks = reader.flow.blocks()
-    return OfficeDocument(pages=[build_page(1, blocks, pictures)], facts=reader.facts)
-
-
 class _Reader:
+    """Interprets control words and keeps the state of nested groups."""
+
     def __init__(self, pictures: Pictures) -> None:
         self.flow = _BlockBuilder()
-        self.facts: dict[str, str] = {}
+        self.metadata: dict[str, str] = {}
         self._pictures = pictures
         self._fonts = _Fonts()
         self._styles: dict[int, str] = {}
@@ -457,12 +448,12 @@ class _Reader:
             match token.kind:
                 case "{":
                     inner = copy(self._group)
-                    inner.at_end = None
+                    inner.on_end = None
                     self._groups.append(inner)
                 case "}":
                     group = self._groups.pop()
-                    if group.at_end is not None:
-                        group.at_end(group)
+                    if group.on_end is not None:
+                        group.on_end(group)
                 case "word":
                     self._word(token)
                 case "symbol":
@@ -476,9 +467,9 @@ class _Reader:
     def _characters(self, token: _Token) -> None:
         data = token.data
         if self._skipped:
-            kept = data[self._skipped :]
+            rest = data[self._skipped :]
             self._skipped = max(self._skipped - len(data), 0)
-            data = kept
+            data = rest
         if self._group.role == "pict":
             self._picture_data(data.decode("latin-1"))
         elif self._group.role != "ignored":
@@ -563,23 +554,23 @@ class _Reader:
             case "fonttbl" | "stylesheet":
                 group.role = word
             case "pict":
-                group.role, group.text, group.at_end = "pict", [], self._end_picture
+                group.role, group.text, group.on_end = "pict", [], self._end_picture
             case "listtext" | "pntext":
                 group.role = "label"
             case "fldinst":
-                group.text, group.at_end = [], self._end_instruction
+                group.text, group.on_end = [], self._end_instruction
             case "field":
                 before = self._link
-                group.at_end = lambda _: setattr(self, "_link", before)
+                group.on_end = lambda _: setattr(self, "_link", before)
             case "footnote" | "annotation" | "shptxt":
                 self._open_aside(word)
             case "atnauthor":
-                group.text, group.at_end = [], self._end_author
+                group.text, group.on_end = [], self._end_author
             case "info":
                 group.role = "info"
-            case _ if word in _FACTS and group.role == "info":
+            case _ if word in _METADATA and group.role == "info":
                 group.text = []
-                group.at_end = lambda ended: self._end_fact(_FACTS[word], ended)
+                group.on_end = lambda ended: self._end_fact(_METADATA[word], ended)
             case _:
                 return False
         return True
@@ -587,7 +578,7 @@ class _Reader:
     def _end_fact(self, name: str, group: _Group) -> None:
         text = "".join(group.text or ()).strip()
         if text:
-            self.facts[name] = text
+            self.metadata[name] = text
 
     def _end_instruction(self, group: _Group) -> None:
         instruction = "".join(group.text or ())
@@ -616,17 +607,17 @@ class _Reader:
             outer.add(NoteReference(label))
             outer.put(Note(label, with_author(blocks, self._author) if prefix == "c" else blocks))
 
-        group.at_end = end
+        group.on_end = end
 
     def _picture_data(self, digits: str) -> None:
         if self._group.role == "pict" and self._group.text is not None:
             self._group.text.append(digits)
 
     def _end_picture(self, group: _Group) -> None:
-        if not self._pictures.are_kept:
+        if not self._pictures.are_saved:
             return
         digits = re.sub(r"[^0-9A-Fa-f]", "", "".join(group.text or ()))
-        name = self._pictures.keep(bytes.fromhex(digits[: len(digits) // 2 * 2]))
+        name = self._pictures.save(bytes.fromhex(digits[: len(digits) // 2 * 2]))
         if name is not None:
             group.flow.add(Picture("", name))
 
@@ -651,7 +642,7 @@ class _Reader:
             name = "".join(ended.text or ()).strip().rstrip(";").split(",")[0]
             self._styles[number] = name.strip()
 
-        group.at_end = end
+        group.on_end = end
 
     def _end_paragraph(self) -> None:
         if self._group.role == "text" and self._group.text is None:
@@ -685,4 +676,4 @@ class _Reader:
             def end(ended: _Group) -> None:
                 self._fonts.define(number).name = "".join(ended.text or ()).strip().rstrip(";")
 
-            group.at_end = end
+            group.on_end = end

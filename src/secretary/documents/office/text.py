@@ -23,39 +23,6 @@ _DECLARED = re.compile(
     rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?\s*([\w.:-]+)""", re.I
 )
 _DECLARED_WITHIN = 4096
-
-
-def read_limited(path: str) -> bytes:
-    size = Path(path).stat().st_size
-    if size > MAX_TEXT_BYTES:
-        raise FileTooLarge("The text is larger than allowed", limit_bytes=MAX_TEXT_BYTES)
-    return Path(path).read_bytes()
-
-
-def decode_text(data: bytes) -> str:
-    """Decode by byte order mark, else as UTF-8, else as Windows-1252, which never fails."""
-    for mark, name in _BYTE_ORDER_MARKS:
-        if data.startswith(mark):
-            return data[len(mark) :].decode(name, "replace")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return data.decode("cp1252", "replace")
-
-
-def decode_markup(data: bytes) -> str:
-    """Decode as HTML and XML declare it, unless a byte order mark says otherwise."""
-    found = _DECLARED.search(data[:_DECLARED_WITHIN])
-    if found and not data.startswith(tuple(mark for mark, _ in _BYTE_ORDER_MARKS)):
-        try:
-            name = codecs.lookup(found[1].decode("ascii")).name
-            # What declares itself Latin-1 is usually Windows-1252.
-            return data.decode("cp1252" if name in ("iso8859-1", "ascii") else name, "replace")
-        except (LookupError, UnicodeError):
-            pass
-    return decode_text(data)
-
-
 _TABLES = {".csv", ".tsv", ".tab"}
 _LANGUAGES = {
     ".json": "json", ".xml": "xml", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".ini": "ini",
@@ -106,9 +73,40 @@ def detect_delimiter(text: str) -> str:
     sample = _QUOTED.sub("", text[:100_000])
     lines = [line for line in sample.split("\n")[:_SAMPLE_LINES] if line.strip()]
 
-    def fitness(delimiter: str) -> tuple[int, int]:
+    def consistency(delimiter: str) -> tuple[int, int]:
         counts = [line.count(delimiter) for line in lines]
-        usual = max(set(counts), key=lambda count: (counts.count(count), count), default=0)
-        return (counts.count(usual), usual) if usual else (0, 0)
+        typical = max(set(counts), key=lambda count: (counts.count(count), count), default=0)
+        return (counts.count(typical), typical) if typical else (0, 0)
 
-    return max(_DELIMITERS, key=fitness)
+    return max(_DELIMITERS, key=consistency)
+
+
+def read_limited(path: str) -> bytes:
+    size = Path(path).stat().st_size
+    if size > MAX_TEXT_BYTES:
+        raise FileTooLarge("The text is larger than allowed", limit_bytes=MAX_TEXT_BYTES)
+    return Path(path).read_bytes()
+
+
+def decode_text(data: bytes) -> str:
+    """Decode by byte order mark, else as UTF-8, else as Windows-1252, which never fails."""
+    for mark, name in _BYTE_ORDER_MARKS:
+        if data.startswith(mark):
+            return data[len(mark) :].decode(name, "replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("cp1252", "replace")
+
+
+def decode_markup(data: bytes) -> str:
+    """Decode as HTML and XML declare it, unless a byte order mark says otherwise."""
+    declaration = _DECLARED.search(data[:_DECLARED_WITHIN])
+    if declaration and not data.startswith(tuple(mark for mark, _ in _BYTE_ORDER_MARKS)):
+        try:
+            name = codecs.lookup(declaration[1].decode("ascii")).name
+            # What declares itself Latin-1 is usually Windows-1252.
+            return data.decode("cp1252" if name in ("iso8859-1", "ascii") else name, "replace")
+        except (LookupError, UnicodeError):
+            pass
+    return decode_text(data)

@@ -15,79 +15,11 @@ from .blocks import (
     Pictures,
     Run,
 )
-from .containers import Archive, Element, iter_elements, parse_bool, parse_int
+from .containers import Archive
 from .markdown import build_page
 from .number_formats import BUILT_IN, format_general, format_value
 from .ooxml import CHART, DRAWING, RELATIONSHIP, Part, chart_blocks, core_properties, main_part
-
-
-class SheetGrid:
-    """The cells of a sheet. Rows and columns start at 0; only cells with text count."""
-
-    def __init__(self, max_cells: int) -> None:
-        self._rows: dict[int, dict[int, str]] = {}
-        self._links: dict[tuple[int, int], str] = {}
-        self._merged: list[tuple[int, int, int]] = []
-        self._left = max_cells
-        self._max_cells = max_cells
-
-    def put(self, row: int, column: int, text: str) -> None:
-        self._count(1)
-        cells = self._rows.get(row)
-        if cells is None:
-            cells = self._rows[row] = {}
-        cells[column] = text
-
-    def merge(self, row: int, column: int, last_row: int) -> None:
-        """Record that a cell spans down to a row: its text is repeated there."""
-        if last_row > row:
-            self._merged.append((row, column, last_row))
-
-    def link(self, row: int, column: int, target: str) -> None:
-        self._links[row, column] = target
-
-    def grid(self) -> Grid | None:
-        """Return the table without empty columns; adjacent empty rows are collapsed into one."""
-        if not self._rows:
-            return None
-        rows = sorted(self._rows)
-        self._repeat(rows)
-        columns = sorted({column for cells in self._rows.values() for column in cells})
-        self._left = self._max_cells
-        self._count(len(rows) * len(columns))
-        place = {column: number for number, column in enumerate(columns)}
-        lines: list[list[str]] = []
-        links: dict[tuple[int, int], str] = {}
-        before = rows[0]
-        for row in rows:
-            if row > before + 1:
-                lines.append([])
-            before = row
-            line = [""] * len(columns)
-            for column, text in self._rows[row].items():
-                line[place[column]] = text
-                if self._links and (row, column) in self._links:
-                    links[len(lines), place[column]] = self._links[row, column]
-            lines.append(line)
-        return Grid(lines, links)
-
-    def _repeat(self, rows: list[int]) -> None:
-        for row, column, last in self._merged:
-            text = self._rows.get(row, {}).get(column)
-            if not text or len(text) > REPEATED_CHARACTERS:
-                continue
-            # Rows without other cells are skipped: the merged cell was just tall.
-            for other in rows[bisect_right(rows, row) : bisect_right(rows, last)]:
-                self._count(1)
-                self._rows[other].setdefault(column, text)
-
-    def _count(self, cells: int) -> None:
-        self._left -= cells
-        if self._left < 0:
-            raise FileTooLarge(
-                f"A sheet has more than {self._max_cells:,} cells", limit=self._max_cells
-            )
-
+from .xml_parser import Element, iter_elements, parse_bool, parse_int
 
 S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _SHEET_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}"
@@ -114,6 +46,74 @@ def read_xlsx(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDoc
     return OfficeDocument(pages=pages, facts=core_properties(archive))
 
 
+class SheetGrid:
+    """The cells of a sheet. Rows and columns start at 0; only cells with text count."""
+
+    def __init__(self, max_cells: int) -> None:
+        self._rows: dict[int, dict[int, str]] = {}
+        self._links: dict[tuple[int, int], str] = {}
+        self._merged: list[tuple[int, int, int]] = []
+        self._remaining = max_cells
+        self._max_cells = max_cells
+
+    def put(self, row: int, column: int, text: str) -> None:
+        self._count(1)
+        cells = self._rows.get(row)
+        if cells is None:
+            cells = self._rows[row] = {}
+        cells[column] = text
+
+    def merge(self, row: int, column: int, last_row: int) -> None:
+        """Record that a cell spans down to a row: its text is repeated there."""
+        if last_row > row:
+            self._merged.append((row, column, last_row))
+
+    def link(self, row: int, column: int, target: str) -> None:
+        self._links[row, column] = target
+
+    def grid(self) -> Grid | None:
+        """Return the table without empty columns; adjacent empty rows are collapsed into one."""
+        if not self._rows:
+            return None
+        rows = sorted(self._rows)
+        self._repeat(rows)
+        columns = sorted({column for cells in self._rows.values() for column in cells})
+        self._remaining = self._max_cells
+        self._count(len(rows) * len(columns))
+        column_numbers = {column: number for number, column in enumerate(columns)}
+        lines: list[list[str]] = []
+        links: dict[tuple[int, int], str] = {}
+        before = rows[0]
+        for row in rows:
+            if row > before + 1:
+                lines.append([])
+            before = row
+            line = [""] * len(columns)
+            for column, text in self._rows[row].items():
+                line[column_numbers[column]] = text
+                if self._links and (row, column) in self._links:
+                    links[len(lines), column_numbers[column]] = self._links[row, column]
+            lines.append(line)
+        return Grid(lines, links)
+
+    def _repeat(self, rows: list[int]) -> None:
+        for row, column, last in self._merged:
+            text = self._rows.get(row, {}).get(column)
+            if not text or len(text) > REPEATED_CHARACTERS:
+                continue
+            # Rows without other cells are skipped: the merged cell was just tall.
+            for other in rows[bisect_right(rows, row) : bisect_right(rows, last)]:
+                self._count(1)
+                self._rows[other].setdefault(column, text)
+
+    def _count(self, cells: int) -> None:
+        self._remaining -= cells
+        if self._remaining < 0:
+            raise FileTooLarge(
+                f"A sheet has more than {self._max_cells:,} cells", limit=self._max_cells
+            )
+
+
 class _Book:
     """What the sheets of a workbook share."""
 
@@ -138,12 +138,12 @@ class _Book:
             return format_general(float(text))
         # A few numbers are repeated all over most sheets.
         key = (text, code)
-        found = self._numbers.get(key)
-        if found is None:
-            found = format_value(float(text), code, is_1904=self.is_1904)
+        formatted = self._numbers.get(key)
+        if formatted is None:
+            formatted = format_value(float(text), code, is_1904=self.is_1904)
             if len(self._numbers) < 100_000:
-                self._numbers[key] = found
-        return found
+                self._numbers[key] = formatted
+        return formatted
 
 
 def _strings(part: Part | None) -> list[str]:
@@ -165,8 +165,8 @@ def _rich_text(element: Element) -> str:
     return _ESCAPED.sub(_unescaped, text) if "_x" in text else text
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    char = chr(int(found[1], 16))
+def _unescaped(match: re.Match[str]) -> str:
+    char = chr(int(match[1], 16))
     return char if char.isprintable() or char in "\n\t" else ""
 
 
@@ -178,13 +178,13 @@ def _number_formats(part: Part | None) -> dict[str, str]:
         parse_int(each.get("numFmtId")): each.get("formatCode", "")
         for each in part.root.iterfind(f"{S}numFmts/{S}numFmt")
     }
-    found = {}
-    for place, style in enumerate(part.root.iterfind(f"{S}cellXfs/{S}xf")):
+    formats = {}
+    for index, style in enumerate(part.root.iterfind(f"{S}cellXfs/{S}xf")):
         number = parse_int(style.get("numFmtId"))
         code = own.get(number) or BUILT_IN.get(number)
         if code and code.lower() != "general":
-            found[str(place)] = code
-    return found
+            formats[str(index)] = code
+    return formats
 
 
 def _sheet_blocks(part: Part, book: _Book, pictures: Pictures, max_cells: int) -> Iterator[Block]:
@@ -273,9 +273,9 @@ def _merge(reference: str, cells: SheetGrid) -> None:
 
 def _link(element: Element, part: Part, cells: SheetGrid) -> None:
     target = part.link(element.get(f"{RELATIONSHIP}id"))
-    found = _REFERENCE.match(element.get("ref", ""))
-    if target and found:
-        cells.link(int(found[2]) - 1, _column(found[1]), target)
+    reference = _REFERENCE.match(element.get("ref", ""))
+    if target and reference:
+        cells.link(int(reference[2]) - 1, _column(reference[1]), target)
 
 
 def _read_drawing(part: Part | None, pictures: Pictures, *, has_charts: bool) -> Iterator[Block]:

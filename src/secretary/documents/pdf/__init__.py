@@ -1,1 +1,1 @@
-"""PDF files: opened, read and drawn. PDFium is not thread-safe: only in a process of its own."""
+"""Reads and renders PDF files. PDFium is not thread-safe: use it in a separate process."""

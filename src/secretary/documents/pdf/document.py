@@ -30,7 +30,7 @@ def _repair_content(path: str, password: str | None) -> bytes:
                 raise FileCorrupt(DAMAGED)
             document.save(rebuild_words, fix_metadata_version=False)
     except pikepdf.PasswordError:
-        raise FileEncrypted("The PDF needs a password, or another one") from None
+        raise FileEncrypted("The PDF is encrypted: the password is missing or wrong") from None
     except (pikepdf.PdfError, ValueError, RuntimeError):
         raise FileCorrupt(DAMAGED) from None
     return rebuild_words.getvalue()
@@ -68,7 +68,7 @@ def require_complete(path: str) -> None:
     raise FileCorrupt("The PDF is cut short: its end is missing")
 
 
-class PdfFile(pypdfium2.PdfDocument):  # type: ignore[misc]  # it has no types
+class PdfFile(pypdfium2.PdfDocument):  # type: ignore[misc]  # untyped library
     """An open PDF file."""
 
     def __init__(self, source: str | bytes, path: str, password: str | None = None) -> None:
@@ -95,7 +95,7 @@ def _open(path: str, password: str | None) -> PdfFile:
         document = PdfFile(path, path, password)
     except pypdfium2.PdfiumError as error:
         if error.err_code == WRONG_PASSWORD:
-            raise FileEncrypted("The PDF needs a password, or another one") from None
+            raise FileEncrypted("The PDF is encrypted: the password is missing or wrong") from None
         return _open_repaired(path, password)
     if not len(document):
         document.close()
@@ -111,7 +111,7 @@ def _open_repaired(path: str, password: str | None) -> PdfFile:
         raise FileCorrupt(DAMAGED) from None
 
 
-class BarePage(pypdfium2.PdfPage):  # type: ignore[misc]  # it has no types
+class BarePage(pypdfium2.PdfPage):  # type: ignore[misc]  # untyped library
     """A page without pypdfium2's bookkeeping, which takes longer than reading a short page."""
 
     def __init__(self, raw: Any, document: pypdfium2.PdfDocument) -> None:

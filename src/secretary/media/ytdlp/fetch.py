@@ -28,9 +28,8 @@ from ...network.downloads import OnProgress, download
 from ...network.egress_proxy import EgressProxy, open_egress_proxy
 from ...storage.sources import SourceFile
 from . import metadata, process
-from .media import SiteMedia, SiteRequest, SiteSubtitles
-from .metadata import reason, unknown
-from .process import Ran, run
+from .metadata import SiteMedia, SiteRequest, SiteSubtitles, known_error, unknown_error
+from .process import YtdlpResult, run
 
 #: Pages, scripts and what encryption adds, beside the recording itself.
 _BESIDE_BYTES = 16 * MEBIBYTE
@@ -55,8 +54,8 @@ async def fetch_from_site(
     host = httpx.URL(request.url).host
     if _SMUGGLED in unquote(unquote(request.url)):
         raise AddressRefused(f"The URL of {host} is not one of the web", host=host)
-    command = process.found()
-    directory = request.into / "site"
+    command = process.find_ytdlp()
+    directory = request.directory / "site"
     shutil.rmtree(directory, ignore_errors=True)  # of an attempt that was cut off
     directory.mkdir(parents=True)
     seconds = request.limits.total.total_seconds()
@@ -92,8 +91,8 @@ class _Visit:
 
     async def make(self) -> SiteMedia:
         info = await self._look()
-        metadata.refuse(info, self.request, self.host)
-        languages, automatic = metadata.subtitles_wanted(info, self.request)
+        metadata.check_allowed(info, self.request, self.host)
+        languages, automatic = metadata.select_subtitles(info, self.request)
         self._files = _Files(metadata.sizes(info)[1] or None)
         ran = await self._download(process.subtitle_options(languages, automatic=automatic))
         if ran.code and languages and self.gateway.refused is None:
@@ -104,7 +103,7 @@ class _Visit:
             for language in languages
             if _is_file(file := self.directory / f"{process.NAME}.{language}.vtt")
         ]
-        return metadata.described(info, path, subtitles, self.request)
+        return metadata.to_site_media(info, path, subtitles, self.request)
 
     async def _look(self) -> metadata.Info:
         look = {"--dump-single-json": None, "--skip-download": None}
@@ -112,13 +111,13 @@ class _Visit:
             ran = await self._run(self._options | look, self.request.url, output=output)
         if ran.code or not self._info_file.stat().st_size:
             raise await self._failure(ran)
-        info = await asyncio.to_thread(metadata.read, self._info_file, self.host)
+        info = await asyncio.to_thread(metadata.parse_info, self._info_file, self.host)
         # What is fetched is what was looked at, and not what the page says when asked again.
         kept = {name: value for name, value in info.items() if name != "webpage_url"}
         await asyncio.to_thread(self._info_file.write_text, json.dumps(kept), encoding="utf-8")
         return info
 
-    async def _download(self, subtitles: process.Options) -> Ran:
+    async def _download(self, subtitles: process.Options) -> YtdlpResult:
         known = {"--load-info-json": str(self._info_file)}
         more = {**subtitles, **process.progress_options(), **known}
         return await self._run(self._options | more, on_line=self._notice)
@@ -130,14 +129,14 @@ class _Visit:
     @property
     def _options(self) -> dict[str, str | None]:
         request = self.request
-        return process.options(self.directory, self.gateway.url, request.want, request.limits)
+        return process.options(self.directory, self.gateway.url, request.kind, request.limits)
 
-    async def _run(self, options: process.Options, url: str = "", **more: object) -> Ran:
+    async def _run(self, options: process.Options, url: str = "", **more: object) -> YtdlpResult:
         """Until it ends by itself, or the gateway has let through all that it may."""
         running = asyncio.create_task(
             run(
                 self.command,
-                process.told(options, url),
+                process.encode_options(options, url),
                 directory=self.directory,
                 proxy=self.gateway.url,
                 port=self.gateway.port,
@@ -159,7 +158,7 @@ class _Visit:
         if self._files.notice(line) and self.on_progress is not None:
             self.on_progress(self._files.done, self._files.total)
 
-    async def _found(self, ran: Ran) -> Path:
+    async def _found(self, ran: YtdlpResult) -> Path:
         """The file, when there is one and nothing went wrong."""
         if "max-filesize" in ran.said:
             raise metadata.too_large(self.request, self.host)
@@ -176,15 +175,15 @@ class _Visit:
             raise metadata.too_large(self.request, self.host)
         return files[0]
 
-    async def _failure(self, ran: Ran) -> JobFailed:
+    async def _failure(self, ran: YtdlpResult) -> JobFailed:
         """Where the gateway refused an address, that is the reason for all that followed."""
         if self.gateway.refused is not None:
             return self.gateway.refused
-        found = reason(ran.complained, self.host, hidden=str(self.directory))
+        found = known_error(ran.complained, self.host, hidden=str(self.directory))
         if found is not None:
             return found
         version = (await self._run({"--version": None})).said.strip()
-        return unknown(ran.complained, self.host, hidden=str(self.directory), version=version)
+        return unknown_error(ran.complained, self.host, hidden=str(self.directory), version=version)
 
 
 @dataclass
@@ -243,7 +242,7 @@ _NOTE_EVERY = 0.2
 Run = Callable[..., Awaitable[Any]]
 
 
-async def media_source(
+async def fetch_media(
     request: SiteRequest, run: Run, on_progress: OnProgress | None = None
 ) -> SiteMedia | SourceFile:
     """What is at `request.url`: a file, or what a site has to give and to say."""
@@ -270,7 +269,7 @@ async def _as_file(request: SiteRequest, on_progress: OnProgress | None) -> Sour
     done = await download(
         Network(request.allow_hosts),
         request.url,
-        request.into / "download",
+        request.directory / "download",
         limits=request.limits,
         on_progress=on_progress,
         unwanted=_PAGES | _LISTS,
@@ -280,17 +279,19 @@ async def _as_file(request: SiteRequest, on_progress: OnProgress | None) -> Sour
 
 async def _as_site(request: SiteRequest, run: Run, on_progress: OnProgress | None) -> SiteMedia:
     async with _told(request, on_progress):
-        media: SiteMedia = await run(fetched, request, wall_time=request.limits.total + _GRACE)
+        media: SiteMedia = await run(
+            fetch_in_sandbox, request, wall_time=request.limits.total + _GRACE
+        )
         return media
 
 
-async def fetched(request: SiteRequest) -> SiteMedia:
+async def fetch_in_sandbox(request: SiteRequest) -> SiteMedia:
     """In the sandbox process. How far it is stands in a file: a call says only how it ended."""
     return await fetch_from_site(request, _Notes(_notes_of(request)).write)
 
 
 def _notes_of(request: SiteRequest) -> Path:
-    return request.into / "site-progress"
+    return request.directory / "site-progress"
 
 
 @dataclass

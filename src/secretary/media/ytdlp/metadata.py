@@ -1,13 +1,14 @@
-"""What yt-dlp says of a recording before it is fetched, and whether it may be."""
+"""What is asked of a site, and what comes from it."""
 
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ...config import MEBIBYTE
+from ...config import MEBIBYTE, DownloadLimits
 from ...core.errors import (
     DownloadFailed,
     DownloadRefused,
@@ -17,7 +18,53 @@ from ...core.errors import (
     UnsupportedFile,
 )
 from ..recording import Chapter
-from .media import SiteMedia, SiteRequest, SiteSubtitles
+
+MediaKind = Literal["video", "audio"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteRequest:
+    """Plain values only, so that it can travel to a sandbox process."""
+
+    url: str
+    directory: Path
+    kind: MediaKind = "video"
+    allow_hosts: tuple[str, ...] = ()
+    limits: DownloadLimits = field(default_factory=DownloadLimits)
+    max_duration: timedelta | None = None
+    #: Take what the site itself has recognised, where nobody has written subtitles.
+    automatic_subtitles: bool = False
+    #: Of these languages the subtitles are wanted most.
+    languages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSubtitles:
+    """A WebVTT file."""
+
+    language: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteMedia:
+    """A recording and what its site says of it; None where it says nothing."""
+
+    path: Path
+    #: The address of the page it is on, as the site itself gives it.
+    page_url: str
+    site: str
+    title: str | None = None
+    description: str | None = None
+    uploader: str | None = None
+    uploaded_on: date | None = None
+    #: In seconds.
+    duration: float | None = None
+    #: What is spoken, as the site says.
+    language: str | None = None
+    chapters: tuple[Chapter, ...] = ()
+    subtitles: tuple[SiteSubtitles, ...] = ()
+
 
 MAX_BYTES = 32 * MEBIBYTE
 MAX_SUBTITLES = 8
@@ -34,7 +81,7 @@ _LIVE = {"is_live", "is_upcoming", "post_live"}
 Info = Mapping[str, Any]
 
 
-def read(file: Path, host: str) -> Info:
+def parse_info(file: Path, host: str) -> Info:
     """The one recording that is described in `file`."""
     if file.stat().st_size > MAX_BYTES:
         raise FileTooLarge(f"What {host} says of the recording is too much", host=host)
@@ -50,7 +97,7 @@ def read(file: Path, host: str) -> Info:
     raise DownloadRefused(text, host=host)
 
 
-def refuse(info: Info, request: SiteRequest, host: str) -> None:
+def check_allowed(info: Info, request: SiteRequest, host: str) -> None:
     """Raise for what is known to be too much before it is fetched."""
     if info.get("is_live") or info.get("live_status") in _LIVE:
         text = f"This is a live transmission at {host}, or one that is still to come"
@@ -82,7 +129,7 @@ def sizes(info: Info) -> tuple[int, int]:
     return int(exact), int(estimated)
 
 
-def subtitles_wanted(info: Info, request: SiteRequest) -> tuple[Sequence[str], bool]:
+def select_subtitles(info: Info, request: SiteRequest) -> tuple[Sequence[str], bool]:
     """The languages of which subtitles are fetched, and whether a machine made them."""
     own = _text(info.get("language"))
     preferred = [*request.languages, *([own] if own else [])]
@@ -106,7 +153,7 @@ def _languages(given: Any, preferred: Sequence[str]) -> list[str]:
     return sorted(tags, key=rank)
 
 
-def described(
+def to_site_media(
     info: Info, path: Path, subtitles: Sequence[SiteSubtitles], request: SiteRequest
 ) -> SiteMedia:
     page = _text(info.get("webpage_url")) or ""
@@ -216,7 +263,7 @@ _REASONS: tuple[tuple[str, type[JobFailed], str], ...] = (
 )
 
 
-def reason(complained: str, host: str, *, hidden: str) -> JobFailed | None:
+def known_error(complained: str, host: str, *, hidden: str) -> JobFailed | None:
     """The error for a job, if what yt-dlp wrote is understood; nobody is to see `hidden`."""
     if re.search(r"error: (no such|ambiguous) option", complained):
         return EngineUnavailable(_TOO_OLD)
@@ -227,7 +274,7 @@ def reason(complained: str, host: str, *, hidden: str) -> JobFailed | None:
     return None
 
 
-def unknown(complained: str, host: str, *, hidden: str, version: str) -> JobFailed:
+def unknown_error(complained: str, host: str, *, hidden: str, version: str) -> JobFailed:
     """Mostly a site that has changed. It stays so: another try needs a newer program first."""
     text = f"The recording at {host} could not be fetched"
     if is_stale(version, date.today()):

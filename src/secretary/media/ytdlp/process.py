@@ -18,9 +18,9 @@ from typing import IO
 from ...config import DownloadLimits
 from ...core.errors import EngineUnavailable
 from ...core.processes import inherited_environment
-from ..ffmpeg import program_at
+from ..ffmpeg import find_ffmpeg
 from . import landlock
-from .media import Want
+from .metadata import MediaKind
 
 MISSING = (
     "Pages and video sites need the program yt-dlp, which is not installed:"
@@ -42,7 +42,7 @@ _PROGRESS = (
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
-def found() -> list[str]:
+def find_ytdlp() -> list[str]:
     """
     The command that runs yt-dlp. Our own environment comes first: what an operator installs there
     is for us, while a system's own is often years old.
@@ -56,7 +56,7 @@ def found() -> list[str]:
     return [program]
 
 
-def fenced(command: Iterable[str], port: int, directory: Path) -> list[str]:
+def with_landlock(command: Iterable[str], port: int, directory: Path) -> list[str]:
     """The same command, in a fence."""
     return [sys.executable, "-I", "-S", landlock.__file__, str(port), str(directory), *command]
 
@@ -80,7 +80,7 @@ ARGUMENTS = ("--ignore-config", "--config-locations", "-")
 Options = Mapping[str, str | None]
 
 
-def told(options: Options, url: str = "") -> bytes:
+def encode_options(options: Options, url: str = "") -> bytes:
     """Options as yt-dlp reads them from its standard input."""
     pairs = options.items()
     lines = [name if value is None else f"{name} {shlex.quote(value)}" for name, value in pairs]
@@ -119,7 +119,7 @@ _ALWAYS: Options = {
 
 
 def options(
-    directory: Path, proxy: str, want: Want, limits: DownloadLimits
+    directory: Path, proxy: str, want: MediaKind, limits: DownloadLimits
 ) -> dict[str, str | None]:
     """What holds whenever it runs for one recording."""
     ffmpeg = _ffmpeg()
@@ -155,7 +155,7 @@ def progress_options() -> dict[str, str | None]:
     return {"--progress": None, "--newline": None, "--progress-template": _PROGRESS}
 
 
-def _format(want: Want, *, may_merge: bool) -> str:
+def _format(want: MediaKind, *, may_merge: bool) -> str:
     """The smallest that serves: sound alone for a transcript, slides that can still be read."""
     low = f"[height<=?{HIGHEST}]{_BY_HTTP}"
     if want == "audio":
@@ -167,7 +167,7 @@ def _format(want: Want, *, may_merge: bool) -> str:
 def _ffmpeg() -> str | None:
     """To put picture and sound together that come apart; None: such are not chosen."""
     try:
-        return program_at()
+        return find_ffmpeg()
     except EngineUnavailable:
         return None
 
@@ -178,7 +178,7 @@ _KEPT = 65536
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class YtdlpResult:
     code: int
     said: str
     complained: str
@@ -193,9 +193,9 @@ async def run(
     port: int,
     output: IO[bytes] | None = None,
     on_line: Callable[[str], None] | None = None,
-) -> Ran:
+) -> YtdlpResult:
     process = await asyncio.create_subprocess_exec(
-        *fenced([*command, *ARGUMENTS], port, directory),
+        *with_landlock([*command, *ARGUMENTS], port, directory),
         cwd=directory,
         env=environment(directory, proxy),
         stdin=subprocess.PIPE,
@@ -209,7 +209,7 @@ async def run(
             _lines(process.stdout, on_line),
             _lines(process.stderr, None),
         )
-        return Ran(await process.wait(), said, complained)
+        return YtdlpResult(await process.wait(), said, complained)
     finally:
         # ffmpeg may be at work below it.
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""Jobs in MongoDB: the store for services that run on several machines."""
+"""The MongoDB store, for services that run on several machines."""
 
 from .store import MongoStore
 

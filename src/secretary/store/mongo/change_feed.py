@@ -1,4 +1,4 @@
-"""The feed of changes from MongoDB's change stream: all that was written, in the order it was."""
+"""The change feed (a change stream, or polling without one), and wake-ups for waiting workers."""
 
 import asyncio
 import logging
@@ -23,17 +23,17 @@ from ..notifier import Notifier
 from .rows import STAGED
 from .schema import Database, Document, Documents
 
-#: Readers whose place in the stream stays open between two calls.
-MAX_KEPT = 4
+#: How many readers keep their cursor between two calls.
+MAX_OPEN_READERS = 4
 
-#: A position so much later than now is one of another server.
+#: A position that is further ahead of the server's clock belongs to another server.
 MAX_AHEAD_SECONDS = 3600
 
-_VISIBLE = ("status", "updated_at", "archived", "cancel_requested")
+_CLIENT_FIELDS = ("status", "updated_at", "archived", "cancel_requested")
 
-#: What clients can see. A document that is staged is no job yet; one that is deleted has left a
-#: trace.
-TOLD: list[Document] = [
+#: Changes that clients can see. A staged document is not a job yet; deletions are recorded in
+#: `traces`.
+CLIENT_CHANGES: list[Document] = [
     {
         "$match": {
             "ns.coll": {"$in": ["jobs", "batches", "traces"]},
@@ -44,7 +44,7 @@ TOLD: list[Document] = [
                 },
                 *(
                     {f"updateDescription.updatedFields.{name}": {"$exists": True}}
-                    for name in (*_VISIBLE, "isActive")
+                    for name in (*_CLIENT_FIELDS, "isActive")
                 ),
             ],
         }
@@ -73,29 +73,29 @@ class _Cursor:
         return f"s:{self.token}"
 
 
-class Follower:
-    """Reads the change stream by hand and not with the driver's own class: that one cannot tell
-    what has already arrived from what would have to be waited for."""
+class ChangeStream:
+    """Reads the change stream with plain commands: the driver's class cannot tell events that have
+    arrived from those it would have to wait for."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._database = db.jobs.database
-        self._kept: dict[str, _Cursor] = {}
+        self._cursors: dict[str, _Cursor] = {}
 
     async def changes(self, since: str | None, *, limit: int, seconds: float) -> Changes:
         if since is None:
             return await self._now()
-        found = re.fullmatch("s:([0-9A-F]+)", since)
-        if found is None:
+        match = re.fullmatch("s:([0-9A-F]+)", since)
+        if match is None:
             return await self._now(gap=True)
         try:
-            return await self._read_on(since, found[1], limit, seconds)
+            return await self._read_on(since, match[1], limit, seconds)
         except OperationFailure:
-            # Either the server has forgotten what happened then, or nothing works at all.
+            # The position is no longer in the oplog (if the server is down, this fails too).
             return await self._now(gap=True)
 
     async def close(self) -> None:
-        for cursor in self._kept.values():
+        for cursor in self._cursors.values():
             await self._close(cursor)
 
     async def _now(self, *, gap: bool = False) -> Changes:
@@ -104,14 +104,14 @@ class Follower:
         return Changes([], cursor.position, gap=gap)
 
     async def _read_on(self, since: str, token: str, limit: int, seconds: float) -> Changes:
-        cursor = self._kept.pop(since, None)
+        cursor = self._cursors.pop(since, None)
         try:
             cursor = cursor or await self._open(token)
             events = await self._more(cursor, limit, seconds)
-        except CursorNotFound:  # it was not used for long, or the server is another one
+        except CursorNotFound:  # it timed out, or there is a new primary
             cursor = await self._open(token)
             events = await self._more(cursor, limit, seconds)
-        # Who does not wait and has all is done.
+        # A reader that neither waits nor got events will not continue.
         await (self._keep(cursor) if events or seconds > 0 else self._close(cursor))
         return Changes(await self._changes(events), cursor.position)
 
@@ -121,7 +121,7 @@ class Follower:
         answer = await self._database.command(
             {
                 "aggregate": 1,
-                "pipeline": [{"$changeStream": start}, *TOLD],
+                "pipeline": [{"$changeStream": start}, *CLIENT_CHANGES],
                 "cursor": {"batchSize": 0},
                 "readConcern": {"level": "majority"},
             },
@@ -142,7 +142,7 @@ class Follower:
                 "getMore": cursor.cursor_id,
                 "collection": cursor.collection,
                 "batchSize": limit,
-                # How long to wait for something to tell; 0 would mean a second.
+                # How long to wait for events; 0 would mean one second.
                 "maxTimeMS": max(1, round(seconds * 1000)),
             },
             session=cursor.session,
@@ -153,10 +153,10 @@ class Follower:
         return events
 
     async def _keep(self, cursor: _Cursor) -> None:
-        replaced = self._kept.pop(cursor.position, None)
-        self._kept[cursor.position] = cursor
-        oldest = next(iter(self._kept)) if len(self._kept) > MAX_KEPT else None
-        for unused in (replaced, self._kept.pop(oldest) if oldest else None):
+        replaced = self._cursors.pop(cursor.position, None)
+        self._cursors[cursor.position] = cursor
+        oldest = next(iter(self._cursors)) if len(self._cursors) > MAX_OPEN_READERS else None
+        for unused in (replaced, self._cursors.pop(oldest) if oldest else None):
             if unused is not None:
                 await self._close(unused)
 
@@ -167,13 +167,13 @@ class Follower:
         await cursor.session.end_session()
 
     async def _changes(self, events: Iterable[Document]) -> list[Change]:
-        """Each job once. An update tells only what it changed, so batches are looked up."""
-        found: dict[tuple[str, Any], Document] = {}
+        """Return each job once. Update events lack the batch, so it is looked up."""
+        documents: dict[tuple[str, Any], Document] = {}
         for event in events:
             key = (event["ns"]["coll"], event["documentKey"]["_id"])
-            found[key] = event.get("fullDocument") or found.get(key, {})
+            documents[key] = event.get("fullDocument") or documents.get(key, {})
         unknown = [
-            key for (name, key), document in found.items() if name == "jobs" and not document
+            key for (name, key), document in documents.items() if name == "jobs" and not document
         ]
         batch_of: dict[str, str | None] = {}
         if unknown:
@@ -186,19 +186,18 @@ class Follower:
                 document.get("job_id", key if name == "jobs" else None),
                 document.get("batch_id", batch_of.get(key)),
             )
-            for (name, key), document in found.items()
+            for (name, key), document in documents.items()
         ]
 
 
 def _seconds(token: str) -> int:
-    """The time of a resume token: it starts with a type and a timestamp, so that tokens sort."""
+    """The time of a resume token, which starts with a type and a timestamp."""
     return int(token[2:10], 16)
 
 
-#: No write takes so long from getting its time to being seen.
+#: No write takes longer from getting its timestamp to becoming visible.
 OVERLAP_SECONDS = 5
-LOOK_BACK_SECONDS = 1.0
-#: Readers of which is remembered what they were told.
+RECHECK_SECONDS = 1.0
 
 CHANGED = IndexModel(
     [("changed_at", 1)],
@@ -210,25 +209,27 @@ CHANGED = IndexModel(
 @dataclass(slots=True)
 class _Reader:
     at: Timestamp
-    #: What was told of the last seconds: when each document had changed.
-    told: dict[tuple[str, Any], Timestamp] = field(default_factory=dict)
-    looked_back_at: float = 0.0
+    #: The change times of recently delivered documents.
+    delivered: dict[tuple[str, Any], Timestamp] = field(default_factory=dict)
+    rechecked_at: float = 0.0
 
 
-class Poller:
+class PollingFeed:
+    """Finds changes by their time, for a server without change streams."""
+
     def __init__(self, db: Database, own_writes: Notifier) -> None:
         self._db = db
         self._own_writes = own_writes
-        self._kept: dict[str, _Reader] = {}
+        self._readers: dict[str, _Reader] = {}
         self._indexed = False
 
     async def changes(self, since: str | None, *, limit: int, seconds: float) -> Changes:
         await self._make_indexes()
-        found = re.fullmatch(r"t:(\d{1,10})\.(\d{1,10})\.\w+", since or "", re.ASCII)
-        at = Timestamp(int(found[1]), int(found[2])) if found and _fits(found) else None
-        reader = self._kept.pop(since or "", None)
+        match = re.fullmatch(r"t:(\d{1,10})\.(\d{1,10})\.\w+", since or "", re.ASCII)
+        at = Timestamp(int(match[1]), int(match[2])) if match and _is_timestamp(match) else None
+        reader = self._readers.pop(since or "", None)
         if reader is None:
-            if at is None or at > await self._newest():  # unknown, or of another database
+            if at is None or at > await self._newest():  # invalid, or of another database
                 return await self._now(gap=since is not None)
             reader = _Reader(at)
         written = self._own_writes.generation
@@ -239,7 +240,7 @@ class Poller:
         return Changes(changes, self._keep(reader))
 
     async def close(self) -> None:
-        self._kept.clear()
+        self._readers.clear()
 
     async def _make_indexes(self) -> None:
         if not self._indexed:
@@ -268,46 +269,46 @@ class Poller:
         return Changes([], self._keep(reader), gap=gap)
 
     def _keep(self, reader: _Reader) -> str:
-        # Two readers at the same time were not told the same: each has a position of its own.
+        # Readers at the same time have not seen the same changes: each gets its own position.
         position = f"t:{reader.at.time}.{reader.at.inc}.{uuid4().hex[:12]}"
-        self._kept[position] = reader
-        if len(self._kept) > MAX_KEPT:
-            del self._kept[next(iter(self._kept))]
+        self._readers[position] = reader
+        if len(self._readers) > MAX_OPEN_READERS:
+            del self._readers[next(iter(self._readers))]
         return position
 
     async def _read(self, reader: _Reader, limit: int | None) -> list[Change]:
         after = reader.at
-        if time.monotonic() - reader.looked_back_at > LOOK_BACK_SECONDS:
-            reader.looked_back_at = time.monotonic()
-            after = _before(reader.at)
+        if time.monotonic() - reader.rechecked_at > RECHECK_SECONDS:
+            reader.rechecked_at = time.monotonic()
+            after = _overlap_start(reader.at)
         fresh = await self._changed(reader, after, limit)
         for key, document in fresh:
-            reader.told[key] = document["changed_at"]
+            reader.delivered[key] = document["changed_at"]
             reader.at = max(reader.at, document["changed_at"])
-        oldest = _before(reader.at)
-        reader.told = {key: at for key, at in reader.told.items() if at >= oldest}
+        oldest = _overlap_start(reader.at)
+        reader.delivered = {key: at for key, at in reader.delivered.items() if at >= oldest}
         return [_change(name, document) for (name, _), document in fresh]
 
     async def _changed(
         self, reader: _Reader, after: Timestamp, limit: int | None
     ) -> list[tuple[tuple[str, Any], Document]]:
-        """What changed after a time and was not told to this reader, in order."""
-        found: list[tuple[tuple[str, Any], Document]] = []
+        """Return what changed after a time and was not delivered to this reader yet, in order."""
+        changed: list[tuple[tuple[str, Any], Document]] = []
         for collection in self._collections():
-            most = 0 if limit is None else limit + len(reader.told)
+            max_documents = 0 if limit is None else limit + len(reader.delivered)
             documents = collection.find(
                 {"changed_at": {"$gt": after}},
                 {"changed_at": 1, "job_id": 1, "batch_id": 1, "status": 1},
                 sort=[("changed_at", 1)],
-                limit=most,
+                limit=max_documents,
                 hint="changed",
             )
             async for document in documents:
                 key = (collection.name, document["_id"])
-                if reader.told.get(key) != document["changed_at"]:
-                    found.append((key, document))
-        found.sort(key=lambda item: item[1]["changed_at"])
-        return found[:limit]
+                if reader.delivered.get(key) != document["changed_at"]:
+                    changed.append((key, document))
+        changed.sort(key=lambda item: item[1]["changed_at"])
+        return changed[:limit]
 
 
 def _change(name: str, document: Document) -> Change:
@@ -317,26 +318,26 @@ def _change(name: str, document: Document) -> Change:
     )
 
 
-def _before(at: Timestamp) -> Timestamp:
+def _overlap_start(at: Timestamp) -> Timestamp:
     return Timestamp(max(0, at.time - OVERLAP_SECONDS), 0)
 
 
-def _fits(found: "re.Match[str]") -> bool:
-    return all(int(part) < 2**32 for part in found.groups())
+def _is_timestamp(match: "re.Match[str]") -> bool:
+    return all(int(part) < 2**32 for part in match.groups())
 
 
 logger = logging.getLogger(__name__)
 
-#: How long who waits may sleep while nobody tells of other processes' news.
+#: How long workers wait between polls without a change stream.
 POLL_SECONDS = 0.5
 REOPEN_SECONDS = 2.0
 
 NO_REPLICA_SET = 40573
-#: Out of time, no majority yet, a primary that is just going.
-NOT_NOW = (50, 134, 189, 262, 11602)
+#: Timeout, no majority yet, primary stepping down.
+TEMPORARY_ERRORS = (50, 134, 189, 262, 11602)
 
-#: Changes that give a worker something to claim or to cancel. Only their ids are sent.
-NEWS: list[Document] = [
+#: Changes that give a worker something to claim or cancel. Only their ids are sent.
+CLAIMABLE_CHANGES: list[Document] = [
     {
         "$match": {
             "$or": [
@@ -351,33 +352,33 @@ NEWS: list[Document] = [
 ]
 
 
-class Watch(Notifier):
-    """A change stream brings the news of other processes; it is a hint only: without one (a
-    standalone server, a stream that broke) who waits polls."""
+class WakeUp(Notifier):
+    """Wakes waiting workers when another process changes jobs. The change stream is only a hint:
+    without one (standalone server, broken stream) they poll."""
 
     def __init__(self, db: Database) -> None:
         super().__init__()
         self._jobs = db.jobs.with_options(read_concern=ReadConcern("majority"))
         self._stream: AsyncChangeStream[Document] | None = None
         self._task: asyncio.Task[None] | None = None
-        #: The server gives no change streams, to nobody and never.
+        #: The server does not support change streams.
         self.refused = False
 
     async def open(self) -> None:
         try:
-            self._stream = await self._jobs.watch(NEWS)
+            self._stream = await self._jobs.watch(CLAIMABLE_CHANGES)
         except OperationFailure as error:
-            self.refused = error.code not in NOT_NOW
+            self.refused = error.code not in TEMPORARY_ERRORS
             if error.code == NO_REPLICA_SET:
-                logger.info("MongoDB is no replica set: new jobs are found by polling")
+                logger.info("MongoDB is not a replica set: polling for new jobs")
             else:
-                logger.warning("MongoDB gives no change stream, new jobs are polled: %s", error)
+                logger.warning("Change streams are not available; polling for new jobs: %s", error)
         else:
             self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
         while self._task is not None and not self._task.done():
-            self._task.cancel()  # again and again: the driver may swallow it (see calls.py)
+            self._task.cancel()  # repeatedly: the driver may swallow it (see client.cancellable)
             await asyncio.wait({self._task}, timeout=0.1)
 
     async def wait(self, since: int, *, seconds: float) -> int:
@@ -389,15 +390,15 @@ class Watch(Notifier):
             try:
                 await self._listen()
             except PyMongoError as error:
-                logger.warning("The change stream on jobs broke, will open it again: %s", error)
+                logger.warning("The change stream on jobs broke; reopening it: %s", error)
             finally:
                 self._stream = None
             await asyncio.sleep(random.uniform(0.5, 1) * REOPEN_SECONDS)
 
     async def _listen(self) -> None:
-        stream = self._stream or await self._jobs.watch(NEWS)
+        stream = self._stream or await self._jobs.watch(CLAIMABLE_CHANGES)
         async with stream:
             self._stream = stream
-            self.notify()  # of what happened before
+            self.notify()  # of changes before the stream was open
             async for _ in stream:
                 self.notify()

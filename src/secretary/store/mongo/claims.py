@@ -1,4 +1,4 @@
-"""Gives waiting jobs to workers that ask."""
+"""Workers and their leases, claims, and the rescue of lost jobs."""
 
 import asyncio
 import time
@@ -15,21 +15,21 @@ from ...core.errors import LeaseLost
 from ...core.job import QUEUED, Cancelled, Job
 from ..claims import Capacity, Renewal, Rescued, WorkerInfo, crash_error, worker_lost_entry
 from ..scheduling import Candidate, FairScheduler, Running
-from .client import Calls
+from .client import ShieldedCalls
 from .queries import WITHOUT_DETAILS
-from .queue import class_of, placed, promote
-from .rows import add_logs, filled, job_from, moment, now_stamp, stamp
+from .queue import class_of, promote, queue_update
+from .rows import add_logs, job_from, moment, now_stamp, stamp, with_overflow
 from .schema import Database, Document
 from .transitions import (
     WITHOUT_VALUES,
     Change,
     apply,
     cancelled,
-    check_held,
     failed,
     inactive_batches,
     pending,
-    places_for,
+    placements_for,
+    resume_if_active,
 )
 
 
@@ -57,15 +57,15 @@ async def all_workers(db: Database) -> list[WorkerInfo]:
     return [_worker_from(document) async for document in db.workers.find(sort=[("_id", 1)])]
 
 
-async def must_be_enlisted(db: Database, worker_id: str) -> None:
+async def require_registered(db: Database, worker_id: str) -> None:
     if await db.workers.find_one({"_id": worker_id}, {"_id": 1}) is None:
-        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+        raise LeaseLost(f"The worker {worker_id} is not registered")
 
 
 async def renew(db: Database, worker_id: str, lease: timedelta) -> Renewal:
-    known = await db.workers.update_one({"_id": worker_id}, [{"$set": _lease(lease)}])
-    if not known.matched_count:
-        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+    updated = await db.workers.update_one({"_id": worker_id}, [{"$set": _lease(lease)}])
+    if not updated.matched_count:
+        raise LeaseLost(f"The worker {worker_id} is not registered")
     jobs = await db.jobs.find(
         {"worker_id": worker_id, "status": "processing"},
         {"attempt": 1, "cancel_requested": 1},
@@ -84,122 +84,124 @@ def _worker_from(document: Document) -> WorkerInfo:
     return WorkerInfo.from_stored({**document, "started_at": moment(document["started_at"])})
 
 
-#: How often a claim tries again when other processes took what it had chosen.
+#: How often a claim tries again when other processes claimed the jobs it had chosen.
 MAX_TRIES = 4
 
-#: A request that we gave up may reach the server so much later.
-UNWANTED_SECONDS = 60.0
+#: How much later a request that was given up may still reach the server.
+ORPHANED_CLAIM_SECONDS = 60.0
 
 INITIALIZING = {"step": "initializing", "percent": 0, "message": ""}
 
 
 class Claims:
-    """One claim of this process at a time: claims of one process would only take each other's
-    jobs, and they share the memory of whose turn it is."""
+    """Runs one claim of this process at a time: concurrent ones would compete for the same jobs,
+    and they share a scheduler."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._turns = FairScheduler()
-        self._calls = Calls()
-        self._one_at_a_time = asyncio.Lock()
-        #: Claims whose jobs nobody runs, with their worker and until when they may show up:
-        #: their caller was cancelled, or the server did not say what became of them.
-        self._unwanted: dict[str, tuple[str, float]] = {}
+        self._scheduler = FairScheduler()
+        self._shielded_calls = ShieldedCalls()
+        self._lock = asyncio.Lock()
+        #: Tokens of claims whose caller was cancelled or whose result is unknown, with their
+        #: worker and until when they may take effect.
+        self._orphaned_claims: dict[str, tuple[str, float]] = {}
 
-    async def claim(self, worker_id: str, wanted: Capacity) -> list[Job]:
+    async def claim(self, worker_id: str, capacity: Capacity) -> list[Job]:
         token = uuid4().hex
         try:
-            return await self._calls.run(self._claim(worker_id, wanted, token))
+            return await self._shielded_calls.run(self._claim(worker_id, capacity, token))
         except (asyncio.CancelledError, PyMongoError):
-            self._unwanted[token] = worker_id, time.monotonic() + UNWANTED_SECONDS
+            self._orphaned_claims[token] = worker_id, time.monotonic() + ORPHANED_CLAIM_SECONDS
             raise
 
-    async def give_back_unwanted(self) -> None:
-        """Undo claims of which their worker knows nothing."""
-        async with self._one_at_a_time:
-            await self._give_back_unwanted()
+    async def undo_orphaned_claims(self) -> None:
+        """Undo claims that their worker does not know of."""
+        async with self._lock:
+            await self._undo_orphaned_claims()
 
     async def close(self) -> None:
-        await self._calls.close()
+        await self._shielded_calls.close()
 
-    async def _claim(self, worker_id: str, wanted: Capacity, token: str) -> list[Job]:
-        async with self._one_at_a_time:
-            await self._give_back_unwanted()
-            await asyncio.gather(must_be_enlisted(self._db, worker_id), promote(self._db))
-            taken = await self._take(worker_id, wanted, token)
-            kept = await self._without_what_may_not_run(worker_id, wanted, taken)
-            return [job_from(document) for document in await filled(self._db, kept)]
+    async def _claim(self, worker_id: str, capacity: Capacity, token: str) -> list[Job]:
+        async with self._lock:
+            await self._undo_orphaned_claims()
+            await asyncio.gather(require_registered(self._db, worker_id), promote(self._db))
+            claimed = await self._take(worker_id, capacity, token)
+            allowed = await self._keep_allowed(worker_id, capacity, claimed)
+            return [job_from(document) for document in await with_overflow(self._db, allowed)]
 
-    async def _give_back_unwanted(self) -> None:
-        for token, (worker_id, until) in list(self._unwanted.items()):
+    async def _undo_orphaned_claims(self) -> None:
+        for token, (worker_id, until) in list(self._orphaned_claims.items()):
             await self._db.jobs.update_many(
                 {"worker_id": worker_id, "status": "processing", "claim": token},
-                _given_back({"due_at": now_stamp()}) | self._db.touch,
+                _undo_update({"due_at": now_stamp()}) | self._db.change_time,
                 hint="running",
             )
             if time.monotonic() > until:
-                del self._unwanted[token]
+                del self._orphaned_claims[token]
 
-    async def _take(self, worker_id: str, wanted: Capacity, token: str) -> list[Document]:
-        taken: list[Document] = []
+    async def _take(self, worker_id: str, capacity: Capacity, token: str) -> list[Document]:
+        claimed: list[Document] = []
         for _ in range(MAX_TRIES):
-            left = replace(wanted, slots=wanted.slots - len(taken))
-            chosen = await self._choose(left) if left.slots > 0 else []
+            remaining = replace(capacity, slots=capacity.slots - len(claimed))
+            chosen = await self._choose(remaining) if remaining.slots > 0 else []
             if not chosen:
                 break
-            won = await _mark(self._db, chosen, worker_id, token)
-            taken += won
+            won = await _start_jobs(self._db, chosen, worker_id, token)
+            claimed += won
             if len(won) == len(chosen):
                 break
-        return taken
+        return claimed
 
-    async def _choose(self, wanted: Capacity) -> list[Candidate]:
+    async def _choose(self, capacity: Capacity) -> list[Candidate]:
         names, running = await asyncio.gather(
-            self._db.jobs.distinct("line", {"line": {"$gt": ""}}), _running(self._db, wanted)
+            self._db.jobs.distinct("line", {"line": {"$gt": ""}}), _running_jobs(self._db, capacity)
         )
-        lines = {class_of(name): name for name in names if wanted.accepts(class_of(name)[0])}
-        if not lines:
+        queues = {class_of(name): name for name in names if capacity.accepts(class_of(name)[0])}
+        if not queues:
             return []
         waiting = await asyncio.gather(
-            *(_waiting(self._db, line, wanted, running) for line in lines.values())
+            *(_candidates(self._db, queue, capacity, running) for queue in queues.values())
         )
-        heads = {line: iter(jobs) for line, jobs in zip(lines, waiting, strict=True)}
-        return self._turns.choose(heads, wanted, running)
+        heads = {queue: iter(jobs) for queue, jobs in zip(queues, waiting, strict=True)}
+        return self._scheduler.choose(heads, capacity, running)
 
-    async def _without_what_may_not_run(
-        self, worker_id: str, wanted: Capacity, taken: list[Document]
+    async def _keep_allowed(
+        self, worker_id: str, capacity: Capacity, claimed: list[Document]
     ) -> list[Document]:
-        """Look again now that the claim is visible: others may have claimed at the same moment.
+        """Check limits again now that the claim is visible: others may have claimed concurrently.
 
-        Of all who claim too much together, the last to look sees it and gives his own back.
-        A worker that was given up meanwhile keeps nothing: whoever gave it up removed it first
-        and looked for its jobs then, so one of the two finds them.
+        Of all workers that exceed a limit together, the last to check sees it and undoes its
+        claims. A worker that was unregistered meanwhile keeps nothing: a rescue removes the
+        worker before it looks for its jobs, so one of the two finds them.
         """
-        if not taken:
+        if not claimed:
             return []
         db = self._db
         try:
-            await must_be_enlisted(db, worker_id)
+            await require_registered(db, worker_id)
         except LeaseLost:
-            await _give_back(db, {job["_id"]: _place_of(job) for job in taken}, taken)
+            await _undo_claims(db, {job["_id"]: _queue_fields_of(job) for job in claimed}, claimed)
             raise
-        refused = {job["_id"]: _place_of(job) for job in await _surplus(db, wanted, taken)}
-        inactive = await _start_batches(db, [job for job in taken if job["_id"] not in refused])
-        refused |= {j["_id"]: {"held": True} for j in taken if j.get("batch_id") in inactive}
-        await _give_back(db, refused, taken)
-        return [job for job in taken if job["_id"] not in refused]
+        refused = {
+            job["_id"]: _queue_fields_of(job) for job in await _over_limits(db, capacity, claimed)
+        }
+        inactive = await _start_batches(db, [job for job in claimed if job["_id"] not in refused])
+        refused |= {j["_id"]: {"held": True} for j in claimed if j.get("batch_id") in inactive}
+        await _undo_claims(db, refused, claimed)
+        return [job for job in claimed if job["_id"] not in refused]
 
 
-async def _running(db: Database, wanted: Capacity) -> Running:
+async def _running_jobs(db: Database, capacity: Capacity) -> Running:
     running = Running()
-    if wanted.max_per_type or wanted.max_per_user is not None:
-        async for job in db.jobs.find(**running_jobs()):
+    if capacity.max_per_type or capacity.max_per_user is not None:
+        async for job in db.jobs.find(**running_jobs_query()):
             running.per_type[job["job_type"]] += 1
             running.per_user[job.get("user_id")] += 1
     return running
 
 
-def running_jobs() -> Document:
+def running_jobs_query() -> Document:
     return {
         "filter": {"worker_id": {"$gt": ""}, "status": "processing"},
         "projection": {"_id": 0, "job_type": 1, "user_id": 1},
@@ -207,17 +209,19 @@ def running_jobs() -> Document:
     }
 
 
-async def _waiting(db: Database, line: str, wanted: Capacity, running: Running) -> list[Candidate]:
-    if wanted.max_per_user is not None:
-        found = await _waiting_below_limit(db, line, wanted, running)
+async def _candidates(
+    db: Database, queue: str, capacity: Capacity, running: Running
+) -> list[Candidate]:
+    if capacity.max_per_user is not None:
+        jobs = await _candidates_below_user_limit(db, queue, capacity, running)
     else:
-        found = await db.jobs.find(**first_in_line(line, wanted.slots)).to_list()
-    return [Candidate(job, job.get("user_id"), job["arrival"]) for job in found]
+        jobs = await db.jobs.find(**first_in_queue(queue, capacity.slots)).to_list()
+    return [Candidate(job, job.get("user_id"), job["arrival"]) for job in jobs]
 
 
-def first_in_line(line: str, limit: int) -> Document:
+def first_in_queue(queue: str, limit: int) -> Document:
     return {
-        "filter": {"line": line},
+        "filter": {"line": queue},
         "projection": {"line": 1, "turn": 1, "user_id": 1, "arrival": 1},
         "sort": [("turn", 1), ("arrival", 1)],
         "limit": limit,
@@ -225,44 +229,44 @@ def first_in_line(line: str, limit: int) -> Document:
     }
 
 
-async def _waiting_below_limit(
-    db: Database, line: str, wanted: Capacity, running: Running
+async def _candidates_below_user_limit(
+    db: Database, queue: str, capacity: Capacity, running: Running
 ) -> list[Document]:
-    """Only jobs of users below their limit: stepping over a busy user's 10,000 takes one step."""
-    assert wanted.max_per_user is not None
-    most = wanted.max_per_user
+    """Jobs of users below their limit; skipping a busy user's 10,000 jobs is one index lookup."""
+    assert capacity.max_per_user is not None
+    per_user = capacity.max_per_user
     room: dict[str | None, int] = {}
-    heads = await (await db.jobs.aggregate(**first_of_users(line))).to_list()
+    heads = await (await db.jobs.aggregate(**first_of_users(queue))).to_list()
     for head in sorted(heads, key=lambda head: int(head["turn"])):
         user_id = head["_id"]
-        left = wanted.slots if user_id is None else most - running.per_user[user_id]
-        if left > 0 and len(room) < wanted.slots:
-            room[user_id] = min(left, wanted.slots)
-    found = await asyncio.gather(
+        free = capacity.slots if user_id is None else per_user - running.per_user[user_id]
+        if free > 0 and len(room) < capacity.slots:
+            room[user_id] = min(free, capacity.slots)
+    pages = await asyncio.gather(
         *(
-            db.jobs.find(**first_of_lane(line, user_id, limit)).to_list()
+            db.jobs.find(**first_of_user_queue(queue, user_id, limit)).to_list()
             for user_id, limit in room.items()
         )
     )
-    return sorted((job for jobs in found for job in jobs), key=_turn)
+    return sorted((job for jobs in pages for job in jobs), key=_queue_order)
 
 
-def _turn(job: Mapping[str, Any]) -> tuple[int, int]:
+def _queue_order(job: Mapping[str, Any]) -> tuple[int, int]:
     return job["turn"], job["arrival"]
 
 
-def first_of_users(line: str) -> Document:
+def first_of_users(queue: str) -> Document:
     pipeline = [
-        {"$match": {"line": line}},
+        {"$match": {"line": queue}},
         {"$sort": {"line": 1, "user_id": 1, "turn": 1}},
         {"$group": {"_id": "$user_id", "turn": {"$first": "$turn"}}},
     ]
     return {"pipeline": pipeline, "hint": "lane"}
 
 
-def first_of_lane(line: str, user_id: str | None, limit: int) -> Document:
+def first_of_user_queue(queue: str, user_id: str | None, limit: int) -> Document:
     return {
-        "filter": {"line": line, "user_id": user_id},
+        "filter": {"line": queue, "user_id": user_id},
         "projection": {"line": 1, "turn": 1, "user_id": 1, "arrival": 1},
         "sort": [("turn", 1)],
         "limit": limit,
@@ -270,13 +274,13 @@ def first_of_lane(line: str, user_id: str | None, limit: int) -> Document:
     }
 
 
-async def _mark(
+async def _start_jobs(
     db: Database, chosen: Sequence[Candidate], worker_id: str, token: str
 ) -> list[Document]:
-    """Take all of these that are still free; what others took meanwhile is simply missing."""
-    places = {candidate.key["_id"]: _place_of(candidate.key) for candidate in chosen}
+    """Claim those jobs that are still pending, and return them."""
+    placements = {candidate.key["_id"]: _queue_fields_of(candidate.key) for candidate in chosen}
     now = now_stamp()
-    update = placed(
+    update = queue_update(
         {},
         status="processing",
         run_at=None,
@@ -286,11 +290,17 @@ async def _mark(
         progress=INITIALIZING,
         claim=token,
     )
-    won = await _marked(db, list(places), update | {"$inc": {"attempt": 1}} | db.touch, token)
-    return [won[job_id] | {"place": place} for job_id, place in places.items() if job_id in won]
+    won = await _update_pending(
+        db, list(placements), update | {"$inc": {"attempt": 1}} | db.change_time, token
+    )
+    return [
+        won[job_id] | {"place": placement}
+        for job_id, placement in placements.items()
+        if job_id in won
+    ]
 
 
-async def _marked(
+async def _update_pending(
     db: Database, ids: Sequence[str], update: Document, token: str
 ) -> dict[str, Document]:
     free = {"_id": {"$in": ids}, "status": "pending", "line": {"$gt": ""}}
@@ -300,25 +310,27 @@ async def _marked(
         )
         return {job["_id"]: job} if job is not None else {}
     await db.jobs.update_many(free, update, hint="_id_")
-    found = db.jobs.find({"_id": {"$in": ids}, "claim": token}, WITHOUT_DETAILS, hint="_id_")
-    return {job["_id"]: job async for job in found}
+    updated = db.jobs.find({"_id": {"$in": ids}, "claim": token}, WITHOUT_DETAILS, hint="_id_")
+    return {job["_id"]: job async for job in updated}
 
 
-def _place_of(job: Mapping[str, Any]) -> Document:
-    place: Document = job.get("place") or {"line": job["line"], "turn": job["turn"]}
-    return place
+def _queue_fields_of(job: Mapping[str, Any]) -> Document:
+    placement: Document = job.get("place") or {"line": job["line"], "turn": job["turn"]}
+    return placement
 
 
-async def _surplus(db: Database, wanted: Capacity, taken: Sequence[Document]) -> list[Document]:
-    """Those of the newly taken jobs that are more than the limits allow, the last taken first."""
-    running = await _running(db, wanted)
+async def _over_limits(
+    db: Database, capacity: Capacity, claimed: Sequence[Document]
+) -> list[Document]:
+    """Return the newly claimed jobs that exceed the limits, the last claimed first."""
+    running = await _running_jobs(db, capacity)
     surplus: list[Document] = []
-    for job in reversed(taken):
+    for job in reversed(claimed):
         job_type, user_id = job["job_type"], job.get("user_id")
-        most = wanted.max_per_type.get(job_type)
-        too_many = most is not None and running.per_type[job_type] > most
-        if wanted.max_per_user is not None and user_id is not None:
-            too_many = too_many or running.per_user[user_id] > wanted.max_per_user
+        limit = capacity.max_per_type.get(job_type)
+        too_many = limit is not None and running.per_type[job_type] > limit
+        if capacity.max_per_user is not None and user_id is not None:
+            too_many = too_many or running.per_user[user_id] > capacity.max_per_user
         if too_many:
             surplus.append(job)
             running.per_type[job_type] -= 1
@@ -326,41 +338,41 @@ async def _surplus(db: Database, wanted: Capacity, taken: Sequence[Document]) ->
     return surplus
 
 
-async def _start_batches(db: Database, taken: Sequence[Document]) -> set[str]:
-    """Note when batches start; gives those that are not active, which start nothing."""
-    ids = {job["batch_id"] for job in taken if "batch_id" in job}
+async def _start_batches(db: Database, claimed: Sequence[Document]) -> set[str]:
+    """Set the start time of batches; returns those that are paused and start nothing."""
+    ids = {job["batch_id"] for job in claimed if "batch_id" in job}
     if not ids:
         return set()
     inactive = await inactive_batches(db, ids)
     now = now_stamp()
     await db.batches.update_many(
         {"_id": {"$in": list(ids - inactive)}, "started_at": None},
-        {"$set": {"started_at": now, "updated_at": now}} | db.touch,
+        {"$set": {"started_at": now, "updated_at": now}} | db.change_time,
     )
     return inactive
 
 
-async def _give_back(
-    db: Database, places: Mapping[str, Document], taken: Sequence[Document]
+async def _undo_claims(
+    db: Database, placements: Mapping[str, Document], jobs: Sequence[Document]
 ) -> None:
-    """Undo claims as if they had never been; only the number of the attempt stays used up."""
-    claimed = {job["_id"]: job["claim"] for job in taken}
-    if not places:
+    """Undo claims; only the attempt number stays used."""
+    tokens = {job["_id"]: job["claim"] for job in jobs}
+    if not placements:
         return
     await db.jobs.bulk_write(
         [
             UpdateOne(
-                {"_id": job_id, "status": "processing", "claim": claimed[job_id]},
-                _given_back(place) | db.touch,
+                {"_id": job_id, "status": "processing", "claim": tokens[job_id]},
+                _undo_update(placement) | db.change_time,
             )
-            for job_id, place in places.items()
+            for job_id, placement in placements.items()
         ]
     )
 
 
-def _given_back(place: Document) -> Document:
-    return placed(
-        place,
+def _undo_update(placement: Document) -> Document:
+    return queue_update(
+        placement,
         status="pending",
         worker_id=None,
         processing_started_at=None,
@@ -370,16 +382,16 @@ def _given_back(place: Document) -> Document:
 
 
 async def rescue(db: Database, dead: Collection[str], max_crashes: int) -> list[Rescued]:
-    """First the worker goes, and nothing leads back from there; then its jobs are taken.
+    """Remove lost workers first, which is final; then take their jobs.
 
-    If this stops midway, the next rescue finds jobs without a worker and goes on.
+    If this is interrupted, the next rescue finds jobs without a worker and continues.
     """
     lapsed = {"$lt": ["$lease_until", "$$NOW"]}
     await db.workers.delete_many({"$or": [{"_id": {"$in": list(dead)}}, {"$expr": lapsed}]})
-    # In this order: a worker is enlisted before it holds a job.
-    holders = await db.jobs.distinct("worker_id", HOLDERS)
-    enlisted = {worker["_id"] async for worker in db.workers.find({}, {"_id": 1})}
-    lost = [worker_id for worker_id in holders if worker_id not in enlisted]
+    # In this order: a worker is registered before it owns a job.
+    holders = await db.jobs.distinct("worker_id", RUNNING)
+    registered = {worker["_id"] async for worker in db.workers.find({}, {"_id": 1})}
+    lost = [worker_id for worker_id in holders if worker_id not in registered]
     if not lost:
         return []
     jobs = await db.jobs.find(
@@ -388,20 +400,21 @@ async def rescue(db: Database, dead: Collection[str], max_crashes: int) -> list[
     return await _rescue_jobs(db, jobs, max_crashes)
 
 
-HOLDERS = {"worker_id": {"$gt": ""}, "status": "processing"}
+RUNNING = {"worker_id": {"$gt": ""}, "status": "processing"}
 
 
 async def _rescue_jobs(db: Database, jobs: Sequence[Document], max_crashes: int) -> list[Rescued]:
     if not jobs:
         return []
-    places = await places_for(db, jobs, broke_off=True)
+    placements = await placements_for(db, jobs, interrupted=True)
     changes = [
-        _rescue_one(job, place, max_crashes) for job, place in zip(jobs, places, strict=True)
+        _rescue_one(job, placement, max_crashes)
+        for job, placement in zip(jobs, placements, strict=True)
     ]
     done = await apply(db, changes)
-    taken = [job for job, ok in zip(jobs, done, strict=True) if ok]
-    await check_held(db, jobs, places)
-    for job in taken:
+    rescued = [job for job, ok in zip(jobs, done, strict=True) if ok]
+    await resume_if_active(db, jobs, placements)
+    for job in rescued:
         entry = worker_lost_entry(job["worker_id"], job["attempt"])
         await add_logs(db, job["_id"], [entry], last=job.get("logged", 0) + 1)
     return [
@@ -412,11 +425,11 @@ async def _rescue_jobs(db: Database, jobs: Sequence[Document], max_crashes: int)
             failed=not job.get("cancel_requested") and job.get("crashes", 0) + 1 >= max_crashes,
             cancelled=bool(job.get("cancel_requested")),
         )
-        for job in taken
+        for job in rescued
     ]
 
 
-def _rescue_one(job: Document, place: Document, max_crashes: int) -> Change:
+def _rescue_one(job: Document, placement: Document, max_crashes: int) -> Change:
     only = {
         "status": "processing",
         "attempt": job["attempt"],
@@ -431,6 +444,6 @@ def _rescue_one(job: Document, place: Document, max_crashes: int) -> Change:
     elif deaths >= max_crashes:
         change = failed(job, only, error, crashed=True)
     else:
-        change = pending(job, only, place, error=error, counted={"crashes": 1})
+        change = pending(job, only, placement, error=error, counters={"crashes": 1})
     change.update["$inc"] = change.update.get("$inc", {}) | {"logged": 1}
     return change

@@ -1,4 +1,4 @@
-"""Connects to a MongoDB by the address that an operator gives."""
+"""The connection to MongoDB: client, errors, shielded calls and batched writes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -23,7 +23,7 @@ from pymongo.uri_parser import parse_uri
 from ...core.errors import StoreUnavailable
 from .schema import Document
 
-#: What the driver does unless the address says otherwise.
+#: Driver options, unless the URL sets them.
 OPTIONS: dict[str, Any] = {
     "appname": "secretary",
     "tz_aware": True,
@@ -36,19 +36,19 @@ OPTIONS: dict[str, Any] = {
 
 
 def connect(url: str, **options: Any) -> tuple[AsyncMongoClient[Document], str]:
-    """A client, which asks nothing yet, and the hosts it will ask, as messages may name them."""
+    """Return a client, not connected yet, and its hosts for use in messages."""
     try:
         address = _address_of(url)
-        given = {name.lower() for name in parse_qs(urlsplit(url).query)}
-        chosen = {name: v for name, v in (OPTIONS | options).items() if name.lower() not in given}
-        return AsyncMongoClient(url, **chosen), address
+        named = {name.lower() for name in parse_qs(urlsplit(url).query)}
+        defaults = {name: v for name, v in (OPTIONS | options).items() if name.lower() not in named}
+        return AsyncMongoClient(url, **defaults), address
     except (PyMongoError, ValueError):
-        # The driver quotes the part it cannot read, and that may be the password.
-        raise StoreUnavailable("The address of the MongoDB is not a valid one") from None
+        # The driver's message quotes what it cannot parse, which may be the password.
+        raise StoreUnavailable("The MongoDB address is not valid") from None
 
 
 def _address_of(url: str) -> str:
-    """The hosts that a URL names, never its user or password."""
+    """The hosts of a URL, never its user or password."""
     if url.startswith("mongodb+srv:"):
         return urlsplit(url).hostname or "an unnamed host"
     nodes: list[tuple[str, int | None]] = parse_uri(url)["nodelist"]
@@ -58,8 +58,8 @@ def _address_of(url: str) -> str:
 T = TypeVar("T")
 
 
-class Calls:
-    """Calls of several steps, which go on to their end though their caller has given up."""
+class ShieldedCalls:
+    """Runs calls of several steps to their end even if the caller is cancelled."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -77,15 +77,15 @@ class Calls:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.remove(task)
         if not task.cancelled():
-            task.exception()  # its caller may not be there any more to hear of it
+            task.exception()  # retrieved here, as the caller may be gone
 
 
 @contextmanager
 def cancellable() -> Iterator[None]:
-    """Cancel the task after all if it was asked to end in here and went on.
+    """Raise CancelledError at the end if the task was cancelled inside and continued.
 
-    Before Python 3.12 `asyncio.wait_for`, which the driver uses for each message, forgets a
-    cancellation that comes just when it has its result.
+    Before Python 3.12, `asyncio.wait_for`, which the driver uses for each message, loses a
+    cancellation that arrives together with its result.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
@@ -94,18 +94,18 @@ def cancellable() -> Iterator[None]:
         raise asyncio.CancelledError
 
 
-NOT_ALLOWED = (13, 18)  # Unauthorized, AuthenticationFailed
+ACCESS_ERRORS = (13, 18)  # Unauthorized, AuthenticationFailed
 DISK_FULL = 14031
 
 
 @contextmanager
 def translated(address: str) -> Iterator[None]:
-    """Every error of the driver becomes one of ours, and none tells a password."""
+    """Translate the driver's errors into `StoreUnavailable`, without passwords."""
     try:
         with cancellable():
             yield
     except PyMongoError as error:
-        # An error of many writes carries all they wrote, which no log should show.
+        # A bulk write error contains all documents, which must not be logged.
         cause = None if isinstance(error, BulkWriteError) else error
         raise _unavailable(error, address) from cause
 
@@ -115,21 +115,21 @@ def _unavailable(error: PyMongoError, address: str) -> StoreUnavailable:
         case WTimeoutError() | ExecutionTimeout() | NetworkTimeout():
             text = "it did not answer in time"
         case NotPrimaryError():
-            text = "it has no primary now"
+            text = "it has no primary at the moment"
         case ConnectionFailure():
-            text = "it does not answer (does it run, is its address right, may we reach it?)"
-        case OperationFailure(code=code) if code in NOT_ALLOWED:
-            text = "it refuses the user or password, or the user may not do this"
+            text = "it does not answer (check that it is running, its address and the network)"
+        case OperationFailure(code=code) if code in ACCESS_ERRORS:
+            text = "access denied (check user, password and permissions)"
         case OperationFailure(code=code) if code == DISK_FULL:
             text = "there is no space left on its disk"
         case BulkWriteError(details={"writeErrors": [{"errmsg": str(reason)}, *_]}):
             text = reason
         case BulkWriteError():
-            text = "it did not confirm in time what was written"
+            text = "it did not confirm the write in time"
         case OperationFailure(details={"errmsg": str(reason)}):
             text = reason
         case DocumentTooLarge():
-            text = "a document is larger than it takes"
+            text = "a document is too large"
         case _:
             text = f"{type(error).__name__}: {error}"
     return StoreUnavailable(f"The MongoDB at {address} cannot be used: {text}")
@@ -137,13 +137,13 @@ def _unavailable(error: PyMongoError, address: str) -> StoreUnavailable:
 
 R = TypeVar("R")
 
-MAX_GROUP = 512
+MAX_BATCH = 512
 
 
-class Group(Generic[T, R]):
-    """While one group is written, the next one gathers: a busy store makes its groups bigger.
+class WriteBatcher(Generic[T, R]):
+    """Batches concurrent writes: while one batch is written, the next one is collected.
 
-    A caller that gives up changes nothing: what it asked for is written all the same.
+    The write is made even if its caller is cancelled.
     """
 
     def __init__(self, write: Callable[[Sequence[T]], Awaitable[Sequence[R | Exception]]]) -> None:
@@ -164,18 +164,18 @@ class Group(Generic[T, R]):
 
     async def _run(self) -> None:
         while self._waiting:
-            group, self._waiting = self._waiting[:MAX_GROUP], self._waiting[MAX_GROUP:]
+            group, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
             answers: Sequence[R | Exception]
             try:
                 answers = await self._write([item for item, _ in group])
-            except Exception as error:  # whatever it is, it belongs to those who wait
+            except Exception as error:  # passed on to the callers
                 answers = [error] * len(group)
             for (_, future), answer in zip(group, answers, strict=True):
-                _answer(future, answer)
+                _resolve(future, answer)
         self._writing = None
 
 
-def _answer(future: asyncio.Future[R], answer: R | Exception) -> None:
+def _resolve(future: asyncio.Future[R], answer: R | Exception) -> None:
     if future.done():
         return
     if isinstance(answer, Exception):

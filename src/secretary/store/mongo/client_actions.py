@@ -1,7 +1,7 @@
-"""Takes in new jobs: one by one, as a batch that is added whole or not at all, and once per key.
+"""What clients do with jobs and batches: add, cancel, restart, archive, delete; and housekeeping.
 
-There are no transactions here, as a standalone server has none: one write decides, what comes
-before it is invisible, and what comes after it can be done by anybody (`tidy`).
+A standalone server has no transactions. Instead, one write decides: everything before it is
+invisible, and everything after it can be completed by any process (`Housekeeping`).
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -15,47 +15,47 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
 from ...core.errors import Conflict, KeyReused, StoreUnavailable
 from ...core.job import QUEUED, Batch, Cancelled, Job, utc_now
 from ..jobs import Added, IdempotencyKey, JobQuery
-from .outbox import first_sign, open_again, withdraw
+from .outbox import first_event, restarted, withdraw
 from .queries import get_batch
-from .queue import Places
+from .queue import Placements
 from .rows import (
     DELETED,
-    ENDED,
+    FINISHED,
     LISTED,
-    PLACE,
+    QUEUE_FIELDS,
     STAGED,
-    UNENDED,
+    UNFINISHED,
     batch_document,
-    drop_values,
+    delete_overflow,
     job_document,
     now_stamp,
-    put_value,
     stamp,
     without_none,
+    write_value,
 )
 from .schema import Database, Document, Documents
-from .stats import drop_old
+from .stats import drop_expired
 from .transitions import (
     Change,
     cancelled,
-    change_found,
-    merged,
+    change_matching,
+    merge_updates,
     pending,
-    places_for,
-    release_held,
+    placements_for,
+    resume_paused,
     settle_batch,
 )
 
 DUPLICATE_KEY = 11000
 CHUNK = 1000
 MAX_TRIES = 5
-#: With more jobs than these their key knows the batch alone, and its jobs are looked up.
-MAX_IDS_KEPT = 100
+#: For larger batches an idempotency key only stores the batch, and its jobs are looked up.
+MAX_IDS_STORED = 100
 
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A job and its document, which lacks nothing but its place in line."""
+    """A job and its document without the queue fields."""
 
     job: Job
     document: Document
@@ -66,48 +66,50 @@ def _conflict() -> Conflict:
 
 
 async def new_job(db: Database, job: Job, key: Document | None = None) -> NewJob:
-    document = job_document(job, arrival=db.arrivals.next()) | db.touched
-    document |= first_sign(job.webhook)
-    document |= await put_value(db, job.job_id, "parameters", job.parameters)
+    document = job_document(job, arrival=db.arrival_numbers.next()) | db.new_change_time
+    document |= first_event(job.webhook)
+    document |= await write_value(db, job.job_id, "parameters", job.parameters)
     return NewJob(job, document | ({"idempotency_key": key} if key else {}))
 
 
 async def add_jobs(db: Database, new: Sequence[NewJob]) -> list[Conflict | None]:
-    """Store jobs of different callers in one request; says for each if its id is taken."""
-    places = await _looked_up(db, [item.job for item in new])
-    documents = [item.document | _place(item.job, places) for item in new]
-    taken: set[int] = set()
+    """Store jobs of several callers in one request; returns an error for each duplicate id."""
+    placements = await _queue_fields(db, [item.job for item in new])
+    documents = [item.document | _fields_of(item.job, placements) for item in new]
+    conflicts: set[int] = set()
     try:
         await db.durable.jobs.insert_many(documents, ordered=False)
     except BulkWriteError as error:
-        taken = duplicates(error)
-        await drop_values(db, [documents[n] for n in taken])
-    return [_conflict() if n in taken else None for n in range(len(new))]
+        conflicts = duplicates(error)
+        await delete_overflow(db, [documents[n] for n in conflicts])
+    return [_conflict() if n in conflicts else None for n in range(len(new))]
 
 
 def duplicates(error: BulkWriteError) -> set[int]:
-    """Which documents were not inserted as their ids are taken; any other failure goes on."""
+    """Return which documents were not inserted as duplicates; re-raises any other error."""
     failed = error.details["writeErrors"]
     if error.details["writeConcernErrors"] or any(f["code"] != DUPLICATE_KEY for f in failed):
         raise error
     return {one["index"] for one in failed}
 
 
-async def _looked_up(db: Database, jobs: Iterable[Job]) -> Places:
-    places = Places(db)
-    await places.look_up((job.job_type, job.priority, job.user_id) for job in jobs)
-    return places
+async def _queue_fields(db: Database, jobs: Iterable[Job]) -> Placements:
+    placements = Placements(db)
+    await placements.load((job.job_type, job.priority, job.user_id) for job in jobs)
+    return placements
 
 
-def _place(job: Job, places: Places, *, held: bool = False) -> Document:
-    return places.place(job.job_type, job.priority, job.user_id, run_at=job.run_at, held=held)
+def _fields_of(job: Job, placements: Placements, *, paused: bool = False) -> Document:
+    return placements.for_job(
+        job.job_type, job.priority, job.user_id, run_at=job.run_at, paused=paused
+    )
 
 
 async def add_batch(
     db: Database, jobs: Sequence[Job], batch: Batch, *, key: Document | None = None
 ) -> None:
-    """The jobs first, as `staged`, which nobody sees; then the batch, and with it they exist."""
-    document = batch_document(batch, arrival=db.arrivals.next()) | db.touched
+    """Insert the jobs as `staged`, which is invisible; inserting the batch makes them exist."""
+    document = batch_document(batch, arrival=db.arrival_numbers.next()) | db.new_change_time
     document |= {"idempotency_key": key} if key else {}
     if not jobs:
         await _insert_batch(db, document | {"open": True})
@@ -116,9 +118,9 @@ async def add_batch(
     token = uuid4().hex
     staged = {"token": token, "at": await server_time(db)}
     try:
-        await _stage(db, jobs, staged, held=not batch.is_active)
+        await _stage(db, jobs, staged, paused=not batch.is_active)
     except (Conflict, PyMongoError):
-        with suppress(PyMongoError):  # what cannot be removed now, `tidy` removes
+        with suppress(PyMongoError):  # otherwise `tidy` removes them
             await unstage(db, batch.batch_id, token)
         raise
     try:
@@ -131,8 +133,8 @@ async def add_batch(
 
 
 async def _check_complete(db: Database, batch_id: str, size: int) -> None:
-    """Somebody had a hand in the jobs: `tidy` published them, or took them for left over because
-    this process slept for minutes before it added the batch."""
+    """Check that no other process removed the staged jobs as abandoned, because this one was
+    suspended for minutes before it added the batch."""
     listed = {"batch_id": batch_id, "status": {"$in": LISTED}}
     if await db.jobs.count_documents(listed, hint="by_batch") < size:
         await db.durable.batches.delete_one({"_id": batch_id})
@@ -152,24 +154,24 @@ async def _insert_batch(db: Database, document: Document) -> None:
         raise _conflict() from error
 
 
-async def _stage(db: Database, jobs: Sequence[Job], staged: Document, *, held: bool) -> None:
-    places = await _looked_up(db, jobs)
+async def _stage(db: Database, jobs: Sequence[Job], staged: Document, *, paused: bool) -> None:
+    placements = await _queue_fields(db, jobs)
     for start in range(0, len(jobs), CHUNK):
         new = [await new_job(db, job) for job in jobs[start : start + CHUNK]]
         documents = [
-            {**_untouched(item.document), "status": STAGED}
-            | {"staged": {**staged, "place": _place(item.job, places, held=held)}}
+            {**_without_change_time(item.document), "status": STAGED}
+            | {"staged": {**staged, "place": _fields_of(item.job, placements, paused=paused)}}
             for item in new
         ]
         try:
             await db.durable.jobs.insert_many(documents, ordered=False)
         except BulkWriteError as error:
-            await drop_values(db, [documents[n] for n in duplicates(error)])
+            await delete_overflow(db, [documents[n] for n in duplicates(error)])
             raise _conflict() from error
 
 
-def _untouched(document: Document) -> Document:
-    """Nobody is to hear of it yet."""
+def _without_change_time(document: Document) -> Document:
+    """Keep it out of the change feed for now."""
     return {name: value for name, value in document.items() if name != "changed_at"}
 
 
@@ -178,16 +180,16 @@ def staged_jobs(batch_id: str, token: str) -> Document:
 
 
 async def publish(db: Database, batch_id: str, token: str) -> int:
-    """Make the jobs of a batch that was added known to everybody."""
-    places = {name: f"$staged.place.{name}" for name in PLACE}
+    """Make the jobs of an added batch visible."""
+    placements = {name: f"$staged.place.{name}" for name in QUEUE_FIELDS}
     published = await db.durable.jobs.update_many(
         staged_jobs(batch_id, token),
-        [{"$set": {"status": "pending", **places}}, {"$unset": "staged"}],
+        [{"$set": {"status": "pending", **placements}}, {"$unset": "staged"}],
         hint="by_batch",
     )
-    if db.touch:  # an update of the form above cannot do it
+    if db.change_time:  # not possible in a pipeline update
         untouched = {"batch_id": batch_id, "changed_at": None}
-        await db.durable.jobs.update_many(untouched, db.touch, hint="by_batch")
+        await db.durable.jobs.update_many(untouched, db.change_time, hint="by_batch")
     await db.batches.update_one(
         {"_id": batch_id, "staged.token": token}, {"$unset": {"staged": ""}}
     )
@@ -195,56 +197,55 @@ async def publish(db: Database, batch_id: str, token: str) -> int:
 
 
 async def unstage(db: Database, batch_id: str, token: str) -> None:
-    """Remove the jobs of a batch that was not added."""
-    left = await db.jobs.find(
+    """Remove the staged jobs of a batch that was not added."""
+    jobs = await db.jobs.find(
         staged_jobs(batch_id, token), {"parameters_in": 1}, hint="by_batch"
     ).to_list()
-    await drop_values(db, left)
+    await delete_overflow(db, jobs)
     await db.jobs.delete_many(staged_jobs(batch_id, token), hint="by_batch")
 
 
-Store = Callable[[Sequence[Job], Batch | None, Document], Awaitable[None]]
+StoreJobs = Callable[[Sequence[Job], Batch | None, Document], Awaitable[None]]
 
 
 async def add_once(
-    db: Database, jobs: Sequence[Job], batch: Batch | None, key: IdempotencyKey, store: Store
+    db: Database, jobs: Sequence[Job], batch: Batch | None, key: IdempotencyKey, store: StoreJobs
 ) -> Added:
-    """Store under an id that is reserved for the key first.
+    """Reserve an id for the key, then store under it.
 
-    Whoever comes with the same key stores under the same id: so it does not matter who of
-    them dies on the way, and one alone succeeds.
+    Requests with the same key use the same id: whichever of them crashes, exactly one succeeds.
     """
     own_id = batch.batch_id if batch else jobs[0].job_id
-    known = await _reserve(db, key, own_id)
-    if known["fingerprint"] != key.fingerprint:
+    reservation = await _reserve(db, key, own_id)
+    if reservation["fingerprint"] != key.fingerprint:
         raise KeyReused("This idempotency key was used for another request")
-    if "job_ids" in known:
-        return Added(known["job_ids"], known.get("batch_id"), replayed=True)
-    if "batch_id" in known:
-        return await _stored_by_other(db, known["batch_id"], batch)
-    jobs, batch = _under(known["reserved"], jobs, batch)
+    if "job_ids" in reservation:
+        return Added(reservation["job_ids"], reservation.get("batch_id"), replayed=True)
+    if "batch_id" in reservation:
+        return await _stored_by_other(db, reservation["batch_id"], batch)
+    jobs, batch = _with_reserved_id(reservation["reserved"], jobs, batch)
     added = Added(
         [job.job_id for job in jobs],
         batch.batch_id if batch else None,
-        replayed=known["reserved"] != own_id,
+        replayed=reservation["reserved"] != own_id,
     )
     try:
-        await store(jobs, batch, known["_id"])
+        await store(jobs, batch, reservation["_id"])
     except Conflict:
-        if not await _stored_with(db, known, batch):
-            await db.keys.delete_one({"_id": known["_id"], "job_ids": {"$exists": False}})
+        if not await _stored_with(db, reservation, batch):
+            await db.keys.delete_one({"_id": reservation["_id"], "job_ids": {"$exists": False}})
             raise
-        added = await _stored_by_other(db, known["reserved"], batch)
-    ids = added.job_ids if len(added.job_ids) <= MAX_IDS_KEPT else None
+        added = await _stored_by_other(db, reservation["reserved"], batch)
+    ids = added.job_ids if len(added.job_ids) <= MAX_IDS_STORED else None
     await db.keys.update_one(
-        {"_id": known["_id"], "reserved": known["reserved"]},
+        {"_id": reservation["_id"], "reserved": reservation["reserved"]},
         {"$set": without_none(job_ids=ids, batch_id=added.batch_id)},
     )
     return added
 
 
 async def _reserve(db: Database, key: IdempotencyKey, own_id: str) -> Document:
-    """The document of the key: a new one, or that of whoever came first."""
+    """Return the document of the key: a new one, or that of the first request."""
     new = {
         "_id": {"scope": key.scope, "key": key.key},
         "fingerprint": key.fingerprint,
@@ -256,15 +257,17 @@ async def _reserve(db: Database, key: IdempotencyKey, own_id: str) -> Document:
             await db.durable.keys.insert_one(new)
             return new
         except DuplicateKeyError:
-            known = await db.keys.find_one({"_id": new["_id"]})
-        if known is not None and known["expires_at"] > now_stamp():
-            return known
-        if known is not None:
-            await db.durable.keys.delete_one({"_id": known["_id"], "reserved": known["reserved"]})
-    raise StoreUnavailable("The idempotency key could not be stored, others keep changing it")
+            existing = await db.keys.find_one({"_id": new["_id"]})
+        if existing is not None and existing["expires_at"] > now_stamp():
+            return existing
+        if existing is not None:
+            await db.durable.keys.delete_one(
+                {"_id": existing["_id"], "reserved": existing["reserved"]}
+            )
+    raise StoreUnavailable("The idempotency key could not be stored: it keeps changing")
 
 
-def _under(
+def _with_reserved_id(
     reserved: str, jobs: Sequence[Job], batch: Batch | None
 ) -> tuple[Sequence[Job], Batch | None]:
     if batch is None:
@@ -273,11 +276,11 @@ def _under(
     return moved, batch.model_copy(update={"batch_id": reserved})
 
 
-async def _stored_with(db: Database, known: Document, batch: Batch | None) -> bool:
-    """Whether the id is taken because someone else stored the same request under it."""
+async def _stored_with(db: Database, reservation: Document, batch: Batch | None) -> bool:
+    """Whether the id exists because another process stored the same request."""
     collection = db.jobs if batch is None else db.batches
-    found = await collection.find_one({"_id": known["reserved"]}, {"idempotency_key": 1})
-    return found is not None and found.get("idempotency_key") == known["_id"]
+    stored = await collection.find_one({"_id": reservation["reserved"]}, {"idempotency_key": 1})
+    return stored is not None and stored.get("idempotency_key") == reservation["_id"]
 
 
 async def _stored_by_other(db: Database, reserved: str, batch: Batch | None) -> Added:
@@ -285,77 +288,77 @@ async def _stored_by_other(db: Database, reserved: str, batch: Batch | None) -> 
         return Added([reserved], replayed=True)
     stored = await db.batches.find_one({"_id": reserved}, {"staged": 1})
     token = (stored or {}).get("staged", {}).get("token", "")
-    found = db.jobs.find(
+    jobs = db.jobs.find(
         {"batch_id": reserved, "$or": [{"status": {"$in": LISTED}}, {"staged.token": token}]},
         {"_id": 1},
         sort=[("arrival", 1)],
     )
-    return Added([job["_id"] async for job in found], reserved, replayed=True)
+    return Added([job["_id"] async for job in jobs], reserved, replayed=True)
 
 
-#: A process that is alive is done with its part long before.
+#: A running process completes its writes long before these times.
 UNFINISHED_AFTER = timedelta(minutes=1)
 ABANDONED_AFTER = timedelta(minutes=10)
-TRACED_FOR = timedelta(days=1)
+DELETIONS_RETAINED = timedelta(days=1)
 ORPHANED_AFTER = timedelta(days=1)
 
 MAX_TIDIED = 1000
 
 
-class Caretaker:
+class Housekeeping:
     def __init__(self, db: Database) -> None:
         self._db = db
-        #: How far the search for what belongs to no job has come, by collection.
+        #: Where the search for orphaned entries continues, by collection.
         self._swept: dict[str, str] = {}
 
     async def tidy(self) -> None:
         db = self._db
         await db.keys.delete_many({"expires_at": {"$lt": now_stamp()}})
-        await db.traces.delete_many({"at": {"$lt": stamp(utc_now() - TRACED_FOR)}})
+        await db.traces.delete_many({"at": {"$lt": stamp(utc_now() - DELETIONS_RETAINED)}})
         await _publish_added(db)
         await _remove_staged(db)
-        await _remove_deleted(db)
+        await _finish_deletions(db)
         await _settle_open(db)
-        await drop_old(db.activity)
+        await drop_expired(db.activity)
         await self._sweep(db.logs)
         # A job's parameters are written shortly before the job itself.
         await self._sweep(db.contents, {"at": {"$lt": stamp(utc_now() - ORPHANED_AFTER)}})
 
     async def _sweep(self, parts: Documents, only: Document | None = None) -> None:
-        """Remove what a process wrote for a job just before it died, or after the job was deleted.
+        """Remove entries of jobs that were never stored, or were deleted.
 
-        A bounded walk through the index; the next call goes on where this one ended.
+        Scans a limited number of entries; the next call continues.
         """
         after = {"job_id": {"$gt": self._swept.get(parts.name, "")}} | (only or {})
-        found = await parts.find(
+        entries = await parts.find(
             after, {"_id": 0, "job_id": 1}, sort=[("job_id", 1)], limit=MAX_TIDIED, hint="of_job"
         ).to_list()
-        owners = {part["job_id"] for part in found}
+        owners = {part["job_id"] for part in entries}
         among = {"$in": sorted(owners)}
         existing = {job["_id"] async for job in self._db.jobs.find({"_id": among}, {"_id": 1})}
         if orphaned := sorted(owners - existing):
             await parts.delete_many({"job_id": {"$in": orphaned}} | (only or {}))
-        self._swept[parts.name] = found[-1]["job_id"] if len(found) == MAX_TIDIED else ""
+        self._swept[parts.name] = entries[-1]["job_id"] if len(entries) == MAX_TIDIED else ""
 
 
 async def _publish_added(db: Database) -> None:
-    found = db.batches.find(
+    added = db.batches.find(
         {"staged": {"$exists": True}, "$expr": _older("$staged.at", UNFINISHED_AFTER)},
         {"staged": 1},
         limit=MAX_TIDIED,
         hint="staged",
     )
-    for batch in await found.to_list():
+    for batch in await added.to_list():
         await publish(db, batch["_id"], batch["staged"]["token"])
 
 
 def _older(field: str, age: timedelta) -> Document:
-    """By the server's clock, that of no process."""
+    """Compare with the server's clock."""
     return {"$lt": [field, {"$subtract": ["$$NOW", round(age.total_seconds() * 1000)]}]}
 
 
 async def _remove_staged(db: Database) -> None:
-    """Jobs of batches that never came to be. A batch that did has its token until it is public."""
+    """Remove staged jobs whose batch was not added; an added batch has their token."""
     groups = await db.jobs.aggregate(
         [
             {"$match": {"status": STAGED, "$expr": _older("$staged.at", ABANDONED_AFTER)}},
@@ -372,47 +375,49 @@ async def _remove_staged(db: Database) -> None:
             await unstage(db, group["batch_id"], group["token"])
 
 
-async def _remove_deleted(db: Database) -> None:
-    found = db.jobs.find({"status": DELETED}, {"_id": 1}, limit=MAX_TIDIED, hint="by_status")
-    await forget(db, [job["_id"] for job in await found.to_list()])
+async def _finish_deletions(db: Database) -> None:
+    deleted = db.jobs.find({"status": DELETED}, {"_id": 1}, limit=MAX_TIDIED, hint="by_status")
+    await remove_deleted(db, [job["_id"] for job in await deleted.to_list()])
 
 
-async def forget(db: Database, job_ids: Sequence[str]) -> None:
-    """Remove deleted jobs: what belongs to them first, so that nothing is left without them."""
+async def remove_deleted(db: Database, job_ids: Sequence[str]) -> None:
+    """Remove deleted jobs, their logs and values first, so that nothing is orphaned."""
     if job_ids:
         among = {"$in": list(job_ids)}
         deleted = db.jobs.find({"_id": among, "status": DELETED}, {"batch_id": 1}, hint="_id_")
         batches = set()
         async for job in deleted:
-            await leave_trace(db, job_id=job["_id"], batch_id=job.get("batch_id"))
+            await record_deletion(db, job_id=job["_id"], batch_id=job.get("batch_id"))
             batches.add(job.get("batch_id"))
         if batches := batches - {None}:
-            # Else who has counted them before would not count them again.
+            # Invalidates cached counts of these batches.
             await db.batches.update_many({"_id": {"$in": sorted(batches)}}, {"$inc": {"losses": 1}})
         await db.logs.delete_many({"job_id": among})
         await db.contents.delete_many({"job_id": among})
         await db.jobs.delete_many({"_id": among, "status": DELETED}, hint="_id_")
 
 
-async def leave_trace(db: Database, *, job_id: str | None, batch_id: str | None) -> None:
-    """For those who follow the changes: this is gone."""
+async def record_deletion(db: Database, *, job_id: str | None, batch_id: str | None) -> None:
+    """Record a deletion for the change feed."""
     trace = without_none(job_id=job_id, batch_id=batch_id, at=now_stamp())
-    await db.traces.insert_one(trace | db.touched)
+    await db.traces.insert_one(trace | db.new_change_time)
 
 
 async def _settle_open(db: Database) -> None:
-    found = db.batches.find({"open": True, "staged": {"$exists": False}}, {"_id": 1}, hint="open")
-    ids = [batch["_id"] for batch in await found.to_list()]
+    unsettled = db.batches.find(
+        {"open": True, "staged": {"$exists": False}}, {"_id": 1}, hint="open"
+    )
+    ids = [batch["_id"] for batch in await unsettled.to_list()]
     for batch_id in ids:
         await settle_batch(db, batch_id)
-    await release_held(db, ids)
+    await resume_paused(db, ids)
 
 
 async def cancel(db: Database, query: JobQuery) -> list[str]:
-    async def plan(found: list[Document]) -> list[Change]:
-        return [_cancel_one(job) for job in found]
+    async def plan(jobs: list[Document]) -> list[Change]:
+        return [_cancel_one(job) for job in jobs]
 
-    return await change_found(db, query, plan, among=UNENDED, only={"cancel_requested": None})
+    return await change_matching(db, query, plan, among=UNFINISHED, only={"cancel_requested": None})
 
 
 def _cancel_one(job: Document) -> Change:
@@ -423,18 +428,20 @@ def _cancel_one(job: Document) -> Change:
 
 
 async def restart(db: Database, query: JobQuery) -> list[str]:
-    async def plan(found: list[Document]) -> list[Change]:
-        batches.update(job["batch_id"] for job in found if "batch_id" in job)
+    async def plan(jobs: list[Document]) -> list[Change]:
+        batches.update(job["batch_id"] for job in jobs if "batch_id" in job)
         await _reopen(db, batches)
-        places = await places_for(db, found)
-        return [_restart_one(job, place) for job, place in zip(found, places, strict=True)]
+        placements = await placements_for(db, jobs)
+        return [
+            _restart_one(job, placement) for job, placement in zip(jobs, placements, strict=True)
+        ]
 
     batches: set[str] = set()
-    changed = await change_found(db, query, plan, among=ENDED)
+    changed = await change_matching(db, query, plan, among=FINISHED)
     if batches:
-        # Again: until their jobs were open, anybody could settle the batches.
+        # Again: until their jobs were pending, another process could settle the batches.
         await _reopen(db, batches)
-        await release_held(db, batches)
+        await resume_paused(db, batches)
     return changed
 
 
@@ -443,17 +450,17 @@ async def _reopen(db: Database, batch_ids: Collection[str]) -> None:
         await db.durable.batches.update_many(
             {"_id": {"$in": sorted(batch_ids)}},
             {"$set": {"open": True, "updated_at": now_stamp()}, "$unset": {"completed_at": ""}}
-            | db.touch,
+            | db.change_time,
         )
         await withdraw(db, sorted(batch_ids))
 
 
-def _restart_one(job: Document, place: Document) -> Change:
+def _restart_one(job: Document, placement: Document) -> Change:
     unchanged = {name: job.get(name) for name in ("status", "attempt", "completed_at")}
     change = pending(
         job,
         unchanged,
-        place,
+        placement,
         failures=None,
         crashes=None,
         cancel_requested=None,
@@ -463,27 +470,27 @@ def _restart_one(job: Document, place: Document) -> Change:
         results_in=None,
         resources=None,
     )
-    return replace(change, update=merged(change.update, open_again(job)))
+    return replace(change, update=merge_updates(change.update, restarted(job)))
 
 
 async def archive(db: Database, query: JobQuery, *, archived: bool) -> list[str]:
     only = {"archived": not archived}
 
-    async def plan(found: list[Document]) -> list[Change]:
-        return [Change(job["_id"], only, {"$set": {"archived": archived}}) for job in found]
+    async def plan(jobs: list[Document]) -> list[Change]:
+        return [Change(job["_id"], only, {"$set": {"archived": archived}}) for job in jobs]
 
-    return await change_found(db, query, plan, among=LISTED, only=only)
+    return await change_matching(db, query, plan, among=LISTED, only=only)
 
 
 async def delete(db: Database, query: JobQuery) -> list[str]:
-    async def plan(found: list[Document]) -> list[Change]:
+    async def plan(jobs: list[Document]) -> list[Change]:
         return [
             Change(job["_id"], {"status": job["status"]}, {"$set": {"status": DELETED}})
-            for job in found
+            for job in jobs
         ]
 
-    deleted = await change_found(db, query, plan, among=ENDED)
-    await forget(db, deleted)
+    deleted = await change_matching(db, query, plan, among=FINISHED)
+    await remove_deleted(db, deleted)
     return deleted
 
 
@@ -491,20 +498,20 @@ async def change_batch(
     db: Database, batch_id: str, *, is_active: bool | None, archived: bool | None
 ) -> Batch:
     changes = {"isActive": is_active, "archived": archived, "updated_at": now_stamp()}
-    given = {name: value for name, value in changes.items() if value is not None}
-    await db.durable.batches.update_one({"_id": batch_id}, {"$set": given} | db.touch)
+    fields = {name: value for name, value in changes.items() if value is not None}
+    await db.durable.batches.update_one({"_id": batch_id}, {"$set": fields} | db.change_time)
     if is_active:
-        await release_held(db, [batch_id])
+        await resume_paused(db, [batch_id])
     elif is_active is not None:
-        await _hold(db, batch_id)
+        await _pause(db, batch_id)
     if archived is not None:
         await db.durable.jobs.update_many(
-            {"batch_id": batch_id}, {"$set": {"archived": archived}} | db.touch
+            {"batch_id": batch_id}, {"$set": {"archived": archived}} | db.change_time
         )
     return await get_batch(db, batch_id)
 
 
-async def _hold(db: Database, batch_id: str) -> None:
+async def _pause(db: Database, batch_id: str) -> None:
     await db.durable.jobs.update_many(
         {"batch_id": batch_id, "status": "pending"},
         {"$set": {"held": True}, "$unset": {"line": "", "turn": "", "due_at": ""}},
@@ -515,4 +522,4 @@ async def delete_batch(db: Database, batch_id: str) -> None:
     if (await get_batch(db, batch_id)).total_jobs:
         raise Conflict(f"The batch {batch_id} still has jobs")
     await db.durable.batches.delete_one({"_id": batch_id})
-    await leave_trace(db, job_id=None, batch_id=batch_id)
+    await record_deletion(db, job_id=None, batch_id=batch_id)

@@ -1,8 +1,8 @@
-"""The events for webhooks in MongoDB: part of the job or batch they tell of, so that one write
-ends a job and makes its event due.
+"""Webhook events, stored in the job or batch they report: one write finishes a job and makes its
+event due.
 
-`outbox` says when something is to be told, and whether a sender is at it; a job or batch that
-has nothing to tell has none. `pace` is how progress is told (see store/outbox.py).
+`outbox` has the time of the next event and its lease, if there is an event; `pace` is the schedule
+of progress events (see store/outbox.py).
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from ...core.job import MAX_DELIVERY_ATTEMPTS_KEPT, Delivery, DeliveryAttempt, W
 from ..outbox import DueEvent, EventCapacity, ProgressSchedule, first_schedule, succeeded
 from .rows import (
     HIDDEN,
-    UNENDED,
+    UNFINISHED,
     deliveries_from,
     moment,
     new_delivery,
@@ -26,28 +26,28 @@ from .rows import (
     stamp,
     webhook_from,
 )
-from .schema import MAX_PAST_BYTES, Database, Document, Documents, shortened
+from .schema import MAX_HISTORY_BYTES, Database, Document, Documents, truncate
 
-#: A job or batch that is restarted again and again keeps this many deliveries, the last ones.
+#: How many deliveries of a repeatedly restarted job or batch are retained.
 MAX_DELIVERIES_KEPT = 4
 
 
 def webhook_of(document: Document) -> Webhook | None:
-    """The webhook of a job or batch, as it is stored or as it was read before."""
-    known = document.get("webhook")
-    return known if isinstance(known, Webhook) else webhook_from(known)
+    """The webhook of a job or batch, stored or already parsed."""
+    stored = document.get("webhook")
+    return stored if isinstance(stored, Webhook) else webhook_from(stored)
 
 
-def first_sign(webhook: Webhook | None) -> Document:
-    """The fields of a job that is new, or open again, by which its progress will be told."""
+def first_event(webhook: Webhook | None) -> Document:
+    """The fields of a new or restarted job that schedule its first progress event."""
     if webhook is None or not webhook.wants_progress:
         return {}
     pace = first_schedule()
     due = {"endpoint": webhook.endpoint, "final": False, "due_at": stamp(pace.due_at)}
-    return {"outbox": due, "pace": pace_to(pace)}
+    return {"outbox": due, "pace": schedule_to(pace)}
 
 
-def pace_to(pace: ProgressSchedule) -> Document:
+def schedule_to(pace: ProgressSchedule) -> Document:
     return {
         "told_percent": pace.sent_percent,
         "ripe_percent": pace.early_percent,
@@ -56,7 +56,7 @@ def pace_to(pace: ProgressSchedule) -> Document:
     }
 
 
-def pace_from(stored: Document) -> ProgressSchedule:
+def schedule_from(stored: Document) -> ProgressSchedule:
     return ProgressSchedule(
         sent_percent=stored["told_percent"],
         early_percent=stored["ripe_percent"],
@@ -65,8 +65,8 @@ def pace_from(stored: Document) -> ProgressSchedule:
     )
 
 
-def told(document: Document, event: Literal["completed", "error"], at: str) -> Document:
-    """The duty to tell the webhook of a job or batch, as part of the update that ends it."""
+def final_event(document: Document, event: Literal["completed", "error"], at: str) -> Document:
+    """The part of a final update that makes the webhook event due."""
     webhook = webhook_of(document)
     if webhook is None:
         return {}
@@ -74,20 +74,22 @@ def told(document: Document, event: Literal["completed", "error"], at: str) -> D
         return {"$unset": {"outbox": ""}}
     delivery = new_delivery(event, at) | {"next_try_at": at}
     due = {"endpoint": webhook.endpoint, "final": True, "due_at": at}
-    return pushed(delivery) | {"$set": {f"outbox.{name}": value for name, value in due.items()}}
+    return add_delivery(delivery) | {
+        "$set": {f"outbox.{name}": value for name, value in due.items()}
+    }
 
 
-def pushed(delivery: Document) -> Document:
-    kept = {"$each": [delivery], "$slice": -MAX_DELIVERIES_KEPT}
-    return {"$push": {"deliveries": kept}, "$inc": {"told": 1}}
+def add_delivery(delivery: Document) -> Document:
+    latest = {"$each": [delivery], "$slice": -MAX_DELIVERIES_KEPT}
+    return {"$push": {"deliveries": latest}, "$inc": {"told": 1}}
 
 
-def open_again(document: Document) -> Document:
-    """What was not yet told of the end of a job is no longer true, as part of its restart."""
+def restarted(document: Document) -> Document:
+    """The part of a restart that withdraws undelivered final events."""
     update: Document = {}
     if "told" in document:
         update["$unset"] = {"deliveries.$[].next_try_at": ""}
-    if fields := first_sign(webhook_of(document)):
+    if fields := first_event(webhook_of(document)):
         update["$set"] = fields
     elif "outbox" in document:
         update["$unset"] = update.get("$unset", {}) | {"outbox": ""}
@@ -95,7 +97,7 @@ def open_again(document: Document) -> Document:
 
 
 async def withdraw(db: Database, batch_ids: Sequence[str]) -> None:
-    """The same for batches that are open again."""
+    """Withdraw undelivered final events of batches that are unfinished again."""
     await db.durable.batches.update_many(
         {"_id": {"$in": list(batch_ids)}, "told": {"$exists": True}},
         {"$unset": {"deliveries.$[].next_try_at": "", "outbox": ""}},
@@ -105,9 +107,9 @@ async def withdraw(db: Database, batch_ids: Sequence[str]) -> None:
 REPORTED = {"outbox": 1, "pace": 1, "progress.percent": 1}
 
 
-async def note_progress(db: Database, before: Document, percent: int) -> None:
-    """A job reported: is that worth an event before its next one is due? `before` has the
-    fields `REPORTED` as they were then."""
+async def advance_progress_event(db: Database, before: Document, percent: int) -> None:
+    """Make the next progress event due early if the job has reached that percentage. `before` has
+    the fields `REPORTED` as they were before the report."""
     due, pace = before.get("outbox"), before.get("pace")
     if due is None or pace is None or due["final"] or due["due_at"] <= pace["ripe_at"]:
         return
@@ -122,31 +124,31 @@ async def note_progress(db: Database, before: Document, percent: int) -> None:
 Kind = Literal["job", "batch"]
 
 
-async def take(db: Database, wanted: EventCapacity) -> list[DueEvent]:
-    taken: list[DueEvent] = []
+async def claim(db: Database, capacity: EventCapacity) -> list[DueEvent]:
+    claimed: list[DueEvent] = []
     kinds: tuple[tuple[Kind, Documents], ...] = (("batch", db.batches), ("job", db.jobs))
     for kind, documents in kinds:
-        busy = Counter(wanted.busy) + Counter(event.endpoint for event in taken)
-        left = replace(wanted, limit=wanted.limit - len(taken), busy=busy)
-        taken += await _take(documents, kind, left)
-    return taken
+        busy = Counter(capacity.busy) + Counter(event.endpoint for event in claimed)
+        remaining = replace(capacity, limit=capacity.limit - len(claimed), busy=busy)
+        claimed += await _claim_from(documents, kind, remaining)
+    return claimed
 
 
-async def _take(documents: Documents, kind: Kind, wanted: EventCapacity) -> list[DueEvent]:
+async def _claim_from(documents: Documents, kind: Kind, capacity: EventCapacity) -> list[DueEvent]:
     now = now_stamp()
-    if wanted.limit <= 0 or await documents.find_one(**any_due(now)) is None:
+    if capacity.limit <= 0 or await documents.find_one(**any_due(now)) is None:
         return []
-    known = await documents.distinct("outbox.endpoint", {"outbox.endpoint": {"$gt": ""}})
-    endpoints = [endpoint for endpoint in known if wanted.room(endpoint) > 0]
-    random.shuffle(endpoints)  # none is always the last to get a place
-    found: list[Document] = []
+    all_endpoints = await documents.distinct("outbox.endpoint", {"outbox.endpoint": {"$gt": ""}})
+    endpoints = [endpoint for endpoint in all_endpoints if capacity.room(endpoint) > 0]
+    random.shuffle(endpoints)  # no endpoint is always the last
+    due: list[Document] = []
     for endpoint in endpoints:
-        room = min(wanted.room(endpoint), wanted.limit - len(found))
+        room = min(capacity.room(endpoint), capacity.limit - len(due))
         if room > 0:
-            found += await documents.find(**due_events(endpoint, now, room)).to_list()
-    until = stamp(utc_now() + wanted.lease)
-    taken = await asyncio.gather(*(_hold(documents, kind, one, until) for one in found))
-    return [event for event in taken if event is not None]
+            due += await documents.find(**due_events(endpoint, now, room)).to_list()
+    until = stamp(utc_now() + capacity.lease)
+    claimed = await asyncio.gather(*(_claim_one(documents, kind, one, until) for one in due))
+    return [event for event in claimed if event is not None]
 
 
 def any_due(now: str) -> Document:
@@ -158,7 +160,7 @@ def any_due(now: str) -> Document:
 
 
 def due_events(endpoint: str, now: str, limit: int) -> Document:
-    # What is held and due is few: an end that came while its job's progress was being told.
+    # Few events are both claimed and due: ends of jobs whose progress was just being delivered.
     return {
         "filter": {
             "outbox.endpoint": endpoint,
@@ -173,46 +175,48 @@ def due_events(endpoint: str, now: str, limit: int) -> Document:
     }
 
 
-async def _hold(documents: Documents, kind: Kind, found: Document, until: str) -> DueEvent | None:
-    """Hold what was found, if it has not changed meanwhile."""
+async def _claim_one(
+    documents: Documents, kind: Kind, document: Document, until: str
+) -> DueEvent | None:
+    """Claim an event, if it has not changed since it was read."""
     update: Document = {"$set": {"outbox.held_until": until, "outbox.due_at": until}}
-    delivery = _to_tell(found)
-    if delivery is None and found.get("status") in UNENDED:
+    delivery = _current_delivery(document)
+    if delivery is None and document.get("status") in UNFINISHED:
         stored = new_delivery("progress", now_stamp())
-        update |= pushed(stored)
-        fields = {"deliveries": [stored], "told": found.get("told", 0) + 1}
+        update |= add_delivery(stored)
+        fields = {"deliveries": [stored], "told": document.get("told", 0) + 1}
         (delivery,) = deliveries_from(fields)
-    due = found["outbox"]
+    due = document["outbox"]
     unchanged = {
-        "_id": found["_id"],
-        "status": found.get("status"),
+        "_id": document["_id"],
+        "status": document.get("status"),
         "outbox.due_at": due["due_at"],
         "outbox.held_until": due.get("held_until"),
     }
     if delivery is None:
-        await documents.update_one(unchanged, _let_go(due["endpoint"]))
+        await documents.update_one(unchanged, _release(due["endpoint"]))
         return None
-    held = await documents.update_one(unchanged, update)
-    if not held.matched_count:
+    updated = await documents.update_one(unchanged, update)
+    if not updated.matched_count:
         return None
-    return DueEvent(kind, found["_id"], due["endpoint"], delivery)
+    return DueEvent(kind, document["_id"], due["endpoint"], delivery)
 
 
-def _to_tell(document: Document) -> Delivery | None:
-    """The end that is to be told, or the entry for the progress of this run if there is one."""
+def _current_delivery(document: Document) -> Delivery | None:
+    """Return the undelivered final event, or the delivery that records this run's progress."""
     deliveries = deliveries_from(document)
     for delivery in deliveries:
         if delivery.next_try_at is not None:
             return delivery
-    if document.get("status") in UNENDED and deliveries and deliveries[-1].event == "progress":
+    if document.get("status") in UNFINISHED and deliveries and deliveries[-1].event == "progress":
         return deliveries[-1]
     return None
 
 
-async def hold(db: Database, events: Sequence[DueEvent], lease: timedelta) -> None:
+async def renew(db: Database, events: Sequence[DueEvent], lease: timedelta) -> None:
     until = stamp(utc_now() + lease)
     for documents in (db.jobs, db.batches):
-        ids = [event.owner_id for event in events if _documents(db, event) is documents]
+        ids = [event.owner_id for event in events if _collection_of(db, event) is documents]
         if ids:
             await documents.update_many(
                 {"_id": {"$in": ids}, "outbox.held_until": {"$gt": ""}},
@@ -220,41 +224,41 @@ async def hold(db: Database, events: Sequence[DueEvent], lease: timedelta) -> No
             )
 
 
-def _documents(db: Database, event: DueEvent) -> Documents:
+def _collection_of(db: Database, event: DueEvent) -> Documents:
     return db.jobs if event.kind == "job" else db.batches
 
 
-async def settle(
+async def record_delivery(
     db: Database, event: DueEvent, tried: DeliveryAttempt, next_try_at: datetime | None
 ) -> None:
     delivered = succeeded(tried)
     again = None if delivered or next_try_at is None else stamp(next_try_at)
-    # One that was withdrawn meanwhile stays so.
+    # An event that was withdrawn in the meantime stays withdrawn.
     waits = {"$gt": ["$$this.next_try_at", None]}
     changes: Document = {"next_try_at": {"$cond": [waits, again, None]}}
     if delivered:
         changes["delivered_at"] = now_stamp()
-    await _documents(db, event).update_one(
-        {"_id": event.owner_id}, [_with_try(event, tried, changes), *_let_go(event.endpoint)]
+    await _collection_of(db, event).update_one(
+        {"_id": event.owner_id}, [_with_try(event, tried, changes), *_release(event.endpoint)]
     )
 
 
-async def pace(
+async def record_progress(
     db: Database, event: DueEvent, tried: DeliveryAttempt | None, pace: ProgressSchedule | None
 ) -> None:
     stages: list[Document] = [] if tried is None else [_with_try(event, tried, {})]
-    stages.append({"$set": {"pace": pace_to(pace)}} if pace else {"$unset": "pace"})
-    await _documents(db, event).update_one(
-        {"_id": event.owner_id}, [*stages, *_let_go(event.endpoint)]
+    stages.append({"$set": {"pace": schedule_to(pace)}} if pace else {"$unset": "pace"})
+    await _collection_of(db, event).update_one(
+        {"_id": event.owner_id}, [*stages, *_release(event.endpoint)]
     )
 
 
 def _with_try(event: DueEvent, tried: DeliveryAttempt, changes: Document) -> Document:
-    """The stage that adds a try to a delivery and makes these changes to it. The last run keeps
-    its tries, earlier deliveries one of them: the document must stay small."""
+    """The stage that adds an attempt to a delivery and makes these changes to it. Earlier runs keep
+    only one attempt per delivery, so that the document stays small."""
     stored = tried.model_dump(mode="json", exclude_none=True)
     if tried.error is not None:
-        stored["error"] = shortened(tried.error, MAX_PAST_BYTES)
+        stored["error"] = truncate(tried.error, MAX_HISTORY_BYTES)
     new = {"$literal": stored}
     tries = {"$concatArrays": [{"$ifNull": ["$$this.tries", []]}, [new]]}
     changes = changes | {
@@ -270,15 +274,15 @@ def _with_try(event: DueEvent, tried: DeliveryAttempt, changes: Document) -> Doc
     return {"$set": {"deliveries": {"$map": {"input": deliveries, "in": changed}}}}
 
 
-def _let_go(endpoint: str) -> list[Document]:
-    """The stages that find out when the next event is due, now that nobody holds this one."""
+def _release(endpoint: str) -> list[Document]:
+    """The stages that release an event and set when the next one is due."""
     waiting = {
         "$filter": {
             "input": {"$ifNull": ["$deliveries", []]},
             "cond": {"$gt": ["$$this.next_try_at", None]},
         }
     }
-    is_open = {"$and": [{"$in": ["$status", UNENDED]}, {"$gt": ["$pace.due_at", None]}]}
+    is_open = {"$and": [{"$in": ["$status", UNFINISHED]}, {"$gt": ["$pace.due_at", None]}]}
     is_ripe = {
         "$or": [
             {"$gte": ["$progress.percent", "$pace.ripe_percent"]},
@@ -303,13 +307,13 @@ def _let_go(endpoint: str) -> list[Document]:
     filled = {"$mergeObjects": [{"endpoint": {"$literal": endpoint}}, "$due"]}
     return [
         {"$set": {"due": due}},
-        {"$unset": "outbox"},  # else the old one's fields would stay
+        {"$unset": "outbox"},  # otherwise its old fields would stay
         {"$set": {"outbox": {"$cond": [{"$eq": ["$due", None]}, "$$REMOVE", filled]}}},
         {"$unset": "due"},
     ]
 
 
-async def due_since(db: Database) -> datetime | None:
+async def next_due_at(db: Database) -> datetime | None:
     firsts = [
         await documents.find_one(
             {"outbox.due_at": {"$exists": True}},
@@ -351,10 +355,10 @@ async def _replay(documents: Documents, owner: Document, n: int) -> Delivery:
     webhook = webhook_of(owner)
     if delivery is None or webhook is None:
         raise NotFound(f"{owner['_id']} has no delivery {n}")
-    gone = Conflict(f"The delivery {n} of {owner['_id']} tells of a state that is gone")
+    outdated = Conflict(f"Delivery {n} of {owner['_id']} reports an outdated state")
     ended_at = owner.get("completed_at")
     if delivery.event == "progress" or ended_at is None or delivery.created_at < moment(ended_at):
-        raise gone
+        raise outdated
     now = now_stamp()
     due = {"endpoint": webhook.endpoint, "final": True, "due_at": now}
     again: dict[str, Any] = {"delivered_at": None, "next_try_at": now, "replayed_at": now}
@@ -369,5 +373,5 @@ async def _replay(documents: Documents, owner: Document, n: int) -> Delivery:
         {"$set": update},
     )
     if not found.matched_count:
-        raise gone
+        raise outdated
     return Delivery.model_validate({**dict(delivery), **again, "tried": 0})

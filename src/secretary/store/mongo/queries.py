@@ -1,4 +1,4 @@
-"""Finds jobs and batches in MongoDB: each list is a walk down indexes that give it in order."""
+"""Job and batch queries: each list is a scan of indexes that give its order."""
 
 import asyncio
 import re
@@ -16,40 +16,43 @@ from .rows import (
     LISTED,
     STAGED,
     batch_from,
-    checked_listing,
-    filled,
     job_from,
     logs_of,
     moment,
+    parse_cursor,
     stamp,
+    with_overflow,
 )
-from .schema import Database, Document, Settlement
+from .schema import Database, Document, SettledKey
 
-#: What is older stays, even if the clocks of the machines differ. A primary that cannot reach
-#: the others steps down after seconds.
-YOUNG = timedelta(minutes=2)
+#: Older writes cannot be rolled back, even with clock skew: a primary that loses its majority
+#: steps down within seconds.
+MAJORITY_LAG = timedelta(minutes=2)
 FINALS = frozenset(status.value for status in FINAL_STATUSES)
 
 
-async def committed(
+async def majority_reads(
     db: Database, documents: Sequence[Document], projection: Mapping[str, Any] | None = None
 ) -> list[Document]:
-    """The jobs as they are, but without those, and without ends, that only the primary knows.
-    Everything else may be of this moment: progress that is lost is told anew."""
-    since = stamp(utc_now() - YOUNG)
-    young = [document["_id"] for document in documents if _changed_at(document) > since]
-    if not young:
+    """Drop jobs that a majority does not have yet, and undo ends that it does not have.
+
+    Everything else may be newer than the majority's state: lost progress is reported again.
+    """
+    since = stamp(utc_now() - MAJORITY_LAG)
+    recent = [document["_id"] for document in documents if _changed_at(document) > since]
+    if not recent:
         return list(documents)
-    query = {"_id": {"$in": young}, "status": {"$in": LISTED}}
-    found = db.committed.jobs.find(query, projection, hint="_id_")
-    known = {document["_id"]: document async for document in found}
-    kept: list[Document] = []
+    query = {"_id": {"$in": recent}, "status": {"$in": LISTED}}
+    cursor = db.majority_reads.jobs.find(query, projection, hint="_id_")
+    confirmed = {document["_id"]: document async for document in cursor}
+    result: list[Document] = []
     for document in documents:
-        sure = known.get(document["_id"], None if _changed_at(document) > since else document)
-        if sure is not None:
-            has_ended = document["status"] in FINALS and sure["status"] not in FINALS
-            kept.append(sure if has_ended else document)
-    return kept
+        if _changed_at(document) <= since:
+            result.append(document)
+        elif (durable := confirmed.get(document["_id"])) is not None:
+            end_is_lost = document["status"] in FINALS and durable["status"] not in FINALS
+            result.append(durable if end_is_lost else document)
+    return result
 
 
 def _changed_at(document: Document) -> str:
@@ -57,12 +60,12 @@ def _changed_at(document: Document) -> str:
     return max(created, document.get("completed_at") or "")
 
 
-#: Behind every time that starts with the same characters.
-LAST = "~"
+#: Sorts after every suffix of a timestamp.
+AFTER_ANY_SUFFIX = "~"
 
 WITHOUT_DETAILS = dict.fromkeys(DETAILS, 0)
 
-#: The index that narrows a query down most, by the first of these terms it has.
+#: The most selective index, by the first of these terms that a query has.
 INDEXES = (
     ("job_id", "_id_"),
     ("batch_id", "by_batch"),
@@ -75,7 +78,7 @@ INDEXES = (
 
 async def get_job(db: Database, job_id: str) -> Job:
     document = await db.jobs.find_one({"_id": job_id, "status": {"$in": LISTED}}, hint="_id_")
-    whole = await filled(db, await committed(db, [document] if document else []))
+    whole = await with_overflow(db, await majority_reads(db, [document] if document else []))
     if not whole:
         raise NotFound(f"There is no job {job_id}")
     logs = await logs_of(db, [job_id]) if "logged" in whole[0] else {job_id: []}
@@ -96,11 +99,13 @@ def without_details(query: JobQuery) -> dict[str, int]:
 
 
 async def listed_jobs(db: Database, query: JobQuery, page: Sequence[Document]) -> list[Job]:
-    page = await committed(db, page, without_details(query))
+    page = await majority_reads(db, page, without_details(query))
     logs: Mapping[str, Any] = {}
     if "logs" in query.include:
         logs = await logs_of(db, [document["_id"] for document in page])
-    return [job_from(whole, logs=logs.get(whole["_id"], ())) for whole in await filled(db, page)]
+    return [
+        job_from(whole, logs=logs.get(whole["_id"], ())) for whole in await with_overflow(db, page)
+    ]
 
 
 async def find_documents(
@@ -112,7 +117,7 @@ async def find_documents(
     among: Collection[str] = LISTED,
     only: Mapping[str, Any] | None = None,
 ) -> list[Document]:
-    """The newest jobs that a query finds whose state is `among` the given and that fit `only`."""
+    """Return the newest matching jobs whose state is in `among` and that match `only`."""
     return await db.jobs.find(
         job_filter(query, among) | dict(only or {}),
         projection,
@@ -127,7 +132,7 @@ def index_for(query: JobQuery) -> str:
 
 
 def indexes_for(query: JobQuery) -> list[str]:
-    """Those that fit one of the terms; without any the one that gives all jobs in order."""
+    """Return the indexes for the query's terms; without terms, one that lists all jobs."""
     fit = [name for term, name in INDEXES if getattr(query, term) is not None]
     return fit or ["archived" if query.archived else "by_status"]
 
@@ -148,17 +153,17 @@ def job_filter(query: JobQuery, among: Collection[str] = LISTED) -> Document:
     if query.visible_to is not None:
         terms["readers"] = {"$in": [EVERYBODY, query.visible_to]}
     if query.text is not None:
-        pattern = re.escape(query.text).replace("\0", r"\x00")  # the server takes none as it is
+        pattern = re.escape(query.text).replace("\0", r"\x00")  # the server rejects NUL characters
         name = {"$regex": pattern, "$options": "i"}
         terms["$or"] = [{"_id": query.text}, {"batch_id": query.text}, {"job_name": name}]
-    cursor = checked_listing(query.cursor) if query.cursor is not None else None
-    listed = _listed(query.created_after, query.created_before, cursor)
+    cursor = parse_cursor(query.cursor) if query.cursor is not None else None
+    listed = _listed_range(query.created_after, query.created_before, cursor)
     return terms | ({"listed_at": listed} if listed else {})
 
 
-def _listed(after: datetime | None, before: datetime | None, cursor: str | None) -> Document:
+def _listed_range(after: datetime | None, before: datetime | None, cursor: str | None) -> Document:
     ends = [end for end in (before and stamp(before), cursor) if end is not None]
-    lower = {"$gt": stamp(after) + LAST} if after else {}
+    lower = {"$gt": stamp(after) + AFTER_ANY_SUFFIX} if after else {}
     return lower | ({"$lt": min(ends)} if ends else {})
 
 
@@ -166,7 +171,7 @@ async def get_batch(db: Database, batch_id: str) -> Batch:
     document = await db.batches.find_one({"_id": batch_id})
     if document is None:
         raise NotFound(f"There is no batch {batch_id}")
-    (batch,) = await counted(db, [document])
+    (batch,) = await with_counts(db, [document])
     return batch
 
 
@@ -182,29 +187,29 @@ async def find_batches(db: Database, query: BatchQuery) -> Page[Batch]:
     if query.archived is not None:
         terms["archived"] = query.archived
     if query.cursor is not None:
-        terms["listed_at"] = {"$lt": checked_listing(query.cursor)}
-    found = await db.batches.find(
+        terms["listed_at"] = {"$lt": parse_cursor(query.cursor)}
+    documents = await db.batches.find(
         terms, {"deliveries": 0}, sort=[("listed_at", -1)], limit=query.limit + 1, hint=index
     ).to_list()
-    page = found[: query.limit]
-    cursor = page[-1]["listed_at"] if len(found) > query.limit else None
-    return Page(await counted(db, page), cursor)
+    page = documents[: query.limit]
+    cursor = page[-1]["listed_at"] if len(documents) > query.limit else None
+    return Page(await with_counts(db, page), cursor)
 
 
-async def counted(db: Database, batches: Sequence[Document]) -> list[Batch]:
-    """What has settled is counted once: it changes only in ways that its document tells."""
-    known = {batch["_id"]: db.settled.get(_settlement(batch)) for batch in batches}
-    counts = await _count(db, [batch for batch in batches if known[batch["_id"]] is None])
+async def with_counts(db: Database, batches: Sequence[Document]) -> list[Batch]:
+    """Return batches with their counts; those of completed batches are cached."""
+    cached = {batch["_id"]: db.settled_counts.get(_settled_key(batch)) for batch in batches}
+    counts = await _count(db, [batch for batch in batches if cached[batch["_id"]] is None])
     for batch in batches:
-        if (settlement := _settlement(batch)) is not None and batch["_id"] in counts:
-            db.settled.put(settlement, counts[batch["_id"]])
+        if (key := _settled_key(batch)) is not None and batch["_id"] in counts:
+            db.settled_counts.put(key, counts[batch["_id"]])
     return [
-        batch_from(batch, known[batch["_id"]] or counts.get(batch["_id"], {})) for batch in batches
+        batch_from(batch, cached[batch["_id"]] or counts.get(batch["_id"], {})) for batch in batches
     ]
 
 
-def _settlement(batch: Document) -> Settlement | None:
-    """Tells one end of a batch from another, and what was lost since then."""
+def _settled_key(batch: Document) -> SettledKey | None:
+    """The cache key of a completed batch; it changes when its counts may change."""
     if "completed_at" not in batch or "open" in batch or "staged" in batch:
         return None
     return batch["_id"], batch["completed_at"], batch.get("losses", 0)
@@ -220,13 +225,13 @@ async def _count(db: Database, batches: Sequence[Document]) -> dict[str, dict[Jo
         if status == STAGED and batch_id in added:
             status = JobStatus.PENDING.value
         if status in LISTED:
-            known = counts[batch_id].get(JobStatus(status), 0)
-            counts[batch_id][JobStatus(status)] = known + group["n"]
+            counted = counts[batch_id].get(JobStatus(status), 0)
+            counts[batch_id][JobStatus(status)] = counted + group["n"]
     return counts
 
 
 def count_by_batch(batches: Sequence[Document]) -> Document:
-    """Counters are not stored, so they cannot be wrong: the index of the jobs tells."""
+    """Count jobs in the index rather than store counters, which could be wrong."""
     ids = [batch["_id"] for batch in batches]
     pipeline = [
         {"$match": {"batch_id": {"$in": ids}}},
@@ -237,20 +242,20 @@ def count_by_batch(batches: Sequence[Document]) -> Document:
 
 
 async def count_jobs_of_user(db: Database, user_id: str) -> dict[JobStatus, int]:
-    counted = await asyncio.gather(
+    numbers = await asyncio.gather(
         *(
             db.jobs.count_documents({"user_id": user_id, "status": status.value}, hint="by_user")
             for status in JobStatus
         )
     )
-    return {status: n for status, n in zip(JobStatus, counted, strict=True) if n}
+    return {status: n for status, n in zip(JobStatus, numbers, strict=True) if n}
 
 
 async def count_jobs(db: Database) -> dict[str, dict[JobStatus, int]]:
     types = await db.jobs.distinct("job_type", {"job_type": {"$gt": ""}})
     kinds = [(job_type, status) for job_type in types for status in JobStatus]
-    # To count along the index is some five times faster than to group.
-    counted = await asyncio.gather(
+    # Counting index entries is about five times faster than $group.
+    numbers = await asyncio.gather(
         *(
             db.jobs.count_documents(
                 {"job_type": job_type, "status": status.value}, hint="by_type"
@@ -258,35 +263,35 @@ async def count_jobs(db: Database) -> dict[str, dict[JobStatus, int]]:
             for job_type, status in kinds
         )
     )  # fmt: skip
-    found: dict[str, dict[JobStatus, int]] = {}
-    for (job_type, status), n in zip(kinds, counted, strict=True):
+    counts: dict[str, dict[JobStatus, int]] = {}
+    for (job_type, status), n in zip(kinds, numbers, strict=True):
         if n:
-            found.setdefault(job_type, {})[status] = n
-    return found
+            counts.setdefault(job_type, {})[status] = n
+    return counts
 
 
 async def find_expired(
     db: Database, older_than: Mapping[JobStatus, datetime], limit: int
 ) -> list[str]:
-    found: list[str] = []
+    job_ids: list[str] = []
     for status, before in older_than.items():
-        if len(found) == limit:
+        if len(job_ids) == limit:
             break
         documents = db.jobs.find(
             {"status": status.value, "completed_at": {"$lt": stamp(before)}},
             {"_id": 1},
             sort=[("completed_at", 1)],
-            limit=limit - len(found),
+            limit=limit - len(job_ids),
             hint="ended",
         )
-        found += [document["_id"] async for document in documents]
-    return found
+        job_ids += [document["_id"] async for document in documents]
+    return job_ids
 
 
-#: Indexes are compared by how far back so many of their entries go.
-COMPARED = 1_000
+#: The best index is the one whose first entries, this many, reach back furthest.
+ENTRIES_COMPARED = 1_000
 
-#: What stands in each index beside its order.
+#: The field that each index filters by.
 IN_INDEX = {
     "by_batch": "batch_id",
     "by_error": "error.code",
@@ -298,45 +303,45 @@ IN_INDEX = {
 
 
 async def search_jobs(db: Database, query: JobQuery, seconds: float) -> Page[Job]:
-    """Like `reading.find_jobs`, but for so long only."""
-    stretches = TimeBudget(seconds)
-    wanted = job_filter(query)
-    bounds: Document = wanted.pop("listed_at", {})
-    index = await _best(db, query, wanted, bounds)
-    found: list[Document] = []
+    """Like `find_jobs`, within a time limit."""
+    budget = TimeBudget(seconds)
+    filters = job_filter(query)
+    bounds: Document = filters.pop("listed_at", {})
+    index = await _best_index(db, query, filters, bounds)
+    matches: list[Document] = []
     while True:
-        end = await _end_of_stretch(db, index, wanted, bounds, stretches.step)
-        limit = query.limit + 1 - len(found)
-        found += await _matches(db, query, index, wanted | _searching_listed(bounds, end), limit)
-        if len(found) > query.limit:
-            page = found[: query.limit]
+        end = await _end_of_step(db, index, filters, bounds, budget.step)
+        limit = query.limit + 1 - len(matches)
+        matches += await _matches(db, query, index, filters | _listed_within(bounds, end), limit)
+        if len(matches) > query.limit:
+            page = matches[: query.limit]
             return Page(await listed_jobs(db, query, page), page[-1]["listed_at"])
         if end is None:
-            return Page(await listed_jobs(db, query, found))
+            return Page(await listed_jobs(db, query, matches))
         bounds = bounds | {"$lt": end}
-        if not stretches.next_step():
-            reached = moment(end.rpartition("-")[0]) if len(found) < query.limit else None
-            return Page(await listed_jobs(db, query, found), end, searched_to=reached)
+        if not budget.next_step():
+            reached = moment(end.rpartition("-")[0]) if len(matches) < query.limit else None
+            return Page(await listed_jobs(db, query, matches), end, searched_to=reached)
 
 
-async def _best(db: Database, query: JobQuery, wanted: Document, bounds: Document) -> str:
+async def _best_index(db: Database, query: JobQuery, filters: Document, bounds: Document) -> str:
     choices = indexes_for(query)
     if len(choices) == 1:
         return choices[0]
     ends = await asyncio.gather(
-        *(_end_of_stretch(db, index, wanted, bounds, COMPARED) for index in choices)
+        *(_end_of_step(db, index, filters, bounds, ENTRIES_COMPARED) for index in choices)
     )
     return min(zip(ends, choices, strict=True), key=lambda pair: pair[0] or "")[1]
 
 
-async def _end_of_stretch(
-    db: Database, index: str, wanted: Document, bounds: Document, length: int
+async def _end_of_step(
+    db: Database, index: str, filters: Document, bounds: Document, length: int
 ) -> str | None:
-    """How far so many entries of the index go; None: to the end of the list."""
+    """Return how far this many index entries reach; None is the end of the list."""
     names = {"status", IN_INDEX.get(index)}
-    passed = {name: term for name, term in wanted.items() if name in names}
+    indexed = {name: term for name, term in filters.items() if name in names}
     entry = await db.jobs.find_one(
-        passed | _searching_listed(bounds, None),
+        indexed | _listed_within(bounds, None),
         {"_id": 0, "listed_at": 1},
         sort=[("listed_at", -1)],
         skip=length - 1,
@@ -353,8 +358,8 @@ async def _matches(
     ).to_list()
 
 
-def _searching_listed(bounds: Document, end: str | None) -> Document:
-    """Down to `end`, which is itself still in the stretch."""
+def _listed_within(bounds: Document, end: str | None) -> Document:
+    """The range down to and including `end`."""
     if end is not None:
         bounds = bounds | {"$gte": end}
     return {"listed_at": bounds} if bounds else {}

@@ -1,4 +1,4 @@
-"""Who is next: the lines in which pending jobs wait, and the places they get there."""
+"""Queues of pending jobs, and the positions of jobs in them."""
 
 import asyncio
 from collections.abc import Iterable
@@ -9,74 +9,75 @@ from pymongo import UpdateOne
 
 from ...core.job import utc_now
 from ..scheduling import JobClass
-from .rows import PLACE, moment, now_stamp, stamp
+from .rows import QUEUE_FIELDS, moment, now_stamp, stamp
 from .schema import Database, Document
 
-#: Jobs whose time has come are moved into the line in bounded steps.
+#: Scheduled jobs that are due enter their queue in batches of this size.
 MAX_PROMOTED = 1000
 
-Lane = tuple[str, str | None]
+UserQueue = tuple[str, str | None]
 
 
-def line_of(job_type: str, priority: int) -> str:
+def queue_name(job_type: str, priority: int) -> str:
     return f"{job_type}/{priority}"
 
 
-def class_of(line: str) -> JobClass:
-    job_type, _, priority = line.rpartition("/")
+def class_of(queue: str) -> JobClass:
+    job_type, _, priority = queue.rpartition("/")
     return job_type, int(priority)
 
 
-class Line:
-    """Gives out places in the lines.
+class QueuePositions:
+    """Assigns queue positions.
 
-    A new job stands behind the last one of the same user, but not further back than the
-    head of the line for a user who has none: so users are served in turn (start-time fair
-    queueing, with the head of the line as its clock). Nothing is locked: when two processes
-    give out the same place, the jobs go in the order of their arrival.
+    A new job goes behind the last one of the same user, or to the head of the queue if the user
+    has none: this serves users in turn (start-time fair queueing, with the head of the queue as
+    its clock). Nothing is locked: jobs that get the same position are ordered by arrival.
     """
 
     def __init__(self, db: Database) -> None:
         self._jobs = db.jobs
-        self._last: dict[Lane, int | None] = {}
+        self._last: dict[UserQueue, int | None] = {}
         self._heads: dict[str, int] = {}
 
-    async def look_up(self, lanes: Iterable[Lane]) -> None:
-        """Learn where these lanes end; to be done before a turn in them is asked for."""
-        new = set(lanes) - self._last.keys()
-        lines = {line for line, _ in new} - self._heads.keys()
-        await asyncio.gather(*map(self._learn_last, new), *map(self._learn_head, lines))
+    async def load(self, user_queues: Iterable[UserQueue]) -> None:
+        """Load where these user queues end, before positions in them are assigned."""
+        new = set(user_queues) - self._last.keys()
+        queues = {queue for queue, _ in new} - self._heads.keys()
+        await asyncio.gather(*map(self._load_last, new), *map(self._load_head, queues))
 
-    def next_turn(self, lane: Lane) -> int:
-        last = self._last[lane]
-        turn = self.first_turn(lane[0]) if last is None else last + 1
-        self._last[lane] = turn
-        return turn
+    def next_position(self, user_queue: UserQueue) -> int:
+        last = self._last[user_queue]
+        position = self.head_position(user_queue[0]) if last is None else last + 1
+        self._last[user_queue] = position
+        return position
 
-    def first_turn(self, line: str) -> int:
-        """That of the head of the line; who arrived before it stands before it."""
-        return self._heads[line]
+    def head_position(self, queue: str) -> int:
+        """The position of the head; jobs with the same position are ordered by arrival."""
+        return self._heads[queue]
 
-    async def _learn_last(self, lane: Lane) -> None:
-        self._last[lane] = (await self._jobs.find_one(**last_of_lane(lane)) or {}).get("turn")
+    async def _load_last(self, user_queue: UserQueue) -> None:
+        self._last[user_queue] = (
+            await self._jobs.find_one(**last_of_user_queue(user_queue)) or {}
+        ).get("turn")
 
-    async def _learn_head(self, line: str) -> None:
-        head = await self._jobs.find_one(**head_of_line(line))
-        self._heads[line] = head["turn"] if head else 0
+    async def _load_head(self, queue: str) -> None:
+        head = await self._jobs.find_one(**head_of_queue(queue))
+        self._heads[queue] = head["turn"] if head else 0
 
 
-def last_of_lane(lane: Lane) -> Document:
+def last_of_user_queue(user_queue: UserQueue) -> Document:
     return {
-        "filter": {"line": lane[0], "user_id": lane[1]},
+        "filter": {"line": user_queue[0], "user_id": user_queue[1]},
         "projection": {"_id": 0, "turn": 1},
         "sort": [("turn", -1)],
         "hint": "lane",
     }
 
 
-def head_of_line(line: str) -> Document:
+def head_of_queue(queue: str) -> Document:
     return {
-        "filter": {"line": line},
+        "filter": {"line": queue},
         "projection": {"_id": 0, "turn": 1},
         "sort": [("turn", 1), ("arrival", 1)],
         "hint": "line",
@@ -84,78 +85,82 @@ def head_of_line(line: str) -> Document:
 
 
 async def waiting_since(db: Database) -> dict[str, datetime]:
-    """Since when the heads of the lines stand there, by type."""
-    lines = await db.jobs.distinct("line", {"line": {"$gt": ""}})
-    heads = await asyncio.gather(*(db.jobs.find_one(**head_waits_since(line)) for line in lines))
+    """Since when the heads of the queues have been ready, by type."""
+    queues = await db.jobs.distinct("line", {"line": {"$gt": ""}})
+    heads = await asyncio.gather(*(db.jobs.find_one(**head_waits_since(queue)) for queue in queues))
     since: dict[str, datetime] = {}
-    for line, head in zip(lines, heads, strict=True):
+    for queue, head in zip(queues, heads, strict=True):
         if head is not None:
             at = moment(max(head["updated_at"], head.get("run_at", "")))
-            job_type, _ = class_of(line)
+            job_type, _ = class_of(queue)
             since[job_type] = min(at, since.get(job_type, at))
     return since
 
 
-def head_waits_since(line: str) -> Document:
-    """A pending job was changed last when it became pending; it may have had to wait for its
-    time."""
-    return head_of_line(line) | {"projection": {"_id": 0, "updated_at": 1, "run_at": 1}}
+def head_waits_since(queue: str) -> Document:
+    """A pending job was last updated when it became pending, but may have been scheduled for
+    later."""
+    return head_of_queue(queue) | {"projection": {"_id": 0, "updated_at": 1, "run_at": 1}}
 
 
-class Places:
-    """The places of jobs that become pending, found out for all of them in few round trips."""
+class Placements:
+    """Queue fields of jobs that become pending, loaded for many jobs in few round trips."""
 
     def __init__(self, db: Database) -> None:
-        self._line = Line(db)
+        self._positions = QueuePositions(db)
         self._now = utc_now()
 
-    async def look_up(self, lanes: Iterable[tuple[str, int, str | None]]) -> None:
-        await self._line.look_up((line_of(job_type, n), user_id) for job_type, n, user_id in lanes)
+    async def load(self, user_queues: Iterable[tuple[str, int, str | None]]) -> None:
+        await self._positions.load(
+            (queue_name(job_type, n), user_id) for job_type, n, user_id in user_queues
+        )
 
-    def place(
+    def for_job(
         self,
         job_type: str,
         priority: int,
         user_id: str | None,
         *,
         run_at: datetime | None = None,
-        held: bool = False,
-        broke_off: bool = False,
+        paused: bool = False,
+        interrupted: bool = False,
     ) -> Document:
-        """A job that broke off by no fault of its own has waited enough: it is the next."""
-        if held:
+        """An interrupted job goes to the head of its queue: it has waited before."""
+        if paused:
             return {"held": True}
         if run_at is not None and run_at > self._now:
             return {"due_at": stamp(run_at)}
-        line = line_of(job_type, priority)
-        if broke_off:
-            return {"line": line, "turn": self._line.first_turn(line)}
-        return {"line": line, "turn": self._line.next_turn((line, user_id))}
+        queue = queue_name(job_type, priority)
+        if interrupted:
+            return {"line": queue, "turn": self._positions.head_position(queue)}
+        return {"line": queue, "turn": self._positions.next_position((queue, user_id))}
 
 
-def placed(place: Document, **fields: Any) -> Document:
-    """The update that gives a job this place (none: it is not pending) and sets these fields.
+def queue_update(placement: Document, **fields: Any) -> Document:
+    """The update that sets a job's queue fields (none if it is not pending) and other fields.
 
     A field set to None is removed.
     """
-    values = dict.fromkeys(PLACE) | place | fields
+    values = dict.fromkeys(QUEUE_FIELDS) | placement | fields
     update: Document = {"$set": {name: v for name, v in values.items() if v is not None}}
     removed = {name: "" for name, value in values.items() if value is None}
     return update | ({"$unset": removed} if removed else {})
 
 
 async def promote(db: Database) -> None:
-    """Put jobs into the line whose time has come."""
+    """Move scheduled jobs that are due into their queues."""
     due = await db.jobs.find(**due_jobs(now_stamp())).to_list()
     if not due:
         return
-    places = Places(db)
-    await places.look_up((job["job_type"], job["priority"], job.get("user_id")) for job in due)
+    placements = Placements(db)
+    await placements.load((job["job_type"], job["priority"], job.get("user_id")) for job in due)
     await db.jobs.bulk_write(
         [
             UpdateOne(
                 {"_id": job["_id"], "status": "pending", "due_at": {"$exists": True}},
-                placed(places.place(job["job_type"], job["priority"], job.get("user_id"))),
+                queue_update(
+                    placements.for_job(job["job_type"], job["priority"], job.get("user_id"))
+                ),
             )
             for job in due
         ]

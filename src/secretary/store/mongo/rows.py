@@ -1,4 +1,4 @@
-"""Jobs and batches as documents, and documents as jobs and batches."""
+"""Jobs and batches as documents, values that overflow into other documents, and logs."""
 
 import asyncio
 import json
@@ -42,37 +42,37 @@ from .schema import (
     MAX_MESSAGE_BYTES,
     Database,
     Document,
-    bounded,
-    shortened,
+    limit_details,
     stored_bytes,
+    truncate,
 )
 
-#: Statuses of documents that are no jobs yet, or no longer. Nobody sees them. They stand before
-#: all others in an index: what has left them is skipped one by one by whoever comes across it,
-#: and behind `processing` every list would.
+#: Statuses of documents that are not jobs yet, or no longer; clients never see them. They sort
+#: before all others in an index: stale entries are skipped one by one, and after `processing`
+#: every list would have to skip them.
 STAGED = "_staged"
 DELETED = "_deleted"
 HIDDEN = (STAGED, DELETED)
 
 LISTED = sorted(status.value for status in JobStatus)
-ENDED = sorted(status.value for status in FINAL_STATUSES)
-UNENDED = [JobStatus.PENDING.value, JobStatus.PROCESSING.value]
+FINISHED = sorted(status.value for status in FINAL_STATUSES)
+UNFINISHED = [JobStatus.PENDING.value, JobStatus.PROCESSING.value]
 
-#: Who reads a job that everybody may read.
+#: The reader of public jobs.
 EVERYBODY = "*"
 
-#: A pending job is in line (`line` and `turn`), waits for a time (`due_at`) or for its batch
-#: to become active (`held`). It has the fields of one of these, other jobs have none.
-PLACE = ("line", "turn", "due_at", "held")
+#: A pending job is queued (`line`, `turn`), scheduled (`due_at`) or paused with its batch (`held`).
+#: It has the fields of one of these; other jobs have none.
+QUEUE_FIELDS = ("line", "turn", "due_at", "held")
 
-#: Big, or of interest only where one job is looked at.
+#: Large, or only needed for single jobs.
 DETAILS = ("results", "results_in", "deliveries")
 
 MAX_NESTING = 50
 
 
 def stamp(at: datetime) -> str:
-    """A time as it is stored and as clients read it. A date of BSON would lose microseconds."""
+    """A time as it is stored. BSON dates would lose microseconds."""
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -92,46 +92,46 @@ def moment_or_none(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-def listing(created_at: datetime, arrival: int) -> str:
-    """Where a job or batch stands in lists: both halves have a fixed length, so it sorts."""
+def list_position(created_at: datetime, arrival: int) -> str:
+    """The sort key of a job or batch in lists; both parts have a fixed length."""
     return f"{stamp(created_at)}-{arrival:016x}"
 
 
-def checked_listing(cursor: str) -> str:
-    """The cursor, if a list can have given it out; else ValueError."""
-    if not LISTING.fullmatch(cursor):
+def parse_cursor(cursor: str) -> str:
+    """Return a valid cursor; raises ValueError for an invalid one."""
+    if not LIST_POSITION.fullmatch(cursor):
         raise ValueError(cursor)
     return cursor
 
 
-LISTING = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z-[0-9a-f]{16}")
+LIST_POSITION = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z-[0-9a-f]{16}")
 
 
-def plain(value: Mapping[str, Any]) -> Mapping[str, Any] | str:
-    """The value itself, readable and open to queries, if BSON gives it back unchanged; or JSON."""
-    return value if _survives(value) else encode_json_text(value)
+def to_bson(value: Mapping[str, Any]) -> Mapping[str, Any] | str:
+    """Return the value itself if BSON preserves it, so that it can be queried; otherwise JSON."""
+    return value if _is_bson_safe(value) else encode_json_text(value)
 
 
-def loaded(value: Mapping[str, Any] | str) -> dict[str, Any]:
+def from_bson(value: Mapping[str, Any] | str) -> dict[str, Any]:
     return json.loads(value) if isinstance(value, str) else dict(value)
 
 
-def _survives(value: Any, depth: int = 0) -> bool:
+def _is_bson_safe(value: Any, depth: int = 0) -> bool:
     kind = type(value)
     if kind is dict:
         return depth < MAX_NESTING and all(
-            _is_field(key) and _survives(item, depth + 1) for key, item in value.items()
+            _is_field_name(key) and _is_bson_safe(item, depth + 1) for key, item in value.items()
         )
     if kind is list:
-        return depth < MAX_NESTING and all(_survives(item, depth + 1) for item in value)
+        return depth < MAX_NESTING and all(_is_bson_safe(item, depth + 1) for item in value)
     if kind is int:
-        return bool(-(2**31) <= value < 2**31)  # beyond that it comes back as another type
+        return bool(-(2**31) <= value < 2**31)  # larger ones come back as another type
     if kind is str:
         return is_valid_unicode(value)
     return kind in (float, bool, type(None))
 
 
-def _is_field(key: Any) -> bool:
+def _is_field_name(key: Any) -> bool:
     if type(key) is not str or key == "" or key[0] == "$":
         return False
     return "." not in key and "\0" not in key and is_valid_unicode(key)
@@ -162,7 +162,7 @@ def job_document(job: Job, *, arrival: int) -> Document:
         created_at=stamp(job.created_at),
         updated_at=stamp(job.created_at),
         arrival=arrival,
-        listed_at=listing(job.created_at, arrival),
+        listed_at=list_position(job.created_at, arrival),
     )
 
 
@@ -187,20 +187,20 @@ def _owner_from(document: Document) -> Document:
 def webhook_to(webhook: Webhook | None) -> Mapping[str, Any] | str | None:
     if webhook is None:
         return None
-    return plain(webhook.model_dump(mode="json", by_alias=True))
+    return to_bson(webhook.model_dump(mode="json", by_alias=True))
 
 
 def webhook_from(stored: Mapping[str, Any] | str | None) -> Webhook | None:
-    return Webhook.from_stored(loaded(stored)) if stored else None
+    return Webhook.from_stored(from_bson(stored)) if stored else None
 
 
 def error_to(error: JobError) -> Document:
-    # By way of JSON: a handler may have put anything into the details.
+    # Through JSON: a handler may have put anything into the details.
     details = json.loads(error.model_dump_json())["details"]
-    stored = None if details is None else plain(details)
-    message = shortened(error.message, MAX_MESSAGE_BYTES)
+    stored = None if details is None else to_bson(details)
+    message = truncate(error.message, MAX_MESSAGE_BYTES)
     return without_none(
-        code=error.code, message=message, details=bounded(stored, MAX_DETAILS_BYTES)
+        code=error.code, message=message, details=limit_details(stored, MAX_DETAILS_BYTES)
     )
 
 
@@ -211,12 +211,12 @@ def error_from(stored: Document | None) -> JobError | None:
     return JobError(
         code=stored["code"],
         message=stored["message"],
-        details=None if details is None else loaded(details),
+        details=None if details is None else from_bson(details),
     )
 
 
 def ended_attempt(document: Document, *, ended_at: str | None, error: Document | None) -> Document:
-    """What is kept of an attempt once the job's own fields tell of the next one."""
+    """An attempt as history, once the job's own fields describe the next one."""
     return without_none(
         attempt=document["attempt"],
         worker_id=document["worker_id"],
@@ -250,9 +250,9 @@ def new_delivery(event: Literal["progress", "completed", "error"], at: str) -> D
 
 
 def deliveries_from(document: Document) -> tuple[Delivery, ...]:
-    """`told` counts all there ever were; the oldest of very many are gone."""
-    kept = document.get("deliveries", ())
-    first = document.get("told", len(kept)) - len(kept) + 1
+    """`told` counts all deliveries; the oldest ones may have been dropped."""
+    deliveries = document.get("deliveries", ())
+    first = document.get("told", len(deliveries)) - len(deliveries) + 1
     return tuple(
         Delivery(
             n=n,
@@ -265,7 +265,7 @@ def deliveries_from(document: Document) -> tuple[Delivery, ...]:
             tried=stored.get("tried", 0),
             tries=tuple(DeliveryAttempt.from_stored(one) for one in stored.get("tries", ())),
         )
-        for n, stored in enumerate(kept, first)
+        for n, stored in enumerate(deliveries, first)
     )
 
 
@@ -276,9 +276,9 @@ def job_from(document: Document, *, logs: Iterable[LogEntry] = ()) -> Job:
         job_type=document["job_type"],
         job_name=document.get("job_name"),
         status=JobStatus(document["status"]),
-        parameters=loaded(document["parameters"]),
+        parameters=from_bson(document["parameters"]),
         progress=Progress.from_stored(document["progress"]),
-        results=None if results is None else loaded(results),
+        results=None if results is None else from_bson(results),
         error=error_from(document.get("error")),
         created_at=moment(document["created_at"]),
         updated_at=moment(document["updated_at"]),
@@ -294,7 +294,7 @@ def job_from(document: Document, *, logs: Iterable[LogEntry] = ()) -> Job:
         max_attempts=document.get("max_attempts"),
         webhook=webhook_from(document.get("webhook")),
         deliveries=deliveries_from(document),
-        resources=loaded(document.get("resources", {})),
+        resources=from_bson(document.get("resources", {})),
         traceparent=document.get("traceparent"),
         attempt=document["attempt"],
         worker_id=document.get("worker_id"),
@@ -316,7 +316,7 @@ def batch_document(batch: Batch, *, arrival: int) -> Document:
         webhook=webhook_to(batch.webhook),
         created_at=stamp(batch.created_at),
         updated_at=stamp(batch.updated_at),
-        listed_at=listing(batch.created_at, arrival),
+        listed_at=list_position(batch.created_at, arrival),
     )
 
 
@@ -337,55 +337,55 @@ def batch_from(document: Document, counts: Mapping[JobStatus, int]) -> Batch:
     )
 
 
-#: Up to this size, as BSON, a value stays in its job's document.
+#: Values up to this size, as BSON, stay in the job's document.
 INLINE_BYTES = 2_500
-#: MongoDB takes documents of 16 MB at the most.
+#: MongoDB limits documents to 16 MB.
 CHUNK_BYTES = 8_000_000
-#: A thousand of the longest messages would be too big for one document.
+#: A thousand messages of maximum length would not fit into one document.
 ENTRIES_PER_CHUNK = 250
 
-#: Values that may lie outside: the field `<name>_in` then tells where.
-OUTSIDE = ("parameters", "results")
+#: Values that may overflow; the field `<name>_in` then refers to their chunks.
+OVERFLOW_FIELDS = ("parameters", "results")
 
 
-async def put_value(
+async def write_value(
     db: Database, job_id: str, name: str, value: Mapping[str, Any] | None
 ) -> Document:
-    """The fields of a job's document that hold `value`; a big one is written elsewhere first.
+    """Return the fields of a job's document for `value`, after writing a large one to chunks.
 
-    Whether those fields ever get into the job is up to the fence: until then nobody looks there.
+    The chunks are invisible until a fenced update stores these fields in the job.
     """
-    split = partial(outside_value, job_id, name, blob=uuid4().hex)
+    split = partial(split_value, job_id, name, blob=uuid4().hex)
     fields, chunks = await off_loop(split, value)
     for chunk in chunks:
         await db.durable.contents.insert_one(chunk)
     return fields
 
 
-def outside_value(
+def split_value(
     job_id: str, name: str, value: Mapping[str, Any] | None, *, blob: str
 ) -> tuple[Document, list[Document]]:
-    """The same fields, and what of a big value is still to be written, under the name `blob`."""
+    """Return those fields, and the chunks of a large value, stored under the id `blob`."""
     if value is None:
         return {}, []
     data = encode_in_parts(value, encode_strict_json)
-    if len(data) <= INLINE_BYTES and stored_bytes(kept := plain(value)) <= INLINE_BYTES:
-        return {name: kept}, []
-    pieces = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
+    if len(data) <= INLINE_BYTES and stored_bytes(inline := to_bson(value)) <= INLINE_BYTES:
+        return {name: inline}, []
+    parts = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
     chunks = [
-        {"_id": f"{blob}/{n}", "job_id": job_id, "at": now_stamp(), "data": piece}
-        for n, piece in enumerate(pieces)
+        {"_id": f"{blob}/{n}", "job_id": job_id, "at": now_stamp(), "data": part}
+        for n, part in enumerate(parts)
     ]
     return {f"{name}_in": {"blob": blob, "chunks": len(chunks)}}, chunks
 
 
-async def filled(db: Database, documents: Sequence[Document]) -> list[Document]:
-    """The documents with the values that lie outside; without those deleted meanwhile."""
+async def with_overflow(db: Database, documents: Sequence[Document]) -> list[Document]:
+    """Return the documents with their overflow values, without those deleted meanwhile."""
     ids = chunk_ids(documents)
     if not ids:
         return list(documents)
-    found = db.contents.find({"_id": {"$in": ids}}, {"data": 1})
-    chunks: dict[str, bytes] = {chunk["_id"]: chunk["data"] async for chunk in found}
+    cursor = db.contents.find({"_id": {"$in": ids}}, {"data": 1})
+    chunks: dict[str, bytes] = {chunk["_id"]: chunk["data"] async for chunk in cursor}
     return [
         document | await asyncio.to_thread(_values, document, chunks)
         for document in documents
@@ -394,24 +394,24 @@ async def filled(db: Database, documents: Sequence[Document]) -> list[Document]:
 
 
 def _values(document: Document, chunks: Mapping[str, bytes]) -> Document:
-    texts = {name: b"".join(chunks[n] for n in ids) for name, ids in _outside(document)}
+    texts = {name: b"".join(chunks[n] for n in ids) for name, ids in _overflow_ids(document)}
     return {name: json.loads(text) for name, text in texts.items()}
 
 
-async def drop_values(db: Database, fields: Iterable[Document]) -> None:
-    """Delete what lies outside for documents, or parts of documents, that no longer need it."""
+async def delete_overflow(db: Database, fields: Iterable[Document]) -> None:
+    """Delete the overflow chunks that documents, or parts of documents, refer to."""
     if ids := chunk_ids(fields):
         await db.contents.delete_many({"_id": {"$in": ids}})
 
 
 def chunk_ids(documents: Iterable[Document]) -> list[str]:
-    return [n for document in documents for _, ids in _outside(document) for n in ids]
+    return [n for document in documents for _, ids in _overflow_ids(document) for n in ids]
 
 
-def _outside(document: Document) -> Iterator[tuple[str, list[str]]]:
-    for name in OUTSIDE:
-        if (place := document.get(f"{name}_in")) is not None:
-            yield name, [f"{place['blob']}/{n}" for n in range(place["chunks"])]
+def _overflow_ids(document: Document) -> Iterator[tuple[str, list[str]]]:
+    for name in OVERFLOW_FIELDS:
+        if (reference := document.get(f"{name}_in")) is not None:
+            yield name, [f"{reference['blob']}/{n}" for n in range(reference["chunks"])]
 
 
 async def add_logs(db: Database, job_id: str, logs: Sequence[LogEntry], *, last: int) -> None:
@@ -446,8 +446,8 @@ async def logs_of(db: Database, job_ids: Sequence[str]) -> Mapping[str, list[Log
 
 async def numbered_logs(db: Database, job_ids: Sequence[str]) -> Mapping[str, NumberedLog]:
     chunks: dict[str, list[Document]] = {job_id: [] for job_id in job_ids}
-    found = db.logs.find({"job_id": {"$in": list(job_ids)}}).sort([("job_id", 1), ("first", 1)])
-    async for chunk in found:
+    cursor = db.logs.find({"job_id": {"$in": list(job_ids)}}).sort([("job_id", 1), ("first", 1)])
+    async for chunk in cursor:
         chunks[chunk["job_id"]].append(chunk)
     return {job_id: _log_from(chunks[job_id]) for job_id in job_ids}
 

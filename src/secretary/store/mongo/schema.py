@@ -1,4 +1,4 @@
-"""The collections of the MongoDB store, their indexes and how safely each write is kept."""
+"""Collections, indexes, write concerns and size limits of the MongoDB store."""
 
 import time
 from collections import OrderedDict
@@ -24,12 +24,12 @@ Documents = AsyncCollection[Document]
 
 SCHEMA_VERSION = 1
 
-#: Survives the loss of a minority of servers and a power cut.
+#: Survives the loss of a minority of servers and a power failure.
 DURABLE = WriteConcern("majority", j=True, wtimeout=10_000)
-#: May be lost with a server: claims, leases and progress, which the fence and the rescue cover.
+#: May be lost with a server: claims, leases and progress, covered by fencing and rescue.
 QUICK = WriteConcern(1)
 
-#: Building an index over millions of jobs of an older version takes its time.
+#: Building an index over millions of existing jobs takes time.
 INDEX_SECONDS = 3600
 
 
@@ -37,75 +37,75 @@ class Collections:
     def __init__(
         self, database: AsyncDatabase[Document], write_concern: WriteConcern, level: str = "local"
     ) -> None:
-        # Reads see what was written, at once: a majority read would lag behind claims and reports.
-        kept = database.with_options(
+        # Local reads see writes at once: majority reads would lag behind claims and reports.
+        configured = database.with_options(
             write_concern=write_concern,
             read_concern=ReadConcern(level),
             read_preference=ReadPreference.PRIMARY,
         )
-        self.jobs: Documents = kept["jobs"]
-        self.batches: Documents = kept["batches"]
-        self.workers: Documents = kept["workers"]
-        self.keys: Documents = kept["idempotency_keys"]
-        self.contents: Documents = kept["contents"]
-        self.logs: Documents = kept["logs"]
-        #: What was deleted, for those who follow the changes.
-        self.traces: Documents = kept["traces"]
-        self.meta: Documents = kept["meta"]
-        #: How many jobs ended when (see activity.py).
-        self.activity: Documents = kept["activity"]
+        self.jobs: Documents = configured["jobs"]
+        self.batches: Documents = configured["batches"]
+        self.workers: Documents = configured["workers"]
+        self.keys: Documents = configured["idempotency_keys"]
+        self.contents: Documents = configured["contents"]
+        self.logs: Documents = configured["logs"]
+        #: Deletions, for the change feed.
+        self.traces: Documents = configured["traces"]
+        self.meta: Documents = configured["meta"]
+        #: Throughput counters (see stats.py).
+        self.activity: Documents = configured["activity"]
 
 
 class Database(Collections):
-    """Writes are quick here and durable under `durable`."""
+    """The collections with fast writes; `durable` has the same ones with majority writes."""
 
     def __init__(self, database: AsyncDatabase[Document]) -> None:
         super().__init__(database, QUICK)
         self.name = database.name
         self.durable = Collections(database, DURABLE)
-        #: To read what stays, whatever server is lost.
-        self.committed = Collections(database, DURABLE, "majority")
-        self.arrivals = Arrivals()
-        self.settled = Settled()
-        #: Parts of every update and every new document that clients can see. Only a server
-        #: without change streams needs to note when that was (see poll.py).
-        self.touch: Document = {}
-        self.touched: Document = {}
-        #: Told of the jobs that ended.
-        self.count_finished: Callable[[Sequence[FinishedJob]], None] = lambda endings: None
+        #: Reads only what survives the loss of a server.
+        self.majority_reads = Collections(database, DURABLE, "majority")
+        self.arrival_numbers = ArrivalNumbers()
+        self.settled_counts = SettledCounts()
+        #: Part of every update and every new document that clients can see, on a server without
+        #: change streams (see change_feed.PollingFeed); otherwise empty.
+        self.change_time: Document = {}
+        self.new_change_time: Document = {}
+        #: Called with finished jobs, for statistics.
+        self.on_finished: Callable[[Sequence[FinishedJob]], None] = lambda endings: None
 
-    def note_times_of_change(self) -> None:
-        self.touch = {"$currentDate": {"changed_at": {"$type": "timestamp"}}}
-        self.touched = {"changed_at": Timestamp(0, 0)}  # the server puts in its time
+    def record_change_times(self) -> None:
+        self.change_time = {"$currentDate": {"changed_at": {"$type": "timestamp"}}}
+        self.new_change_time = {"changed_at": Timestamp(0, 0)}  # replaced by the server's time
 
     async def command(self, name: str) -> Document:
         admin = self.jobs.database.client.admin
         return await admin.command(name, codec_options=self.jobs.codec_options)
 
 
-#: A batch, when it ended, and how often jobs of it were deleted.
-Settlement = tuple[str, str, int]
+#: A batch, when it completed, and how often jobs of it were deleted.
+SettledKey = tuple[str, str, int]
 
 
-class Settled:
-    """The counters of batches that have ended, by what would change if they did."""
+class SettledCounts:
+    """A cache of the counts of completed batches."""
 
-    MOST = 10_000
+    MAX_ENTRIES = 10_000
 
     def __init__(self) -> None:
-        self._counts: OrderedDict[Settlement, Mapping[JobStatus, int]] = OrderedDict()
+        self._counts: OrderedDict[SettledKey, Mapping[JobStatus, int]] = OrderedDict()
 
-    def get(self, settlement: Settlement | None) -> Mapping[JobStatus, int] | None:
-        return self._counts.get(settlement) if settlement is not None else None
+    def get(self, key: SettledKey | None) -> Mapping[JobStatus, int] | None:
+        return self._counts.get(key) if key is not None else None
 
-    def put(self, settlement: Settlement, counts: Mapping[JobStatus, int]) -> None:
-        self._counts[settlement] = dict(counts)
-        if len(self._counts) > self.MOST:
+    def put(self, key: SettledKey, counts: Mapping[JobStatus, int]) -> None:
+        self._counts[key] = dict(counts)
+        if len(self._counts) > self.MAX_ENTRIES:
             self._counts.popitem(last=False)
 
 
-class Arrivals:
-    """Numbers that grow: strictly within a process, by the clock between processes."""
+class ArrivalNumbers:
+    """Increasing numbers: strictly within a process, by the clock between processes."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -134,10 +134,10 @@ OUTBOX_INDEXES = [
     _index("outbox_due", ("outbox.due_at", UP), where="outbox.due_at"),
 ]
 
-# A field without a value is left out of a document, and partial indexes build on that:
-# a million ended jobs cost a claim nothing. A job that is not listed has a status of its own
-# (rows.HIDDEN). That is why every list has the status in its index: a list over
-# several states merges their walks, and what is hidden is never touched.
+# Fields without a value are omitted, and partial indexes rely on that: a million finished jobs
+# cost a claim nothing. Hidden documents have statuses of their own (rows.HIDDEN), so every list
+# index includes the status: a list over several states merges their scans and never reads hidden
+# documents.
 JOB_INDEXES = [
     _index("line", ("line", UP), ("turn", UP), ("arrival", UP), where="line"),
     _index("lane", ("line", UP), ("user_id", UP), ("turn", UP), where="line"),
@@ -173,7 +173,7 @@ BATCH_INDEXES = [
 
 
 async def prepare(db: Database) -> None:
-    """Make the indexes; refuse a database that is not ours or that is from the future."""
+    """Create the indexes; refuse a database of another program or a newer version."""
     used = await db.jobs.find_one({}, {"_id": 1})
     schema = await db.meta.find_one({"_id": "schema"})
     if schema is None and used is not None:
@@ -202,36 +202,36 @@ async def prepare(db: Database) -> None:
         await db.durable.logs.create_indexes([_index("of_job", ("job_id", UP), ("first", UP))])
 
 
-#: Of texts and details, in bytes.
+#: Maximum size of messages and details.
 MAX_MESSAGE_BYTES = 500
 MAX_DETAILS_BYTES = 1_500
-#: The same for attempts and tries that are history.
-MAX_PAST_BYTES = 100
+#: Maximum size of both in past attempts.
+MAX_HISTORY_BYTES = 100
 
 
 def stored_bytes(value: Any) -> int:
     return len(bson.encode({"": value}))
 
 
-def shortened(text: str, most: int) -> str:
-    """The text, or as much of it as has so many bytes."""
+def truncate(text: str, max_bytes: int) -> str:
+    """Shorten the text to this many bytes."""
     data = text.encode(errors="surrogatepass")
-    if len(data) <= most:
+    if len(data) <= max_bytes:
         return text
-    return data[: most - 3].decode(errors="ignore") + "…"
+    return data[: max_bytes - 3].decode(errors="ignore") + "…"
 
 
-def bounded(details: Any, most: int) -> Any:
-    """The details of an error, or how long they were."""
-    if details is None or (size := stored_bytes(details)) <= most:
+def limit_details(details: Any, max_bytes: int) -> Any:
+    """Return the details of an error, or only their size if they are too large."""
+    if details is None or (size := stored_bytes(details)) <= max_bytes:
         return details
     return {"left_out_bytes": size}
 
 
 def past_error(stored: Document | None) -> Document | None:
-    """What is kept of the error of an attempt that is history."""
+    """Shorten the error of a past attempt."""
     if stored is None:
         return None
-    kept = {"code": stored["code"], "message": shortened(stored["message"], MAX_PAST_BYTES)}
-    details = bounded(stored.get("details"), MAX_PAST_BYTES)
-    return kept if details is None else kept | {"details": details}
+    shortened = {"code": stored["code"], "message": truncate(stored["message"], MAX_HISTORY_BYTES)}
+    details = limit_details(stored.get("details"), MAX_HISTORY_BYTES)
+    return shortened if details is None else shortened | {"details": details}

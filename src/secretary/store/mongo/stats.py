@@ -1,4 +1,4 @@
-"""The tallies of what ended: a document for each owner and slot, and for each owner and hour."""
+"""Throughput counters: one document per scope and slot, and one per scope and hour."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -26,12 +26,12 @@ from ..stats import (
 from .rows import moment, moment_or_none
 from .schema import Document, Documents
 
-#: What a part of a field's name may not hold, and how it is written there.
+#: Characters that field names may not contain, and their escapes.
 SPECIAL = {"%": "%25", ".": "%2E", "$": "%24", "\0": "%00"}
 
 
-async def write(documents: Documents, counted: Counter[StatsKey]) -> None:
-    await documents.bulk_write(updates(counted), ordered=False)
+async def write(documents: Documents, counts: Counter[StatsKey]) -> None:
+    await documents.bulk_write(updates(counts), ordered=False)
 
 
 async def read(
@@ -40,16 +40,16 @@ async def read(
     first, width, scope = slot_of(since), step // SLOT, scope_of(user_id)
     slots = width_for(first, width)
     ends = (_id(scope, slots, slot) for slot in (first, first + width * parts))
-    found = documents.find({"_id": dict(zip(("$gte", "$lt"), ends, strict=True))})
+    cursor = documents.find({"_id": dict(zip(("$gte", "$lt"), ends, strict=True))})
     merged: dict[tuple[int, str], Counter[tuple[str, str]]] = defaultdict(Counter)
-    for document in await found.to_list():
+    for document in await cursor.to_list():
         part = (document["slot"] - first) // width
         for job_type, counts in document["types"].items():
-            merged[part, _read(job_type)] += _flat(counts)
-    return [_activity(part, job_type, counts) for (part, job_type), counts in merged.items()]
+            merged[part, _unescape(job_type)] += _flat(counts)
+    return [_throughput(part, job_type, counts) for (part, job_type), counts in merged.items()]
 
 
-async def drop_old(documents: Documents) -> None:
+async def drop_expired(documents: Documents) -> None:
     await documents.delete_many({"slot": {"$lt": slot_of(utc_now() - RETENTION)}}, hint="by_slot")
 
 
@@ -57,15 +57,15 @@ def _id(scope: str, width: int, slot: int) -> str:
     return f"{scope}/{width}/{slot:012}"
 
 
-def updates(counted: Counter[StatsKey]) -> list[UpdateOne]:
+def updates(counts: Counter[StatsKey]) -> list[UpdateOne]:
     added: dict[tuple[str, int, int], Counter[str]] = defaultdict(Counter)
-    for (place, n), width in product(counted.items(), WIDTHS):
-        fields = added[place.scope, width, place.slot // width * width]
-        job_type = f"types.{_written(place.job_type)}"
-        name = f".{_written(place.code)}" if place.status == FAILED else ""
-        fields[f"{job_type}.{place.status}{name}"] += n
-        if place.bucket != UNKNOWN:
-            fields[f"{job_type}.waits.{place.bucket}"] += n
+    for (key, n), width in product(counts.items(), WIDTHS):
+        fields = added[key.scope, width, key.slot // width * width]
+        job_type = f"types.{_escape(key.job_type)}"
+        name = f".{_escape(key.code)}" if key.status == FAILED else ""
+        fields[f"{job_type}.{key.status}{name}"] += n
+        if key.bucket != UNKNOWN:
+            fields[f"{job_type}.waits.{key.bucket}"] += n
     return [
         UpdateOne(
             {"_id": _id(scope, width, slot)},
@@ -86,7 +86,7 @@ def _flat(counts: Document) -> Counter[tuple[str, str]]:
     return flat
 
 
-def _activity(part: int, job_type: str, counts: Mapping[tuple[str, str], int]) -> Throughput:
+def _throughput(part: int, job_type: str, counts: Mapping[tuple[str, str], int]) -> Throughput:
     def within(name: str) -> dict[str, int]:
         return {inner: n for (outer, inner), n in counts.items() if outer == name}
 
@@ -95,17 +95,17 @@ def _activity(part: int, job_type: str, counts: Mapping[tuple[str, str], int]) -
         job_type=job_type,
         completed=sum(within("completed").values()),
         cancelled=sum(within("cancelled").values()),
-        failed={_read(code): n for code, n in within("failed").items()},
+        failed={_unescape(code): n for code, n in within("failed").items()},
         waits={int(rung): n for rung, n in within("waits").items()},
     )
 
 
-def _written(text: str) -> str:
-    written = "".join(SPECIAL.get(sign, sign) for sign in text)
-    return written or "%"  # a field must have a name
+def _escape(text: str) -> str:
+    escaped = "".join(SPECIAL.get(sign, sign) for sign in text)
+    return escaped or "%"  # field names must not be empty
 
 
-def _read(name: str) -> str:
+def _unescape(name: str) -> str:
     if name == "%":
         return ""
     for sign in reversed(SPECIAL):
@@ -113,7 +113,9 @@ def _read(name: str) -> str:
     return name
 
 
-def ending_of(job: Mapping[str, Any], status: str, error: Document | None, at: str) -> FinishedJob:
+def finished_job(
+    job: Mapping[str, Any], status: str, error: Document | None, at: str
+) -> FinishedJob:
     started_at = moment_or_none(job.get("processing_started_at"))
     return FinishedJob(
         job_type=job["job_type"],

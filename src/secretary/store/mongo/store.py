@@ -1,4 +1,4 @@
-"""Jobs in MongoDB: the store for services that run on several machines."""
+"""The MongoDB store, for services that run on several machines."""
 
 from collections.abc import (
     AsyncIterator,
@@ -35,9 +35,9 @@ from ..outbox import DueEvent, EventCapacity, ProgressSchedule
 from ..stats import StatsBuffer, Throughput
 from ..transfer import Kind, Record, RecordId
 from . import claims, client_actions, outbox, queries, stats, transfer, transitions
-from .change_feed import Follower, Poller, Watch
+from .change_feed import ChangeStream, PollingFeed, WakeUp
 from .claims import Claims
-from .client import Calls, Group, connect, translated
+from .client import ShieldedCalls, WriteBatcher, connect, translated
 from .queue import waiting_since
 from .rows import add_logs
 from .schema import SCHEMA_VERSION, Database, Document, prepare
@@ -61,15 +61,15 @@ def _translated(
     return call
 
 
-def _to_its_end(
+def _shielded(
     method: Callable[Concatenate["MongoStore", P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate["MongoStore", P], Coroutine[Any, Any, T]]:
-    """For calls of several steps: none stops halfway because its caller has given up."""
+    """For calls of several steps, which must not stop halfway if the caller is cancelled."""
 
     @_translated
     @wraps(method)
     async def call(self: "MongoStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        done = await self._calls.run(method(self, *args, **kwargs))
+        done = await self._shielded_calls.run(method(self, *args, **kwargs))
         self._own_writes.notify()
         return done
 
@@ -86,46 +86,46 @@ class MongoStore:
         self._client: AsyncMongoClient[Document]
         self._db: Database
         self._claims: Claims
-        self._caretaker: client_actions.Caretaker
-        self._watch: Watch
-        self._calls = Calls()
+        self._housekeeping: client_actions.Housekeeping
+        self._wakeup: WakeUp
+        self._shielded_calls = ShieldedCalls()
         self._own_writes = Notifier()
-        self._feed: Follower | Poller
-        self._additions: Group[client_actions.NewJob, None]
-        self._endings: Group[Change, bool]
-        self._tallies: StatsBuffer
+        self._feed: ChangeStream | PollingFeed
+        self._additions: WriteBatcher[client_actions.NewJob, None]
+        self._finishes: WriteBatcher[Change, bool]
+        self._stats: StatsBuffer
 
     async def open(self) -> None:
         self._client, self._address = connect(self._url)
         try:
             with translated(self._address):
                 db = Database(self.database)
-                self._watch = Watch(db)
+                self._wakeup = WakeUp(db)
                 await prepare(db)
-                await self._watch.open()
+                await self._wakeup.open()
         except BaseException:
             await self._client.close()
             raise
-        self._feed = Follower(db)
-        if self._watch.refused:
-            db.note_times_of_change()
-            self._feed = Poller(db, self._own_writes)
+        self._feed = ChangeStream(db)
+        if self._wakeup.refused:
+            db.record_change_times()
+            self._feed = PollingFeed(db, self._own_writes)
         self._db = db
         write = partial(stats.write, db.activity)
-        self._tallies = StatsBuffer(write, unavailable=PyMongoError)
-        db.count_finished = self._tallies.add
+        self._stats = StatsBuffer(write, unavailable=PyMongoError)
+        db.on_finished = self._stats.add
         self._claims = Claims(db)
-        self._caretaker = client_actions.Caretaker(db)
-        self._additions = Group(partial(client_actions.add_jobs, db))
-        self._endings = Group(partial(apply, db))
+        self._housekeeping = client_actions.Housekeeping(db)
+        self._additions = WriteBatcher(partial(client_actions.add_jobs, db))
+        self._finishes = WriteBatcher(partial(apply, db))
 
     async def close(self) -> None:
-        await self._watch.close()
-        await self._calls.close()
+        await self._wakeup.close()
+        await self._shielded_calls.close()
         await self._claims.close()
         await self._additions.close()
-        await self._endings.close()
-        await self._tallies.close()
+        await self._finishes.close()
+        await self._stats.close()
         await self._feed.close()
         await self._client.close()
 
@@ -139,9 +139,9 @@ class MongoStore:
         """The hosts, as messages may name them."""
         return self._address
 
-    # Clients
+    # Jobs and batches
 
-    @_to_its_end
+    @_shielded
     async def add(
         self,
         jobs: Sequence[Job],
@@ -152,7 +152,7 @@ class MongoStore:
         if len(jobs) != 1 and batch is None:
             raise ValueError("Several jobs need a batch")
         added = await self._add(jobs, batch, idempotency)
-        self._watch.notify()
+        self._wakeup.notify()
         return added
 
     async def _add(
@@ -195,34 +195,34 @@ class MongoStore:
     ) -> Changes:
         return await self._feed.changes(since, limit=limit, seconds=seconds)
 
-    @_to_its_end
+    @_shielded
     async def cancel(self, query: JobQuery) -> list[str]:
         changed = await client_actions.cancel(self._db, query)
-        self._watch.notify()
+        self._wakeup.notify()
         return changed
 
-    @_to_its_end
+    @_shielded
     async def restart(self, query: JobQuery) -> list[str]:
         changed = await client_actions.restart(self._db, query)
-        self._watch.notify()
+        self._wakeup.notify()
         return changed
 
-    @_to_its_end
+    @_shielded
     async def archive(self, query: JobQuery, *, archived: bool = True) -> list[str]:
         return await client_actions.archive(self._db, query, archived=archived)
 
-    @_to_its_end
+    @_shielded
     async def delete(self, query: JobQuery) -> list[str]:
         return await client_actions.delete(self._db, query)
 
-    @_to_its_end
+    @_shielded
     async def change_batch(
         self, batch_id: str, *, is_active: bool | None = None, archived: bool | None = None
     ) -> Batch:
         batch = await client_actions.change_batch(
             self._db, batch_id, is_active=is_active, archived=archived
         )
-        self._watch.notify()
+        self._wakeup.notify()
         return batch
 
     @_translated
@@ -241,7 +241,7 @@ class MongoStore:
     async def throughput(
         self, since: datetime, *, step: timedelta, intervals: int, user_id: str | None = None
     ) -> list[Throughput]:
-        await self._tallies.flush()  # who ended a job here sees it at once
+        await self._stats.flush()  # include the jobs this process just finished
         return await stats.read(
             self._db.activity, since, step=step, parts=intervals, user_id=user_id
         )  # fmt: skip
@@ -250,15 +250,15 @@ class MongoStore:
     async def waiting_since(self) -> Mapping[str, datetime]:
         return await waiting_since(self._db)
 
-    # Workers
+    # Claims
 
     @_translated
     async def register_worker(self, worker: WorkerInfo, lease: timedelta) -> None:
         await claims.register_worker(self._db, worker, lease)
 
-    @_to_its_end
+    @_shielded
     async def unregister_worker(self, worker_id: str) -> None:
-        await self._claims.give_back_unwanted()
+        await self._claims.undo_orphaned_claims()
         await self._db.workers.delete_one({"_id": worker_id})
 
     @_translated
@@ -270,8 +270,8 @@ class MongoStore:
         return await claims.busy_slots(self._db)
 
     @_translated
-    async def claim(self, worker_id: str, wanted: Capacity) -> list[Job]:
-        claimed = await self._claims.claim(worker_id, wanted)
+    async def claim(self, worker_id: str, capacity: Capacity) -> list[Job]:
+        claimed = await self._claims.claim(worker_id, capacity)
         if claimed:
             self._own_writes.notify()
         return claimed
@@ -289,42 +289,42 @@ class MongoStore:
             await add_logs(self._db, job.job_id, logs, last=last)
         self._own_writes.notify()
 
-    @_to_its_end
+    @_shielded
     async def finish(
         self, job: Job, outcome: Outcome, *, resources: Mapping[str, float] | None = None
     ) -> None:
-        await transitions.finish(self._db, self._endings.call, job, outcome, resources)
+        await transitions.finish(self._db, self._finishes.call, job, outcome, resources)
         if isinstance(outcome, Released):
-            self._watch.notify()
+            self._wakeup.notify()
 
     async def wait(self, since: int, *, seconds: float) -> int:
-        return await self._watch.wait(since, seconds=seconds)
+        return await self._wakeup.wait(since, seconds=seconds)
 
     # Webhooks
 
-    @_to_its_end
-    async def claim_events(self, wanted: EventCapacity) -> list[DueEvent]:
-        return await outbox.take(self._db, wanted)
+    @_shielded
+    async def claim_events(self, capacity: EventCapacity) -> list[DueEvent]:
+        return await outbox.claim(self._db, capacity)
 
     @_translated
-    async def renew_events(self, held: Sequence[DueEvent], lease: timedelta) -> None:
-        await outbox.hold(self._db, held, lease)
+    async def renew_events(self, events: Sequence[DueEvent], lease: timedelta) -> None:
+        await outbox.renew(self._db, events, lease)
 
     @_translated
     async def record_delivery(
         self, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
     ) -> None:
-        await outbox.settle(self._db, event, tried, next_try_at)
+        await outbox.record_delivery(self._db, event, tried, next_try_at)
 
     @_translated
     async def record_progress(
         self, event: DueEvent, tried: DeliveryAttempt | None, pace: ProgressSchedule | None
     ) -> None:
-        await outbox.pace(self._db, event, tried, pace)
+        await outbox.record_progress(self._db, event, tried, pace)
 
     @_translated
     async def next_event_due_at(self) -> datetime | None:
-        return await outbox.due_since(self._db)
+        return await outbox.next_due_at(self._db)
 
     @_translated
     async def postpone_events(self, endpoint: str, until: datetime) -> None:
@@ -334,13 +334,13 @@ class MongoStore:
     async def replay_event(self, owner_id: str, n: int) -> Delivery:
         return await outbox.replay(self._db, owner_id, n)
 
-    # Upkeep
+    # Maintenance
 
-    @_to_its_end
+    @_shielded
     async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
         rescued = await claims.rescue(self._db, dead, max_crashes)
         if rescued:
-            self._watch.notify()
+            self._wakeup.notify()
         return rescued
 
     @_translated
@@ -349,9 +349,9 @@ class MongoStore:
 
     @_translated
     async def tidy(self) -> None:
-        await self._caretaker.tidy()
+        await self._housekeeping.tidy()
 
-    # Copies
+    # Transfer
 
     async def records(
         self, kind: Kind, ids: Collection[RecordId] | None = None
@@ -360,10 +360,10 @@ class MongoStore:
             async for group in transfer.records(self._db, kind, ids):
                 yield group
 
-    @_to_its_end
+    @_shielded
     async def import_records(self, records: Sequence[Record]) -> set[RecordId]:
         new = await import_records(self._db, records)
-        self._watch.notify()
+        self._wakeup.notify()
         return new
 
     @_translated

@@ -1,4 +1,4 @@
-"""Reads everything out of the collections of MongoDB."""
+"""Export and import of all records."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
@@ -21,32 +21,32 @@ from ..transfer import (
     RecordId,
 )
 from .client_actions import duplicates, publish, server_time
-from .outbox import pace_from, pace_to
-from .queries import counted
-from .queue import Places, line_of
+from .outbox import schedule_from, schedule_to
+from .queries import with_counts
+from .queue import Placements, queue_name
 from .rows import (
     LISTED,
     STAGED,
     batch_document,
     chunk_ids,
     error_to,
-    filled,
     job_document,
     job_from,
     log_chunks,
     moment,
     now_stamp,
     numbered_logs,
-    outside_value,
-    plain,
+    split_value,
     stamp,
     stamp_or_none,
+    to_bson,
+    with_overflow,
     without_none,
 )
 from .schema import Database, Document, Documents
 from .transitions import settle_batch
 
-#: What a log entry is taken to need, when groups are made.
+#: The assumed size of a log entry when grouping records.
 ENTRY_BYTES = 500
 
 
@@ -55,30 +55,32 @@ async def records(
 ) -> AsyncIterator[list[Record]]:
     query, collection, order = _source(db, kind)
     if ids is not None:
-        known = [{"scope": one[0], "key": one[1]} if isinstance(one, tuple) else one for one in ids]
-        found = await collection.find({**query, "_id": {"$in": known}}).to_list()
-        yield await _records_of(db, kind, found)
+        keys = [{"scope": one[0], "key": one[1]} if isinstance(one, tuple) else one for one in ids]
+        documents = await collection.find({**query, "_id": {"$in": keys}}).to_list()
+        yield await _records_of(db, kind, documents)
         return
     if kind == "jobs":
-        await _finish_additions(db)
+        await _publish_added_batches(db)
     hint = {"jobs": "by_status", "batches": "newest", "keys": "_id_"}[kind]
     while True:
-        found = await collection.find(query, sort=[(order, 1)], limit=GROUP, hint=hint).to_list()
-        if not found:
+        documents = await collection.find(
+            query, sort=[(order, 1)], limit=GROUP, hint=hint
+        ).to_list()
+        if not documents:
             return
-        query[order] = {"$gt": found[-1][order]}
-        for part in await _parts(db, kind, found):
+        query[order] = {"$gt": documents[-1][order]}
+        for part in await _groups_in_memory(db, kind, documents):
             yield await _records_of(db, kind, part)
 
 
-async def _finish_additions(db: Database) -> None:
-    """Batches that were added and whose jobs nobody sees yet: here everybody may do the rest."""
+async def _publish_added_batches(db: Database) -> None:
+    """Make the jobs of batches visible whose addition was interrupted."""
     async for batch in db.batches.find({"staged": {"$exists": True}}, {"staged": 1}, hint="staged"):
         await publish(db, batch["_id"], batch["staged"]["token"])
 
 
 def _source(db: Database, kind: Kind) -> tuple[Document, Documents, str]:
-    """What to look for, where, and the field that gives the order."""
+    """Return the query, the collection, and the field that gives the order."""
     match kind:
         case "jobs":
             return {"status": {"$in": LISTED}}, db.jobs, "listed_at"
@@ -88,39 +90,43 @@ def _source(db: Database, kind: Kind) -> tuple[Document, Documents, str]:
             return {"expires_at": {"$gt": now_stamp()}}, db.keys, "_id"
 
 
-async def _parts(db: Database, kind: Kind, documents: Sequence[Document]) -> list[list[Document]]:
-    """Documents that fit into memory together with what lies outside of them."""
+async def _groups_in_memory(
+    db: Database, kind: Kind, documents: Sequence[Document]
+) -> list[list[Document]]:
+    """Group documents so that each group fits into memory with its overflow values."""
     if kind != "jobs":
         return [list(documents)]
     size = {"size": {"$binarySize": "$data"}}
-    outside = db.contents.find({"_id": {"$in": chunk_ids(documents)}}, size)
-    sizes: dict[str, int] = {chunk["_id"]: chunk["size"] async for chunk in outside}
-    return list(_parted(documents, sizes))
+    chunks = db.contents.find({"_id": {"$in": chunk_ids(documents)}}, size)
+    sizes: dict[str, int] = {chunk["_id"]: chunk["size"] async for chunk in chunks}
+    return list(_group_by_size(documents, sizes))
 
 
-def _parted(documents: Sequence[Document], sizes: dict[str, int]) -> Iterator[list[Document]]:
-    part: list[Document] = []
+def _group_by_size(
+    documents: Sequence[Document], sizes: dict[str, int]
+) -> Iterator[list[Document]]:
+    group: list[Document] = []
     size = 0
     for document in documents:
         logged = min(document.get("logged", 0), MAX_LOG_ENTRIES)
         needed = sum(sizes.get(one, 0) for one in chunk_ids([document])) + logged * ENTRY_BYTES
-        if part and size + needed > GROUP_BYTES:
-            yield part
-            part, size = [], 0
-        part.append(document)
+        if group and size + needed > GROUP_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(document)
         size += needed
-    if part:
-        yield part
+    if group:
+        yield group
 
 
 async def _records_of(db: Database, kind: Kind, documents: Sequence[Document]) -> list[Record]:
     match kind:
         case "jobs":
-            whole = await filled(db, documents)
+            whole = await with_overflow(db, documents)
             logs = await numbered_logs(db, [one["_id"] for one in whole if "logged" in one])
             return [_job_record(one, logs.get(one["_id"], [])) for one in whole]
         case "batches":
-            batches = await counted(db, documents)
+            batches = await with_counts(db, documents)
             return [
                 BatchRecord(batch=batch, outbox=_outbox_state(document))
                 for batch, document in zip(batches, documents, strict=True)
@@ -145,26 +151,26 @@ def _outbox_state(document: Document) -> OutboxState:
     return OutboxState(
         due_at=moment(due["due_at"]) if due else None,
         final=due["final"] if due else False,
-        schedule=pace_from(pace) if pace else None,
+        schedule=schedule_from(pace) if pace else None,
     )
 
 
 async def _key_record(db: Database, document: Document) -> KeyRecord | None:
-    known = document if "job_ids" in document else await _stored_under(db, document)
-    if known is None:
+    stored = document if "job_ids" in document else await _stored_under(db, document)
+    if stored is None:
         return None
     return KeyRecord(
         scope=document["_id"]["scope"],
         key=document["_id"]["key"],
         fingerprint=document["fingerprint"],
-        job_ids=tuple(known["job_ids"]),
-        batch_id=known.get("batch_id"),
+        job_ids=tuple(stored["job_ids"]),
+        batch_id=stored.get("batch_id"),
         expires_at=moment(document["expires_at"]),
     )
 
 
 async def _stored_under(db: Database, key: Document) -> Document | None:
-    """What was stored by one who died before he could note it; None: nothing was."""
+    """Return what a process stored under the key before it crashed; None if nothing."""
     mine = {"_id": key["reserved"], "idempotency_key": key["_id"]}
     if await db.jobs.find_one({**mine, "status": {"$in": LISTED}}, {"_id": 1}) is not None:
         return {"job_ids": [key["reserved"]]}
@@ -179,10 +185,10 @@ async def _stored_under(db: Database, key: Document) -> Document | None:
     return {"job_ids": [job["_id"] async for job in jobs], "batch_id": key["reserved"]}
 
 
-#: Marks the place of a job whose parts are being written. Nobody sees it, and `tidy` removes it
-#: if it is left, as that of a batch which never came to be.
-COPY = "_copy"
-MARKED = {"status": STAGED, "staged.token": COPY}
+#: Marks the invisible placeholder of a job that is being imported. `tidy` removes leftovers, like
+#: staged jobs whose batch was not added.
+IMPORT_TOKEN = "_copy"
+PLACEHOLDER = {"status": STAGED, "staged.token": IMPORT_TOKEN}
 
 
 async def import_records(db: Database, records: Sequence[Record]) -> set[RecordId]:
@@ -191,47 +197,46 @@ async def import_records(db: Database, records: Sequence[Record]) -> set[RecordI
     keys = [record for record in records if isinstance(record, KeyRecord)]
     new: set[RecordId] = set()
     if jobs:
-        new |= await _take_jobs(db, jobs)
+        new |= await _import_jobs(db, jobs)
     if batches:
-        new |= await _take_batches(db, batches)
+        new |= await _import_batches(db, batches)
     if keys:
-        new |= await _take_keys(db, keys)
+        new |= await _import_keys(db, keys)
     return new
 
 
-async def _take_jobs(db: Database, records: Sequence[JobRecord]) -> set[RecordId]:
-    """The places first, then what lies outside the documents, the documents last: with them the
-    jobs exist. What is written again after an interruption has the same ids and is no second
-    time there."""
+async def _import_jobs(db: Database, records: Sequence[JobRecord]) -> set[RecordId]:
+    """Write placeholders, then overflow chunks and logs, and the documents last: they make the jobs
+    exist. After an interruption, everything is written again under the same ids."""
     ids = [record.record_id for record in records]
-    known = db.jobs.find({"_id": {"$in": ids}, "$nor": [MARKED]}, {"_id": 1}, hint="_id_")
-    taken = {job["_id"] async for job in known}
-    missing = [record for record in records if record.record_id not in taken]
-    if not missing:
+    existing = db.jobs.find({"_id": {"$in": ids}, "$nor": [PLACEHOLDER]}, {"_id": 1}, hint="_id_")
+    existing_ids = {job["_id"] async for job in existing}
+    new = [record for record in records if record.record_id not in existing_ids]
+    if not new:
         return set()
-    staged = {"token": COPY, "at": await server_time(db)}
-    marks = [
-        {"_id": record.record_id, "status": STAGED, "batch_id": COPY, "staged": staged}
-        for record in missing
+    staged = {"token": IMPORT_TOKEN, "at": await server_time(db)}
+    placeholders = [
+        {"_id": record.record_id, "status": STAGED, "batch_id": IMPORT_TOKEN, "staged": staged}
+        for record in new
     ]
-    await _put(db.jobs, marks, only=MARKED)
-    places = await _places(db, missing)
+    await _replace(db.jobs, placeholders, only=PLACEHOLDER)
+    placements = await _queue_fields(db, new)
     documents = []
     parts: list[Document] = []
-    for record, place in zip(missing, places, strict=True):
+    for record, placement in zip(new, placements, strict=True):
         values, chunks = _values(record.job)
         parts += chunks
-        documents.append(_job_document(db, record) | place | values)
-    await _put(db.durable.contents, parts)
-    await _put(db.durable.logs, [chunk for record in missing for chunk in _log_chunks(record)])
-    return await _put(db.durable.jobs, documents, only=MARKED)
+        documents.append(_job_document(db, record) | placement | values)
+    await _replace(db.durable.contents, parts)
+    await _replace(db.durable.logs, [chunk for record in new for chunk in _log_chunks(record)])
+    return await _replace(db.durable.jobs, documents, only=PLACEHOLDER)
 
 
-async def _put(
+async def _replace(
     collection: Documents, documents: Sequence[Document], *, only: Document | None = None
 ) -> set[RecordId]:
-    """Write these, in place of what is there; with `only` where that fits or nothing is there.
-    Gives the ids of those that were written."""
+    """Insert or replace documents; with `only`, replace just those that match it. Returns the ids
+    of written documents."""
     if not documents:
         return set()
     failed: set[int] = set()
@@ -249,13 +254,13 @@ async def _put(
 
 
 def _values(job: Job) -> tuple[Document, list[Document]]:
-    """The fields that hold parameters and results, and what of them lies outside."""
+    """Return the fields for parameters and results, and their overflow chunks."""
     fields: Document = {}
     chunks: list[Document] = []
     for name, value in (("parameters", job.parameters), ("results", job.results)):
-        held, outside = outside_value(job.job_id, name, value, blob=f"{job.job_id}/{name}")
-        fields |= held
-        chunks += outside
+        inline, overflow = split_value(job.job_id, name, value, blob=f"{job.job_id}/{name}")
+        fields |= inline
+        chunks += overflow
     return fields, chunks
 
 
@@ -265,35 +270,35 @@ def _log_chunks(record: JobRecord) -> list[Document]:
     return [chunk | {"_id": f"{job_id}/{chunk['first']}"} for chunk in chunks]
 
 
-async def _places(db: Database, records: Sequence[JobRecord]) -> list[Document]:
-    places = Places(db)
-    unplaced = [record.job for record in records if _is_unplaced(record)]
-    await places.look_up((job.job_type, job.priority, job.user_id) for job in unplaced)
-    return [_place(record, places) for record in records]
+async def _queue_fields(db: Database, records: Sequence[JobRecord]) -> list[Document]:
+    placements = Placements(db)
+    unplaced = [record.job for record in records if _needs_position(record)]
+    await placements.load((job.job_type, job.priority, job.user_id) for job in unplaced)
+    return [_fields_of(record, placements) for record in records]
 
 
-def _is_unplaced(record: JobRecord) -> bool:
+def _needs_position(record: JobRecord) -> bool:
     waits = record.paused or record.job.run_at is not None
     return record.job.status is JobStatus.PENDING and record.position is None and not waits
 
 
-def _place(record: JobRecord, places: Places) -> Document:
+def _fields_of(record: JobRecord, placements: Placements) -> Document:
     job = record.job
     if job.status is not JobStatus.PENDING:
         return {}
     if record.paused:
         return {"held": True}
     if record.position is not None:
-        return {"line": line_of(job.job_type, job.priority), "turn": record.position}
+        return {"line": queue_name(job.job_type, job.priority), "turn": record.position}
     if job.run_at is not None:
         return {"due_at": stamp(job.run_at)}
-    return places.place(job.job_type, job.priority, job.user_id)
+    return placements.for_job(job.job_type, job.priority, job.user_id)
 
 
 def _job_document(db: Database, record: JobRecord) -> Document:
     job = record.job
     logged = record.dropped_logs + len(job.logs)
-    told = without_none(
+    state = without_none(
         attempt=job.attempt,
         failures=job.failures or None,
         crashes=job.crashes or None,
@@ -304,10 +309,10 @@ def _job_document(db: Database, record: JobRecord) -> Document:
         processing_started_at=stamp_or_none(job.processing_started_at),
         completed_at=stamp_or_none(job.completed_at),
         attempts=[_attempt(one) for one in job.past_attempts] or None,
-        resources=plain(job.resources) if job.resources else None,
+        resources=to_bson(job.resources) if job.resources else None,
         logged=logged or None,
     )
-    document = job_document(job, arrival=db.arrivals.next()) | db.touched | told
+    document = job_document(job, arrival=db.arrival_numbers.next()) | db.new_change_time | state
     return document | _deliveries(job, record.outbox)
 
 
@@ -321,16 +326,16 @@ def _attempt(attempt: Attempt) -> Document:
     )
 
 
-def _deliveries(owner: Job | Batch, telling: OutboxState) -> Document:
+def _deliveries(owner: Job | Batch, state: OutboxState) -> Document:
     fields: Document = {}
     if owner.deliveries:
         fields["deliveries"] = [_delivery(one) for one in owner.deliveries]
         fields["told"] = owner.deliveries[-1].n
-    if owner.webhook is not None and telling.due_at is not None:
-        due = {"final": telling.final, "due_at": stamp(telling.due_at)}
+    if owner.webhook is not None and state.due_at is not None:
+        due = {"final": state.final, "due_at": stamp(state.due_at)}
         fields["outbox"] = {"endpoint": owner.webhook.endpoint, **due}
-    if telling.schedule is not None:
-        fields["pace"] = pace_to(telling.schedule)
+    if state.schedule is not None:
+        fields["pace"] = schedule_to(state.schedule)
     return fields
 
 
@@ -348,7 +353,7 @@ def _delivery(delivery: Delivery) -> Document:
     )
 
 
-async def _take_batches(db: Database, records: Sequence[BatchRecord]) -> set[RecordId]:
+async def _import_batches(db: Database, records: Sequence[BatchRecord]) -> set[RecordId]:
     new = await _insert(db.durable.batches, [_batch_document(db, record) for record in records])
     for record in records:
         if record.record_id in new and record.batch.completed_at is None:
@@ -363,11 +368,11 @@ def _batch_document(db: Database, record: BatchRecord) -> Document:
         completed_at=stamp_or_none(batch.completed_at),
         open=batch.completed_at is None or None,
     )
-    document = batch_document(batch, arrival=db.arrivals.next()) | db.touched | ends
+    document = batch_document(batch, arrival=db.arrival_numbers.next()) | db.new_change_time | ends
     return document | _deliveries(batch, record.outbox)
 
 
-async def _take_keys(db: Database, records: Sequence[KeyRecord]) -> set[RecordId]:
+async def _import_keys(db: Database, records: Sequence[KeyRecord]) -> set[RecordId]:
     documents = [
         without_none(
             _id={"scope": record.scope, "key": record.key},

@@ -1,4 +1,4 @@
-"""Fenced writes: each finds its job as it expected it, or changes nothing."""
+"""Fenced state changes: each applies only if the job is still in the expected state."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -27,24 +27,24 @@ from ...core.job import (
 from ...core.parameters import has_secrets, remove_secrets
 from ..jobs import JobQuery
 from ..stats import FinishedJob
-from .outbox import REPORTED, note_progress, told
+from .outbox import REPORTED, advance_progress_event, final_event
 from .queries import find_documents
-from .queue import Places, placed
+from .queue import Placements, queue_update
 from .rows import (
     STAGED,
-    UNENDED,
-    drop_values,
+    UNFINISHED,
+    delete_overflow,
     ended_attempt,
     error_to,
     now_stamp,
-    plain,
-    put_value,
     stamp,
+    to_bson,
+    write_value,
 )
-from .schema import MAX_MESSAGE_BYTES, MAX_PAST_BYTES, Database, Document, past_error, shortened
-from .stats import ending_of
+from .schema import MAX_HISTORY_BYTES, MAX_MESSAGE_BYTES, Database, Document, past_error, truncate
+from .stats import finished_job
 
-#: How often a change by query looks again because jobs moved under its hands.
+#: How often a change by query is repeated because jobs changed concurrently.
 MAX_ROUNDS = 3
 
 WITHOUT_VALUES = {"parameters": 0, "results": 0, "deliveries": 0}
@@ -52,31 +52,31 @@ WITHOUT_VALUES = {"parameters": 0, "results": 0, "deliveries": 0}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An update of one job that applies `only` to the state it was made for."""
+    """An update of one job that applies only if it matches `only`."""
 
     job_id: str
     only: Mapping[str, Any]
     update: Document
-    #: The batch that this may bring to its end.
+    #: The batch that this may complete.
     ends_batch: str | None = None
-    #: What is counted of it when it is the end of the job.
+    #: For the statistics, if it finishes the job.
     ending: FinishedJob | None = None
 
 
-def held_by(job: Job) -> Document:
-    """The fence: the job is still in the claim that gave it to its worker."""
+def owned_by(job: Job) -> Document:
+    """The fence: the job still belongs to the claim that started it."""
     assert job.processing_started_at is not None
     return {
         "status": "processing",
         "attempt": job.attempt,
         "worker_id": job.worker_id,
-        # A claim that was lost with its server may be made again with the same number.
+        # A claim that was rolled back with its server may be repeated with the same number.
         "processing_started_at": stamp(job.processing_started_at),
     }
 
 
 async def apply(db: Database, changes: Sequence[Change]) -> list[bool]:
-    """Write all these changes in one request, durably; says which found their job."""
+    """Write all changes durably in one request; returns which of them applied."""
     token = uuid4().hex
     receipts = [f"{token}-{n}" for n in range(len(changes))]
     result = await db.durable.jobs.bulk_write(
@@ -89,26 +89,28 @@ async def apply(db: Database, changes: Sequence[Change]) -> list[bool]:
     done = [True] * len(changes)
     if result.matched_count < len(changes):
         ids = [change.job_id for change in changes]
-        found = db.jobs.find({"_id": {"$in": ids}}, {"receipt": 1})
-        written = {job.get("receipt") async for job in found}
+        jobs = db.jobs.find({"_id": {"$in": ids}}, {"receipt": 1})
+        written = {job.get("receipt") async for job in jobs}
         done = [receipt in written for receipt in receipts]
-    db.count_finished(
+    db.on_finished(
         [change.ending for change, ok in zip(changes, done, strict=True) if ok and change.ending]
     )
     ended = {change.ends_batch for change, ok in zip(changes, done, strict=True) if ok}
-    with suppress(PyMongoError):  # the jobs did end; what is missing now, `tidy` does
+    with suppress(PyMongoError):  # the jobs did finish; `tidy` does the rest
         await asyncio.gather(*(settle_batch(db, batch_id) for batch_id in ended if batch_id))
     return done
 
 
 def _operation(db: Database, change: Change, receipt: str) -> UpdateOne:
     update = (
-        change.update | db.touch | {"$set": change.update.get("$set", {}) | {"receipt": receipt}}
+        change.update
+        | db.change_time
+        | {"$set": change.update.get("$set", {}) | {"receipt": receipt}}
     )
     return UpdateOne({"_id": change.job_id, **change.only}, update)
 
 
-async def change_found(
+async def change_matching(
     db: Database,
     query: JobQuery,
     plan: Callable[[list[Document]], Awaitable[list[Change]]],
@@ -116,16 +118,16 @@ async def change_found(
     among: Collection[str],
     only: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Apply what `plan` makes of the jobs that a query finds; says which were changed."""
+    """Apply what `plan` returns for the matching jobs; returns the ids of those changed."""
     changed: list[str] = []
     for _ in range(MAX_ROUNDS):
         limit = query.limit - len(changed)
-        found = await find_documents(
+        jobs = await find_documents(
             db, query, limit=limit, projection=WITHOUT_VALUES, among=among, only=only
         )
-        if not found:
+        if not jobs:
             break
-        changes = await plan(found)
+        changes = await plan(jobs)
         done = await apply(db, changes)
         changed += [change.job_id for change, ok in zip(changes, done, strict=True) if ok]
         if all(done):
@@ -134,11 +136,11 @@ async def change_found(
 
 
 async def settle_batch(db: Database, batch_id: str) -> None:
-    """Note the end of a batch, once: by whoever finds it open and without open jobs first.
+    """Complete a batch once, if it has no unfinished jobs.
 
-    Whoever ends a job does this afterwards; if he dies in between, `tidy` does it.
+    Every process that finishes a job calls this; if one crashes before, `tidy` does it.
     """
-    if await db.jobs.find_one(**one_of_batch(batch_id, [*UNENDED, STAGED])) is not None:
+    if await db.jobs.find_one(**one_of_batch(batch_id, [*UNFINISHED, STAGED])) is not None:
         return
     batch = await db.batches.find_one({"_id": batch_id, "open": True}, {"webhook": 1})
     if batch is None:
@@ -146,7 +148,7 @@ async def settle_batch(db: Database, batch_id: str) -> None:
     completed = await db.jobs.find_one(**one_of_batch(batch_id, [JobStatus.COMPLETED.value]))
     failed = completed is None and await _has_jobs(db, batch_id)
     await db.durable.batches.update_one(
-        {"_id": batch_id, "open": True}, _batch_end(batch, failed=failed) | db.touch
+        {"_id": batch_id, "open": True}, _batch_end(batch, failed=failed) | db.change_time
     )
 
 
@@ -166,11 +168,11 @@ def one_of_batch(batch_id: str, statuses: Sequence[str]) -> Document:
 def _batch_end(batch: Document, *, failed: bool) -> Document:
     now = now_stamp()
     update: Document = {"$set": {"completed_at": now, "updated_at": now}, "$unset": {"open": ""}}
-    return merged(update, told(batch, "error" if failed else "completed", now))
+    return merge_updates(update, final_event(batch, "error" if failed else "completed", now))
 
 
-def merged(update: Document, more: Document) -> Document:
-    """Both updates as one; they must not touch the same fields."""
+def merge_updates(update: Document, more: Document) -> Document:
+    """Combine two updates that change different fields."""
     operators = update.keys() | more.keys()
     return {name: update.get(name, {}) | more.get(name, {}) for name in operators}
 
@@ -179,12 +181,12 @@ async def inactive_batches(db: Database, batch_ids: Collection[str | None]) -> s
     ids = [batch_id for batch_id in set(batch_ids) if batch_id is not None]
     if not ids:
         return set()
-    found = db.batches.find({"_id": {"$in": ids}, "isActive": False}, {"_id": 1})
-    return {batch["_id"] async for batch in found}
+    batches = db.batches.find({"_id": {"$in": ids}, "isActive": False}, {"_id": 1})
+    return {batch["_id"] async for batch in batches}
 
 
-async def release_held(db: Database, batch_ids: Collection[str]) -> None:
-    """Let the jobs start that wait for one of these batches and need not, as it is active."""
+async def resume_paused(db: Database, batch_ids: Collection[str]) -> None:
+    """Schedule paused jobs of those batches that are active."""
     active = set(batch_ids) - await inactive_batches(db, batch_ids)
     if active:
         await db.durable.jobs.update_many(
@@ -200,71 +202,75 @@ Write = Callable[[Change], Awaitable[bool]]
 
 
 async def report(db: Database, job: Job, progress: Progress | None, entries: int) -> int:
-    """Note progress; gives the number of the last of so many new log entries."""
+    """Store progress; returns the number of the last of `entries` new log entries."""
     update: Document = {"$inc": {"logged": entries}} if entries else {}
     if progress is not None:
         update["$set"] = {
-            "progress.step": shortened(progress.step, MAX_PAST_BYTES),
-            "progress.message": shortened(progress.message, MAX_MESSAGE_BYTES),
+            "progress.step": truncate(progress.step, MAX_HISTORY_BYTES),
+            "progress.message": truncate(progress.message, MAX_MESSAGE_BYTES),
             "updated_at": now_stamp(),
         }
         update["$max"] = {"progress.percent": progress.percent}
-        update |= db.touch
-    only = {"_id": job.job_id, **held_by(job)}
-    told_of = progress is not None and job.webhook is not None
+        update |= db.change_time
+    only = {"_id": job.job_id, **owned_by(job)}
+    sends_progress = progress is not None and job.webhook is not None
     if update:
-        wanted = {"logged": 1} | (REPORTED if told_of else {})
-        held = await db.jobs.find_one_and_update(only, update, wanted)
+        capacity = {"logged": 1} | (REPORTED if sends_progress else {})
+        owned = await db.jobs.find_one_and_update(only, update, capacity)
     else:
-        held = await db.jobs.find_one(only, {"logged": 1})
-    if held is None:
+        owned = await db.jobs.find_one(only, {"logged": 1})
+    if owned is None:
         raise LeaseLost(job.job_id)
-    if progress is not None and told_of:
-        await note_progress(db, held, progress.percent)
-    return int(held.get("logged", 0)) + entries
+    if progress is not None and sends_progress:
+        await advance_progress_event(db, owned, progress.percent)
+    return int(owned.get("logged", 0)) + entries
 
 
 async def finish(
     db: Database, write: Write, job: Job, outcome: Outcome, resources: Mapping[str, float] | None
 ) -> None:
-    used = plain(dict(resources)) if resources else None
+    used = to_bson(dict(resources)) if resources else None
     match outcome:
         case Completed(results=results):
-            values = await put_value(db, job.job_id, "results", results)
+            values = await write_value(db, job.job_id, "results", results)
             values, before = await _without_secrets(db, job, values)
             if not await write(_completed(job, values, used)):
-                await drop_values(db, [values])
+                await delete_overflow(db, [values])
                 raise LeaseLost(job.job_id)
-            with suppress(PyMongoError):  # the job has ended; what stays goes with it
-                await drop_values(db, [before])
+            with suppress(PyMongoError):  # the job has finished; leftovers are deleted with it
+                await delete_overflow(db, [before])
         case Failed(error=error, retry_at=None, crashed=crashed):
-            change = failed(_document(job), held_by(job), error, crashed=crashed, resources=used)
-            await _must(write, change)
+            change = failed(
+                _document_of(job), owned_by(job), error, crashed=crashed, resources=used
+            )
+            await _apply_or_lose(write, change)
         case Failed(error=error, retry_at=retry_at, crashed=crashed):
-            counted = {"crashes" if crashed else "failures": 1}
-            await _go_on(db, write, job, used, error=error, run_at=retry_at, counted=counted)
+            counters = {"crashes" if crashed else "failures": 1}
+            await _requeue(db, write, job, used, error=error, run_at=retry_at, counters=counters)
         case Released():
-            await _go_on(db, write, job, used, broke_off=True)
+            await _requeue(db, write, job, used, interrupted=True)
         case Cancelled(reason=reason):
-            await _must(write, cancelled(_document(job), held_by(job), reason, resources=used))
+            await _apply_or_lose(
+                write, cancelled(_document_of(job), owned_by(job), reason, resources=used)
+            )
 
 
 async def _without_secrets(db: Database, job: Job, values: Document) -> tuple[Document, Document]:
-    """These fields and those that hold the parameters without their secrets, if there are any;
-    and the fields from before, whose values may lie outside."""
+    """Add the parameters without their secrets to the fields, if there are any; also return the
+    previous fields, whose values may have overflowed."""
     if not has_secrets(job.parameters):
         return values, {}
     before = await db.jobs.find_one({"_id": job.job_id}, {"parameters_in": 1})
-    kept = await put_value(db, job.job_id, "parameters", remove_secrets(job.parameters))
-    return values | {"parameters": None, "parameters_in": None} | kept, before or {}
+    redacted = await write_value(db, job.job_id, "parameters", remove_secrets(job.parameters))
+    return values | {"parameters": None, "parameters_in": None} | redacted, before or {}
 
 
-async def _must(write: Write, change: Change) -> None:
+async def _apply_or_lose(write: Write, change: Change) -> None:
     if not await write(change):
         raise LeaseLost(change.job_id)
 
 
-async def _go_on(
+async def _requeue(
     db: Database,
     write: Write,
     job: Job,
@@ -272,30 +278,30 @@ async def _go_on(
     *,
     error: JobError | None = None,
     run_at: datetime | None = None,
-    counted: Document | None = None,
-    broke_off: bool = False,
+    counters: Document | None = None,
+    interrupted: bool = False,
 ) -> None:
-    """Back to the line, unless someone wants the job cancelled: then this is its end."""
-    document = _document(job)
-    (place,) = await places_for(db, [document], run_at=run_at, broke_off=broke_off)
+    """Make the job pending again, or cancel it if that was requested."""
+    document = _document_of(job)
+    (placement,) = await placements_for(db, [document], run_at=run_at, interrupted=interrupted)
     change = pending(
         document,
-        held_by(job) | {"cancel_requested": None},
-        place,
+        owned_by(job) | {"cancel_requested": None},
+        placement,
         error=error,
-        counted=counted,
+        counters=counters,
         run_at=stamp(run_at) if run_at else None,
         resources=used,
     )
     if await write(change):
-        await check_held(db, [document], [place])
+        await resume_if_active(db, [document], [placement])
     else:
         reason = Cancelled().reason
-        await _must(write, cancelled(document, held_by(job), reason, resources=used))
+        await _apply_or_lose(write, cancelled(document, owned_by(job), reason, resources=used))
 
 
-def _document(job: Job) -> Document:
-    """What the changes here need to know of a claimed job."""
+def _document_of(job: Job) -> Document:
+    """The fields of a claimed job that changes need."""
     assert job.processing_started_at is not None
     document = {
         "_id": job.job_id,
@@ -311,51 +317,56 @@ def _document(job: Job) -> Document:
     return document | ({"webhook": job.webhook} if job.webhook else {})
 
 
-async def places_for(
+async def placements_for(
     db: Database,
     documents: Sequence[Document],
     *,
     run_at: datetime | None = None,
-    broke_off: bool = False,
+    interrupted: bool = False,
 ) -> list[Document]:
     inactive = await inactive_batches(db, [job.get("batch_id") for job in documents])
-    lanes = [(job["job_type"], job["priority"], job.get("user_id")) for job in documents]
-    places = Places(db)
-    await places.look_up(lanes)
+    user_queues = [(job["job_type"], job["priority"], job.get("user_id")) for job in documents]
+    placements = Placements(db)
+    await placements.load(user_queues)
     return [
-        places.place(
-            *lane, run_at=run_at, held=job.get("batch_id") in inactive, broke_off=broke_off
+        placements.for_job(
+            *user_queue,
+            run_at=run_at,
+            paused=job.get("batch_id") in inactive,
+            interrupted=interrupted,
         )
-        for job, lane in zip(documents, lanes, strict=True)
+        for job, user_queue in zip(documents, user_queues, strict=True)
     ]
 
 
-async def check_held(
-    db: Database, documents: Sequence[Document], places: Sequence[Document]
+async def resume_if_active(
+    db: Database, documents: Sequence[Document], placements: Sequence[Document]
 ) -> None:
-    """A batch may have become active just before its job was put aside for it."""
+    """Resume jobs whose batch became active just before they were paused."""
     batches = {
-        job["batch_id"] for job, place in zip(documents, places, strict=True) if "held" in place
+        job["batch_id"]
+        for job, placement in zip(documents, placements, strict=True)
+        if "held" in placement
     }
     if batches:
-        await release_held(db, batches)
+        await resume_paused(db, batches)
 
 
-def _ended(
+def _finished(
     job: Document, only: Document, event: Literal["completed", "error"], **fields: Any
 ) -> Change:
     now = now_stamp()
-    update = placed({}, completed_at=now, updated_at=now, run_at=None, **fields)
-    update = merged(update, told(job, event, now))
-    ending = ending_of(job, fields["status"], fields.get("error"), now)
+    update = queue_update({}, completed_at=now, updated_at=now, run_at=None, **fields)
+    update = merge_updates(update, final_event(job, event, now))
+    ending = finished_job(job, fields["status"], fields.get("error"), now)
     return Change(job["_id"], only, update, ends_batch=job.get("batch_id"), ending=ending)
 
 
 def _completed(job: Job, values: Document, used: Any) -> Change:
     results = {"results": None, "results_in": None} | values
-    return _ended(
-        _document(job),
-        held_by(job),
+    return _finished(
+        _document_of(job),
+        owned_by(job),
         "completed",
         status="completed",
         progress=DONE,
@@ -368,14 +379,14 @@ def _completed(job: Job, values: Document, used: Any) -> Change:
 def failed(
     job: Document, only: Document, error: JobError, *, crashed: bool, **fields: Any
 ) -> Change:
-    change = _ended(job, only, "error", status="failed", error=error_to(error), **fields)
-    counted = {"crashes" if crashed else "failures": 1}
-    return replace(change, update=merged(change.update, {"$inc": counted}))
+    change = _finished(job, only, "error", status="failed", error=error_to(error), **fields)
+    counters = {"crashes" if crashed else "failures": 1}
+    return replace(change, update=merge_updates(change.update, {"$inc": counters}))
 
 
 def cancelled(job: Document, only: Document, reason: str, **fields: Any) -> Change:
     error = error_to(JobError(code="CANCELLED", message=reason))
-    return _ended(
+    return _finished(
         job, only, "error", status="cancelled", cancel_requested=True, error=error, **fields
     )
 
@@ -383,17 +394,17 @@ def cancelled(job: Document, only: Document, reason: str, **fields: Any) -> Chan
 def pending(
     job: Document,
     only: Document,
-    place: Document,
+    placement: Document,
     *,
     error: JobError | None = None,
-    counted: Document | None = None,
+    counters: Document | None = None,
     **fields: Any,
 ) -> Change:
-    """Make a running or ended job pending again; the attempt that ends here becomes history."""
+    """Make a running or finished job pending again and archive its attempt."""
     now = now_stamp()
     stored = error_to(error) if error else None
-    update = placed(
-        place,
+    update = queue_update(
+        placement,
         status="pending",
         worker_id=None,
         processing_started_at=None,
@@ -406,6 +417,6 @@ def pending(
         ended_at = job.get("completed_at", now)
         past = ended_attempt(job, ended_at=ended_at, error=past_error(stored or job.get("error")))
         update["$push"] = {"attempts": {"$each": [past], "$slice": -MAX_ATTEMPTS_KEPT}}
-    if counted:
-        update["$inc"] = counted
+    if counters:
+        update["$inc"] = counters
     return Change(job["_id"], only, update)

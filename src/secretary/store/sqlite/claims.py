@@ -1,4 +1,4 @@
-"""Gives waiting jobs to workers that ask."""
+"""Workers and their leases, claims, progress, outcomes and the rescue of lost jobs."""
 
 import json
 import time
@@ -36,27 +36,27 @@ from ..claims import (
 from ..scheduling import Candidate, FairScheduler, JobClass, Running
 from . import outbox
 from .change_feed import NEXT_REVISION
-from .queue import back_to_line, cancel_job, ended, fail, lines_with_jobs, promote, settle_batch
+from .queue import cancel_job, fail, note_finished, promote, queues_with_jobs, requeue, settle_batch
 from .schema import JOB_COLUMNS, JOBS, job_from, microseconds, moment
 
-#: With a limit per user a claim looks at this many users of a line at the most.
-MAX_USERS_SEEN = 500
+#: How many users of a queue a claim checks at most when there is a limit per user.
+MAX_USERS_CHECKED = 500
 
 
-Order = tuple[str, Capacity]
+Request = tuple[str, Capacity]
 
 
 class Claims:
-    """The claims of one process: they share the memory of whose turn it is."""
+    """The claims of one process, which share a scheduler."""
 
     def __init__(self) -> None:
-        self._turns = FairScheduler()
+        self._scheduler = FairScheduler()
 
-    def claim(self, db: apsw.Connection, orders: list[Order]) -> list[list[Job] | LeaseLost]:
+    def claim(self, db: apsw.Connection, requests: list[Request]) -> list[list[Job] | LeaseLost]:
         answers: list[list[Job] | LeaseLost] = []
-        for worker_id, wanted in orders:
+        for worker_id, capacity in requests:
             try:
-                answers.append(claim(db, self._turns, worker_id, wanted))
+                answers.append(claim(db, self._scheduler, worker_id, capacity))
             except LeaseLost as error:
                 answers.append(error)
         return answers
@@ -64,43 +64,47 @@ class Claims:
 
 def claim(
     db: apsw.Connection,
-    turns: FairScheduler,
+    scheduler: FairScheduler,
     worker_id: str,
-    wanted: Capacity,
+    capacity: Capacity,
 ) -> list[Job]:
     """Give a worker the jobs that should start next."""
     now = utc_now()
-    before: Any = db.execute(BEFORE_A_CLAIM, (worker_id, microseconds(now))).fetchone()
-    enlisted, due = before
-    if not enlisted:
-        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+    before: Any = db.execute(CLAIM_PRECONDITIONS, (worker_id, microseconds(now))).fetchone()
+    registered, due = before
+    if not registered:
+        raise LeaseLost(f"The worker {worker_id} is not registered")
     if due:
         promote(db, microseconds(now))
-    running = _running(db, wanted)
-    lines = {
-        line: _waiting(db, line, wanted, running)
-        for line in lines_with_jobs(db)
-        if wanted.accepts(line[0])
+    running = _running_jobs(db, capacity)
+    queues = {
+        queue: _candidates(db, queue, capacity, running)
+        for queue in queues_with_jobs(db)
+        if capacity.accepts(queue[0])
     }
-    chosen = [candidate.key for candidate in turns.choose(lines, wanted, running)] if lines else []
+    chosen = (
+        [candidate.key for candidate in scheduler.choose(queues, capacity, running)]
+        if queues
+        else []
+    )
     if not chosen:
         return []
-    _start(db, chosen, worker_id, microseconds(now))
-    jobs = _read(db, chosen)
+    _mark_started(db, chosen, worker_id, microseconds(now))
+    jobs = _read_jobs(db, chosen)
     return [jobs[seq] for seq in chosen]
 
 
-#: Is the worker enlisted, and has the time of a job come that waits for it?
-BEFORE_A_CLAIM = (
+#: Whether the worker is registered, and whether a scheduled job is due.
+CLAIM_PRECONDITIONS = (
     "SELECT EXISTS (SELECT 1 FROM workers WHERE worker_id = ?),"
     " EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_waiting"
     " WHERE status = 'pending' AND turn IS NULL AND held = 0 AND run_at <= ?)"
 )
 
 
-def _running(db: apsw.Connection, wanted: Capacity) -> Running:
+def _running_jobs(db: apsw.Connection, capacity: Capacity) -> Running:
     running = Running()
-    if wanted.max_per_type or wanted.max_per_user is not None:
+    if capacity.max_per_type or capacity.max_per_user is not None:
         for job_type, user_id in db.execute(
             "SELECT job_type, user_id FROM jobs INDEXED BY jobs_running WHERE status = 'processing'"
         ):
@@ -109,53 +113,53 @@ def _running(db: apsw.Connection, wanted: Capacity) -> Running:
     return running
 
 
-def _waiting(
-    db: apsw.Connection, line: JobClass, wanted: Capacity, running: Running
+def _candidates(
+    db: apsw.Connection, queue: JobClass, capacity: Capacity, running: Running
 ) -> Iterator[Candidate]:
-    if wanted.max_per_user is not None:
-        return iter(_waiting_below_limit(db, line, wanted, running.per_user))
+    if capacity.max_per_user is not None:
+        return iter(_candidates_below_user_limit(db, queue, capacity, running.per_user))
     rows: list[Any] = db.execute(
         "SELECT seq, user_id FROM jobs INDEXED BY jobs_ready"
         " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL ORDER BY turn, seq LIMIT ?",
-        (*line, wanted.slots),
+        (*queue, capacity.slots),
     ).fetchall()
     return (Candidate(seq, user_id, seq) for seq, user_id in rows)
 
 
-def _waiting_below_limit(
-    db: apsw.Connection, line: JobClass, wanted: Capacity, per_user: Counter[str | None]
+def _candidates_below_user_limit(
+    db: apsw.Connection, queue: JobClass, capacity: Capacity, per_user: Counter[str | None]
 ) -> list[Candidate]:
-    """Only jobs of users below their limit: stepping over a busy user's 10,000 takes one step."""
-    assert wanted.max_per_user is not None
-    found: list[tuple[int, Candidate]] = []
-    for user_id in _users(db, line):
-        room = wanted.slots
+    """Jobs of users below their limit; skipping a busy user's 10,000 jobs is one index lookup."""
+    assert capacity.max_per_user is not None
+    candidates: list[tuple[int, Candidate]] = []
+    for user_id in _users(db, queue):
+        room = capacity.slots
         if user_id is not None:
-            room = min(room, wanted.max_per_user - per_user[user_id])
+            room = min(room, capacity.max_per_user - per_user[user_id])
         rows = db.execute(
             "SELECT turn, seq FROM jobs INDEXED BY jobs_of_user_ready WHERE job_type = ?"
             " AND priority = ? AND user_id IS ? AND turn IS NOT NULL ORDER BY turn LIMIT ?",
-            (*line, user_id, max(room, 0)),
+            (*queue, user_id, max(room, 0)),
         )
-        found += [(turn, Candidate(seq, user_id, seq)) for turn, seq in rows]
-    return [candidate for _, candidate in sorted(found, key=lambda x: (x[0], x[1].arrival))]
+        candidates += [(position, Candidate(seq, user_id, seq)) for position, seq in rows]
+    return [candidate for _, candidate in sorted(candidates, key=lambda x: (x[0], x[1].arrival))]
 
 
-def _users(db: apsw.Connection, line: JobClass) -> Iterator[str | None]:
+def _users(db: apsw.Connection, queue: JobClass) -> Iterator[str | None]:
     yield None
     user_id = ""
-    for _ in range(MAX_USERS_SEEN):
+    for _ in range(MAX_USERS_CHECKED):
         user_id = db.execute(
             "SELECT user_id FROM jobs INDEXED BY jobs_of_user_ready WHERE job_type = ?"
             " AND priority = ? AND user_id > ? AND turn IS NOT NULL ORDER BY user_id LIMIT 1",
-            (*line, user_id),
+            (*queue, user_id),
         ).get
         if user_id is None:
             return
         yield user_id
 
 
-def _start(db: apsw.Connection, seqs: list[int], worker_id: str, now: int) -> None:
+def _mark_started(db: apsw.Connection, seqs: list[int], worker_id: str, now: int) -> None:
     db.execute(
         "UPDATE jobs SET status = 'processing', turn = NULL, run_at = NULL, attempt = attempt + 1,"
         " worker_id = ?, processing_started_at = ?, updated_at = ?, step = 'initializing',"
@@ -165,8 +169,8 @@ def _start(db: apsw.Connection, seqs: list[int], worker_id: str, now: int) -> No
     )
 
 
-def _read(db: apsw.Connection, seqs: list[int]) -> dict[int, Job]:
-    """Many rows in one value: each row that SQLite hands over costs more than what is in it."""
+def _read_jobs(db: apsw.Connection, seqs: list[int]) -> dict[int, Job]:
+    """Read all rows as one JSON value: fetching rows one by one costs more than parsing them."""
     rows: str = db.execute(
         f"SELECT json_group_array(json_array(jobs.seq, {JOB_COLUMNS}))"
         f" FROM json_each(?) AS chosen CROSS JOIN {JOBS} WHERE jobs.seq = chosen.value",
@@ -175,7 +179,7 @@ def _read(db: apsw.Connection, seqs: list[int]) -> dict[int, Job]:
     return {row[0]: job_from(row[1:]) for row in json.loads(rows)}
 
 
-HELD_BY = " WHERE job_id = ? AND attempt = ? AND worker_id = ? AND status = 'processing'"
+OWNED_BY = " WHERE job_id = ? AND attempt = ? AND worker_id = ? AND status = 'processing'"
 
 
 def fence(job: Job) -> tuple[str, int, str | None]:
@@ -189,15 +193,15 @@ def report(
     if progress is not None:
         seq = db.execute(
             "UPDATE jobs SET step = ?, percent = max(percent, ?), message = ?, updated_at = ?,"
-            f" revision = {NEXT_REVISION}" + HELD_BY + " RETURNING seq",
+            f" revision = {NEXT_REVISION}" + OWNED_BY + " RETURNING seq",
             (progress.step, progress.percent, progress.message, now, *fence(job)),
         ).get
     else:
-        seq = db.execute("SELECT seq FROM jobs" + HELD_BY, fence(job)).get
+        seq = db.execute("SELECT seq FROM jobs" + OWNED_BY, fence(job)).get
     if seq is None:
         raise LeaseLost(job.job_id)
     if progress is not None and job.webhook is not None:
-        outbox.note_progress(db, job)
+        outbox.advance_progress_event(db, job)
     add_logs(db, seq, logs)
 
 
@@ -218,19 +222,19 @@ def add_logs(db: apsw.Connection, seq: int, logs: Sequence[LogEntry]) -> None:
 SMALL_RESULTS = 10_000
 
 
-#: The outcomes other than success; success has its own way, as it is the common case.
+#: The outcomes other than success, which has a faster path (`complete`).
 Unfinished = Failed | Cancelled | Released
 
 
 def finish(
     db: apsw.Connection, job: Job, outcome: Unfinished, resources: Mapping[str, float] | None
 ) -> None:
-    held = db.execute(
-        "SELECT seq, batch_id, cancel_requested FROM jobs" + HELD_BY, fence(job)
+    owned = db.execute(
+        "SELECT seq, batch_id, cancel_requested FROM jobs" + OWNED_BY, fence(job)
     ).fetchone()
-    if held is None:
+    if owned is None:
         raise LeaseLost(job.job_id)
-    seq, batch_id, cancel_requested = held
+    seq, batch_id, cancel_requested = owned
     used = encode_json_text(resources) if resources else None
     goes_on = isinstance(outcome, Released) or (isinstance(outcome, Failed) and outcome.retry_at)
     if goes_on and cancel_requested:
@@ -238,21 +242,21 @@ def finish(
     match outcome:
         case Failed(error=error, retry_at=None, crashed=crashed):
             fail(db, seq, error, crashed=crashed)
-            ended(db, seq, batch_id)
+            note_finished(db, seq, batch_id)
         case Failed(error=error, retry_at=retry_at, crashed=crashed):
-            counted = "crashes" if crashed else "failures"
-            back_to_line(db, seq, error=error, run_at=retry_at, counted=counted)
+            counter = "crashes" if crashed else "failures"
+            requeue(db, seq, error=error, run_at=retry_at, counter=counter)
         case Released():
-            back_to_line(db, seq, broke_off=True)
+            requeue(db, seq, interrupted=True)
         case Cancelled(reason=reason):
             cancel_job(db, seq, reason)
-            ended(db, seq, batch_id)
+            note_finished(db, seq, batch_id)
     db.execute("UPDATE contents SET resources = ? WHERE seq = ?", (used, seq))
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A completed job, with its results and what it used as JSON."""
+    """A completed job, with its results and resource usage as JSON."""
 
     job: Job
     results: str | None
@@ -260,40 +264,42 @@ class Completion:
 
 
 def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLost | None]:
-    """End many jobs at once; the answer for each says whether it was still its worker's."""
-    found: str = db.execute(
+    """Complete many jobs at once; returns an error for each whose lease was lost."""
+    rows: str = db.execute(
         "SELECT json_group_array(json_array(job_id, seq, batch_id))"
         " FROM json_each(?) AS ended CROSS JOIN jobs ON job_id = ended.value ->> 0"
         " AND attempt = ended.value ->> 1 AND worker_id = ended.value ->> 2"
         " AND status = 'processing'",
         (json.dumps([fence(completion.job) for completion in completions]),),
     ).get
-    held = {job_id: (seq, batch_id) for job_id, seq, batch_id in json.loads(found)}
+    owned = {job_id: (seq, batch_id) for job_id, seq, batch_id in json.loads(rows)}
     now = microseconds(utc_now())
     db.execute(
         "UPDATE jobs SET status = 'completed', step = 'completed', percent = 100, message = '',"
         f" error_code = NULL, updated_at = ?, completed_at = ?, revision = {NEXT_REVISION}"
         " WHERE seq IN (SELECT value FROM json_each(?))",
-        (now, now, json.dumps([seq for seq, _ in held.values()])),
+        (now, now, json.dumps([seq for seq, _ in owned.values()])),
     )
-    kept = [c for c in completions if c.job.job_id in held]
-    _keep_results(db, [(held[c.job.job_id][0], c.results, c.resources) for c in kept])
-    for completion in kept:
+    valid = [c for c in completions if c.job.job_id in owned]
+    _store_results(db, [(owned[c.job.job_id][0], c.results, c.resources) for c in valid])
+    for completion in valid:
         if has_secrets(completion.job.parameters):
-            _forget_secrets(db, held[completion.job.job_id][0], completion.job)
+            _remove_secrets(db, owned[completion.job.job_id][0], completion.job)
         if completion.job.webhook is not None:
-            outbox.note_end(db, completion.job.job_id, completion.job.webhook, "completed", now)
-    for batch_id in {batch_id for _, batch_id in held.values() if batch_id is not None}:
+            outbox.add_final_event(
+                db, completion.job.job_id, completion.job.webhook, "completed", now
+            )
+    for batch_id in {batch_id for _, batch_id in owned.values() if batch_id is not None}:
         settle_batch(db, batch_id)
-    return [None if c.job.job_id in held else LeaseLost(c.job.job_id) for c in completions]
+    return [None if c.job.job_id in owned else LeaseLost(c.job.job_id) for c in completions]
 
 
-def _forget_secrets(db: apsw.Connection, seq: int, job: Job) -> None:
+def _remove_secrets(db: apsw.Connection, seq: int, job: Job) -> None:
     parameters = encode_json_text(remove_secrets(job.parameters))
     db.execute("UPDATE contents SET parameters = ? WHERE seq = ?", (parameters, seq))
 
 
-def _keep_results(db: apsw.Connection, rows: list[tuple[int, str | None, str | None]]) -> None:
+def _store_results(db: apsw.Connection, rows: list[tuple[int, str | None, str | None]]) -> None:
     together = [row for row in rows if len(row[1] or "") < SMALL_RESULTS]
     db.execute(
         "UPDATE contents SET results = kept.value ->> 1, resources = kept.value ->> 2,"
@@ -308,7 +314,7 @@ def _keep_results(db: apsw.Connection, rows: list[tuple[int, str | None, str | N
             )
 
 
-def anything_lost(db: apsw.Connection, boot: str) -> bool:
+def has_lost_jobs(db: apsw.Connection, boot: str) -> bool:
     lapsed = db.execute(
         "SELECT 1 FROM workers WHERE boot <> ? OR lease_until < ? LIMIT 1",
         (boot, time.monotonic()),
@@ -325,7 +331,7 @@ def rescue(db: apsw.Connection, boot: str, dead: Sequence[str], max_crashes: int
     return [_rescue_one(db, *row, max_crashes=max_crashes) for row in abandoned]
 
 
-#: Claims without a worker behind them.
+#: Running jobs whose worker is no longer registered.
 ABANDONED = (
     "SELECT seq, job_id, attempt, worker_id, batch_id, crashes, cancel_requested"
     " FROM jobs INDEXED BY jobs_running WHERE status = 'processing'"
@@ -353,9 +359,9 @@ def _rescue_one(
     elif over:
         fail(db, seq, error, crashed=True)
     else:
-        back_to_line(db, seq, error=error, counted="crashes", broke_off=True)
+        requeue(db, seq, error=error, counter="crashes", interrupted=True)
     if cancel_requested or over:
-        ended(db, seq, batch_id)
+        note_finished(db, seq, batch_id)
     add_logs(db, seq, [worker_lost_entry(worker_id, attempt)])
     is_cancelled = bool(cancel_requested)
     return Rescued(job_id, attempt, worker_id, over and not is_cancelled, is_cancelled)
@@ -397,13 +403,13 @@ def all_workers(db: apsw.Connection) -> list[WorkerInfo]:
     return [_worker_from(info, seen_at) for info, seen_at in rows]
 
 
-def look(db: apsw.Connection, worker_id: str) -> tuple[float, Renewal]:
-    """Until when a worker has its lease, and what it holds: most renewals need write nothing."""
+def read_lease(db: apsw.Connection, worker_id: str) -> tuple[float, Renewal]:
+    """Return when the lease ends and which jobs it covers; most renewals need no write."""
     lease_until = db.execute(
         "SELECT lease_until FROM workers WHERE worker_id = ?", (worker_id,)
     ).get
     if lease_until is None:
-        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+        raise LeaseLost(f"The worker {worker_id} is not registered")
     rows: list[Any] = db.execute(
         "SELECT job_id, attempt, cancel_requested FROM jobs INDEXED BY jobs_running"
         " WHERE worker_id = ? AND status = 'processing'",
@@ -413,20 +419,20 @@ def look(db: apsw.Connection, worker_id: str) -> tuple[float, Renewal]:
     return lease_until, Renewal({job_id: n for job_id, n, _ in rows}, cancelled)
 
 
-def is_short(lease_until: float, lease: timedelta) -> bool:
+def needs_renewal(lease_until: float, lease: timedelta) -> bool:
     return lease_until - time.monotonic() < lease.total_seconds() * RENEW_BELOW
 
 
-def prolong(db: apsw.Connection, worker_id: str, lease: timedelta) -> None:
+def extend_lease(db: apsw.Connection, worker_id: str, lease: timedelta) -> None:
     db.execute(
         "UPDATE workers SET lease_until = ?, seen_at = ? WHERE worker_id = ?",
         (time.monotonic() + lease.total_seconds(), microseconds(utc_now()), worker_id),
     )
     if not db.changes():
-        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+        raise LeaseLost(f"The worker {worker_id} is not registered")
 
 
 def _worker_from(info: str, seen_at: int) -> WorkerInfo:
-    told = json.loads(info)
-    times = {"started_at": moment(told["started_at"]), "seen_at": moment(seen_at)}
-    return WorkerInfo.from_stored(told | times)
+    stored = json.loads(info)
+    times = {"started_at": moment(stored["started_at"]), "seen_at": moment(seen_at)}
+    return WorkerInfo.from_stored(stored | times)

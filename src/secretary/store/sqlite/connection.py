@@ -1,4 +1,4 @@
-"""How the SQLite file is opened, and how long a connection waits for another process."""
+"""Connections to the SQLite file: reader threads, and a writer with group commit."""
 
 import asyncio
 import random
@@ -22,9 +22,9 @@ def connect(path: Path, *, read_only: bool = False) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READWRITE | (0 if read_only else apsw.SQLITE_OPEN_CREATE)
     db = apsw.Connection(str(path), flags=flags)
     db.set_busy_handler(wait_while_busy(lambda: True))
-    # Else SQLite prepares a statement anew whenever a value changes that its planner might heed.
+    # Otherwise SQLite re-prepares a statement whenever a bound value might change its plan.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # heeded only by a new file
+    db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only affects new files
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA foreign_keys = ON")
     db.execute("PRAGMA temp_store = MEMORY")
@@ -36,7 +36,7 @@ def connect(path: Path, *, read_only: bool = False) -> apsw.Connection:
 
 
 def wait_while_busy(may_wait: Callable[[], bool]) -> Callable[[int], bool]:
-    """SQLite's own handler backs off to 100 ms, which starves a process among several."""
+    """Wait with jitter: SQLite's own handler backs off to 100 ms, which starves busy processes."""
     started = 0.0
 
     def wait(tries: int) -> bool:
@@ -59,7 +59,7 @@ def unavailable_error(error: Exception, path: Path) -> StoreUnavailable:
         case apsw.ReadOnlyError():
             text = "it is read-only"
         case apsw.CantOpenError():
-            text = "it cannot be opened or created (does its directory exist, may we write there?)"
+            text = "it cannot be opened or created (check its directory and permissions)"
         case apsw.NotADBError() | apsw.CorruptError():
             text = "it is not a usable SQLite database"
         case apsw.BusyError() | apsw.LockedError():
@@ -103,10 +103,10 @@ class Readers:
         return await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
     async def call_on_loop(self, work: Callable[[apsw.Connection], T]) -> T:
-        """For one job by its id: a thread would take longer to be told of it."""
+        """For single-row reads, which take less time than handing them to a thread."""
         try:
             return work(self._on_loop)
-        except apsw.Error:  # busy, or in trouble: the thread may wait, and tells what it is
+        except apsw.Error:  # busy or broken: the thread may wait, and reports the error
             return await self.call(work)
 
     def _connection(self) -> apsw.Connection:
@@ -119,18 +119,18 @@ class Readers:
 
 MAX_GROUP = 512
 
-#: A disk that syncs as fast as this is not worth a thread.
+#: Commits run on the event loop if the disk syncs faster than this.
 FAST_SYNC = 0.001
 
-#: A checkpoint is due when the log of writes has grown to so many pages (16 MB).
+#: Checkpoint when the WAL has grown to this many pages (16 MB).
 CHECKPOINT_PAGES = 4000
 
-#: What is no call's fault, and ends them all.
-TROUBLE = (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError, apsw.BusyError)
+#: Errors that no single call caused; they fail the whole group.
+FATAL_ERRORS = (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError, apsw.BusyError)
 
 Work = Callable[[apsw.Connection], Any]
-#: Does the work of many calls of one kind with few statements.
-#: An answer that is an exception is raised to its caller.
+#: Does the work of many calls of one kind with few statements. Results that are exceptions are
+#: raised in their callers.
 Many = Callable[[apsw.Connection, list[Any]], Sequence[Any]]
 
 
@@ -146,15 +146,14 @@ class _Call:
 
 
 class Writer:
-    """Runs each call's work inside a transaction and answers only once that is committed.
+    """Runs calls in transactions with group commit; a call returns once it is committed.
 
-    Calls that wait together share one commit: the disk is asked to sync once for all of them.
-    A call that fails is undone alone.
+    Calls that wait together share one commit, and so one disk sync. A call that fails is rolled
+    back alone.
 
-    The statements of ordinary calls take microseconds and run on the event loop: two threads
-    that hand the interpreter to and fro for each of them take ten times as long. So does the
-    sync of a fast disk. Whatever may take longer goes to a thread: the sync of a slower disk,
-    the wait for another process, heavy work.
+    The statements of ordinary calls take microseconds and run on the event loop, like the sync of
+    a fast disk: handing them to a thread would take ten times as long. Whatever may take longer
+    goes to a thread: the sync of a slower disk, waiting for another process, heavy work.
     """
 
     def __init__(self, path: Path, *, on_commit: Callable[[], None] = lambda: None) -> None:
@@ -166,7 +165,7 @@ class Writer:
         self._may_wait = False
         self._wal_pages = 0
         self._synchronous = ""
-        self._sync_seconds = 1.0  # until we know better, the disk is slow
+        self._sync_seconds = 1.0  # assume a slow disk until measured
         self._loop: asyncio.AbstractEventLoop
         self._db: apsw.Connection
 
@@ -189,12 +188,12 @@ class Writer:
         durable: bool = False,
         heavy: bool = False,
     ) -> T:
-        """Run `work` in a transaction. Durable: it survives a power cut once this returns."""
+        """Run `work` in a transaction; a durable one survives a power failure."""
         result: T = await self._enqueue(_Call(work, None, None, durable, heavy))
         return result
 
     async def call_with_others(self, many: Many, item: Any, *, durable: bool = False) -> Any:
-        """Run `many` on this item and on those of all other such calls that wait."""
+        """Run `many` on this item together with those of all waiting calls of the same kind."""
         return await self._enqueue(_Call(None, many, item, durable, False))
 
     def _enqueue(self, call: _Call) -> asyncio.Future[Any]:
@@ -214,26 +213,26 @@ class Writer:
             self._in_thread(self._all_of, group)
             return
         try:
-            self._execute(group, _unguarded)
+            self._execute(group, _directly)
             if self._synchronous == "NORMAL" or self._sync_seconds < FAST_SYNC:
                 self._commit(group)
                 self._answer(group)
             else:
                 self._in_thread(self._commit, group)
-        except TROUBLE as error:
+        except FATAL_ERRORS as error:
             self._refuse(group, error)
             self._answer(group)
-        except Exception:  # it happens seldom: once more, and what fails is undone alone
+        except Exception:  # rare: repeat with savepoints, so that only the failing call is undone
             self._db.execute("ROLLBACK")
             self._in_thread(self._all_of, group)
 
     def _begin(self, group: list[_Call]) -> bool:
-        """Begin a transaction, if no other process is in one."""
+        """Begin a transaction unless another process has one."""
         try:
-            # NORMAL survives the death of any process, FULL a power cut too.
+            # NORMAL survives a process crash, FULL a power failure too.
             self._set_synchronous("FULL" if any(call.durable for call in group) else "NORMAL")
             self._db.execute("BEGIN IMMEDIATE")
-        except apsw.Error:  # busy, or in trouble: the thread may wait, and tells what it is
+        except apsw.Error:  # busy or broken: the thread may wait, and reports the error
             return False
         return True
 
@@ -252,7 +251,7 @@ class Writer:
         try:
             self._set_synchronous("FULL" if any(call.durable for call in group) else "NORMAL")
             self._db.execute("BEGIN IMMEDIATE")
-            self._execute(group, _undone_if_it_fails)
+            self._execute(group, _in_savepoint)
             self._commit(group)
         finally:
             self._may_wait = False
@@ -283,7 +282,7 @@ class Writer:
         self._db.execute("COMMIT")
         if self._synchronous == "FULL":
             took = time.perf_counter() - started
-            # One slow sync is enough to leave the loop; it takes several fast ones to come back.
+            # One slow sync moves commits to the thread; it takes several fast ones to return.
             self._sync_seconds = max(took, 0.8 * self._sync_seconds + 0.2 * took)
 
     def _refuse(self, group: list[_Call], error: Exception) -> None:
@@ -295,7 +294,7 @@ class Writer:
 
     def _answer(self, group: list[_Call]) -> None:
         for call in group:
-            if call.future.done():  # its caller was cancelled meanwhile
+            if call.future.done():  # its caller was cancelled
                 continue
             if isinstance(call.answer, Exception):
                 call.future.set_exception(call.answer)
@@ -306,7 +305,7 @@ class Writer:
             self._wal_pages = 0
             self._in_thread(self._checkpoint, [])
         else:
-            # Those who were answered may have something to say that belongs to the next group.
+            # Let the callers run first: their next calls can join the next group.
             self._loop.call_soon(self._next_group)
 
     def _note_wal_pages(self, _: apsw.Connection, __: str, pages: int) -> int:
@@ -325,15 +324,15 @@ class Writer:
 Guard = Callable[[apsw.Connection, Work], Any]
 
 
-def _unguarded(db: apsw.Connection, work: Work) -> Any:
+def _directly(db: apsw.Connection, work: Work) -> Any:
     return work(db)
 
 
-def _undone_if_it_fails(db: apsw.Connection, work: Work) -> Any:
+def _in_savepoint(db: apsw.Connection, work: Work) -> Any:
     db.execute("SAVEPOINT one")
     try:
         answer = work(db)
-    except TROUBLE:
+    except FATAL_ERRORS:
         raise
     except Exception as error:
         db.execute("ROLLBACK TO one")

@@ -1,7 +1,7 @@
--- What came after the first tables. All of it is made whenever it is missing, and a program that
--- does not know it does no harm to it.
+-- Additions to the first schema. Everything is created if it is missing, and versions that do not
+-- know it are not affected by it.
 
--- How many jobs ended when: see store/activity.py.
+-- How many jobs ended when: see store/stats.py.
 CREATE TABLE IF NOT EXISTS activity (
   scope    TEXT NOT NULL,      -- width of the slot, and whose jobs
   slot     INTEGER NOT NULL,

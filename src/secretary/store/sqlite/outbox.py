@@ -1,4 +1,4 @@
-"""The events for webhooks in SQLite: noted in the transaction that brings about what they tell.
+"""Webhook events, written in the transaction that causes them.
 
 `outbox` has a row for each job or batch with a webhook; see schema.sql.
 """
@@ -38,7 +38,7 @@ FinalEvent = Literal["completed", "error"]
 def register(
     db: apsw.Connection, kind: Literal["job", "batch"], owner_id: str, webhook: Webhook
 ) -> None:
-    """Note where the events of a new job or batch go."""
+    """Add the outbox row of a new job or batch."""
     first = first_schedule() if kind == "job" and webhook.wants_progress else None
     state = OutboxState(due_at=first.due_at if first else None, schedule=first)
     insert(db, kind, owner_id, webhook, state)
@@ -49,9 +49,9 @@ def insert(
     kind: Literal["job", "batch"],
     owner_id: str,
     webhook: Webhook,
-    telling: OutboxState,
+    state: OutboxState,
 ) -> None:
-    pace = telling.schedule
+    pace = state.schedule
     db.execute(
         "INSERT INTO outbox (owner_id, kind, endpoint, due_at, final, told_percent, ripe_percent,"
         " ripe_at, paced_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -59,8 +59,8 @@ def insert(
             owner_id,
             kind,
             webhook.endpoint,
-            microseconds_or_none(telling.due_at),
-            telling.final,
+            microseconds_or_none(state.due_at),
+            state.final,
             pace.sent_percent if pace else 0,
             pace.early_percent if pace else None,
             microseconds(pace.early_at) if pace else None,
@@ -69,17 +69,17 @@ def insert(
     )
 
 
-def begin_again(db: apsw.Connection, job_id: str, webhook: Webhook) -> None:
-    """A job that ended is open again."""
+def restart(db: apsw.Connection, job_id: str, webhook: Webhook) -> None:
+    """Withdraw the final event of a restarted job and schedule its progress."""
     withdraw(db, job_id)
     if webhook.wants_progress:
         first = first_schedule()
-        set_pace(db, job_id, first)
+        set_schedule(db, job_id, first)
         due_at = microseconds(first.due_at)
         db.execute("UPDATE outbox SET due_at = ? WHERE owner_id = ?", (due_at, job_id))
 
 
-def set_pace(db: apsw.Connection, owner_id: str, pace: ProgressSchedule) -> None:
+def set_schedule(db: apsw.Connection, owner_id: str, pace: ProgressSchedule) -> None:
     db.execute(
         "UPDATE outbox SET told_percent = ?, ripe_percent = ?, ripe_at = ?, paced_at = ?"
         " WHERE owner_id = ?",
@@ -94,7 +94,7 @@ def set_pace(db: apsw.Connection, owner_id: str, pace: ProgressSchedule) -> None
 
 
 def withdraw(db: apsw.Connection, owner_id: str) -> None:
-    """What was not yet told of the end of a job or batch is no longer true: it is open again."""
+    """Drop undelivered final events of a job or batch that is unfinished again."""
     db.execute(
         "UPDATE deliveries SET next_try_at = NULL WHERE owner_id = ? AND next_try_at IS NOT NULL",
         (owner_id,),
@@ -102,16 +102,16 @@ def withdraw(db: apsw.Connection, owner_id: str) -> None:
     db.execute("UPDATE outbox SET due_at = NULL, final = 0 WHERE owner_id = ?", (owner_id,))
 
 
-def note_end(
+def add_final_event(
     db: apsw.Connection, owner_id: str, webhook: Webhook, event: FinalEvent, at: int
 ) -> None:
-    """The duty to tell that a job or batch ended; then there is no progress to tell of."""
-    wanted = webhook.wants(event)
-    if wanted:
+    """Make the final event of a job or batch due; it replaces any progress event."""
+    capacity = webhook.wants(event)
+    if capacity:
         insert_delivery(db, owner_id, event, at, next_try_at=at)
     db.execute(
         "UPDATE outbox SET due_at = ?, final = ? WHERE owner_id = ?",
-        (at if wanted else None, wanted, owner_id),
+        (at if capacity else None, capacity, owner_id),
     )
 
 
@@ -125,8 +125,8 @@ def insert_delivery(
     )
 
 
-def note_progress(db: apsw.Connection, job: Job) -> None:
-    """The job has reported: is that worth an event before its next one is due?"""
+def advance_progress_event(db: apsw.Connection, job: Job) -> None:
+    """Make the next progress event due early if the job has reached that percentage."""
     db.execute(
         "UPDATE outbox SET due_at = ripe_at FROM jobs WHERE outbox.owner_id = ?"
         " AND jobs.job_id = outbox.owner_id AND final = 0 AND due_at > ripe_at"
@@ -135,30 +135,30 @@ def note_progress(db: apsw.Connection, job: Job) -> None:
     )
 
 
-def forget(db: apsw.Connection, owner_id: str) -> None:
+def delete(db: apsw.Connection, owner_id: str) -> None:
     db.execute("DELETE FROM deliveries WHERE owner_id = ?", (owner_id,))
     db.execute("DELETE FROM outbox WHERE owner_id = ?", (owner_id,))
 
 
-def choose(db: apsw.Connection, wanted: EventCapacity) -> list[str]:
-    """Owners of events that are due. A look only: nothing is held yet."""
+def choose(db: apsw.Connection, capacity: EventCapacity) -> list[str]:
+    """Return the owners of due events, without claiming them."""
     now = microseconds(utc_now())
     if not db.execute("SELECT 1 FROM outbox WHERE due_at <= ? LIMIT 1", (now,)).get:
         return []
     chosen: list[str] = []
-    endpoints = [endpoint for endpoint in _endpoints(db) if wanted.room(endpoint) > 0]
-    random.shuffle(endpoints)  # none is always the last to get a place
+    endpoints = [endpoint for endpoint in _endpoints(db) if capacity.room(endpoint) > 0]
+    random.shuffle(endpoints)  # no endpoint is always the last
     for endpoint in endpoints:
-        room = min(wanted.room(endpoint), wanted.limit - len(chosen))
+        room = min(capacity.room(endpoint), capacity.limit - len(chosen))
         for final in (1, 0):
             rows = db.execute(DUE, (endpoint, final, now, now, max(room, 0)))
-            found = [owner_id for (owner_id,) in rows]
-            room -= len(found)
-            chosen += found
+            due = [owner_id for (owner_id,) in rows]
+            room -= len(due)
+            chosen += due
     return chosen
 
 
-# What is held and due is few: an end that came while its job's progress was being told.
+# Few events are both claimed and due: ends of jobs whose progress was just being delivered.
 DUE = (
     "SELECT owner_id FROM outbox INDEXED BY outbox_of_endpoint WHERE endpoint = ? AND final = ?"
     " AND due_at <= ? AND (held_until IS NULL OR held_until <= ?) ORDER BY due_at LIMIT ?"
@@ -166,7 +166,7 @@ DUE = (
 
 
 def _endpoints(db: apsw.Connection) -> Iterator[str]:
-    """The endpoints that have something due at some time, each found by a step in the index."""
+    """Yield the endpoints with scheduled events, with one index lookup each."""
     endpoint: str | None = ""
     while True:
         endpoint = db.execute(
@@ -179,11 +179,11 @@ def _endpoints(db: apsw.Connection) -> Iterator[str]:
         yield endpoint
 
 
-def take(db: apsw.Connection, owner_ids: list[str], wanted: EventCapacity) -> list[DueEvent]:
-    """Hold what is still due of these."""
+def claim(db: apsw.Connection, owner_ids: list[str], capacity: EventCapacity) -> list[DueEvent]:
+    """Claim those events that are still due."""
     now = utc_now()
-    until = microseconds(now + wanted.lease)
-    taken: list[DueEvent] = []
+    until = microseconds(now + capacity.lease)
+    claimed: list[DueEvent] = []
     for owner_id in owner_ids:
         row: Any = db.execute(
             "UPDATE outbox SET held_until = ?, due_at = ? WHERE owner_id = ? AND due_at <= ?"
@@ -192,19 +192,19 @@ def take(db: apsw.Connection, owner_ids: list[str], wanted: EventCapacity) -> li
         ).fetchone()
         if row is None:
             continue
-        delivery = _delivery_to_tell(db, owner_id)
+        delivery = _current_delivery(db, owner_id)
         if delivery is None:
-            _let_go(db, owner_id)
+            _release(db, owner_id)
         else:
-            taken.append(DueEvent(row[0], owner_id, row[1], delivery))
-    return taken
+            claimed.append(DueEvent(row[0], owner_id, row[1], delivery))
+    return claimed
 
 
-def due_since(db: apsw.Connection) -> datetime | None:
+def next_due_at(db: apsw.Connection) -> datetime | None:
     return moment_or_none(db.execute("SELECT min(due_at) FROM outbox").get)
 
 
-def hold(db: apsw.Connection, owner_ids: list[str], lease: timedelta) -> None:
+def renew(db: apsw.Connection, owner_ids: list[str], lease: timedelta) -> None:
     until = microseconds(utc_now() + lease)
     db.execute(
         "UPDATE outbox SET held_until = ?, due_at = ? WHERE held_until IS NOT NULL"
@@ -213,8 +213,8 @@ def hold(db: apsw.Connection, owner_ids: list[str], lease: timedelta) -> None:
     )
 
 
-def _delivery_to_tell(db: apsw.Connection, owner_id: str) -> Delivery | None:
-    """The end that is to be told, or the entry for the progress of this run."""
+def _current_delivery(db: apsw.Connection, owner_id: str) -> Delivery | None:
+    """Return the undelivered final event, or the delivery that records this run's progress."""
     row = db.execute(
         f"SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE owner_id = ? AND next_try_at IS NOT NULL"
         " ORDER BY n LIMIT 1",
@@ -222,7 +222,7 @@ def _delivery_to_tell(db: apsw.Connection, owner_id: str) -> Delivery | None:
     ).fetchone()
     if row is not None:
         return delivery_from(row)
-    if not _is_open(db, owner_id):
+    if not _is_unfinished(db, owner_id):
         return None
     last = f"SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE owner_id = ? ORDER BY n DESC LIMIT 1"
     row = db.execute(last, (owner_id,)).fetchone()
@@ -233,42 +233,42 @@ def _delivery_to_tell(db: apsw.Connection, owner_id: str) -> Delivery | None:
     return delivery_from(row)
 
 
-def _is_open(db: apsw.Connection, owner_id: str) -> bool:
+def _is_unfinished(db: apsw.Connection, owner_id: str) -> bool:
     status = db.execute("SELECT status FROM jobs WHERE job_id = ?", (owner_id,)).get
     return status in ("pending", "processing")
 
 
-def settle(
+def record_delivery(
     db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt, next_try_at: datetime | None
 ) -> None:
     delivered = succeeded(tried)
     again = None if delivered or next_try_at is None else microseconds(next_try_at)
-    # One that was withdrawn meanwhile stays so.
+    # An event that was withdrawn in the meantime stays withdrawn.
     db.execute(
         "UPDATE deliveries SET delivered_at = coalesce(?, delivered_at),"
         " next_try_at = CASE WHEN next_try_at IS NOT NULL THEN ? END WHERE delivery_id = ?",
         (microseconds(utc_now()) if delivered else None, again, event.delivery.delivery_id),
     )
-    _keep_try(db, event, tried)
-    _let_go(db, event.owner_id)
+    _record_attempt(db, event, tried)
+    _release(db, event.owner_id)
 
 
-def pace(
+def record_progress(
     db: apsw.Connection,
     event: DueEvent,
     tried: DeliveryAttempt | None,
     pace: ProgressSchedule | None,
 ) -> None:
     if tried is not None:
-        _keep_try(db, event, tried)
+        _record_attempt(db, event, tried)
     if pace is None:
         db.execute("UPDATE outbox SET paced_at = NULL WHERE owner_id = ?", (event.owner_id,))
     else:
-        set_pace(db, event.owner_id, pace)
-    _let_go(db, event.owner_id)
+        set_schedule(db, event.owner_id, pace)
+    _release(db, event.owner_id)
 
 
-def _keep_try(db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt) -> None:
+def _record_attempt(db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt) -> None:
     delivery_id = event.delivery.delivery_id
     stored: str | None = db.execute(
         "SELECT tries FROM deliveries WHERE delivery_id = ?", (delivery_id,)
@@ -280,8 +280,8 @@ def _keep_try(db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt) -> N
     )
 
 
-def _let_go(db: apsw.Connection, owner_id: str) -> None:
-    """Find out when the next event is due, now that nobody holds this one."""
+def _release(db: apsw.Connection, owner_id: str) -> None:
+    """Release a claimed event and set when the next one is due."""
     again: int | None = db.execute(
         "SELECT next_try_at FROM deliveries WHERE owner_id = ? AND next_try_at IS NOT NULL"
         " ORDER BY n LIMIT 1",
@@ -318,9 +318,9 @@ def replay(db: apsw.Connection, owner_id: str, n: int) -> Delivery:
     if row is None:
         raise NotFound(f"{owner_id} has no delivery {n}")
     delivery = delivery_from(row)
-    ended_at = _ended_at(db, owner_id)
+    ended_at = _finished_at(db, owner_id)
     if delivery.event == "progress" or ended_at is None or delivery.created_at < ended_at:
-        raise Conflict(f"The delivery {n} of {owner_id} tells of a state that is gone")
+        raise Conflict(f"Delivery {n} of {owner_id} reports an outdated state")
     now = microseconds(utc_now())
     db.execute(
         "UPDATE deliveries SET delivered_at = NULL, next_try_at = ?, replayed_at = ?, tried = 0"
@@ -333,7 +333,7 @@ def replay(db: apsw.Connection, owner_id: str, n: int) -> Delivery:
     return delivery_from(row)
 
 
-def _ended_at(db: apsw.Connection, owner_id: str) -> datetime | None:
+def _finished_at(db: apsw.Connection, owner_id: str) -> datetime | None:
     ended_at: int | None = db.execute(
         "SELECT completed_at FROM jobs WHERE job_id = ?"
         " UNION ALL SELECT completed_at FROM batches WHERE batch_id = ?",

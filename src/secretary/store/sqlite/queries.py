@@ -1,4 +1,4 @@
-"""Finds jobs in SQLite: each list is a walk down one index, however many jobs are stored."""
+"""Job and batch queries: each list is a scan of one index, however many jobs are stored."""
 
 import re
 from collections.abc import Sequence
@@ -58,12 +58,12 @@ def _results(max_bytes: int | None) -> str:
 def find_jobs(
     db: apsw.Connection, query: JobQuery, *, max_results_bytes: int | None = None
 ) -> Page[Job]:
-    with db:  # else a job could be deleted between being found and being read
-        found = find_seqs(db, query, limit=query.limit + 1)
-        more = len(found) > query.limit
-        page = found[: query.limit]
+    with db:  # one snapshot: a job could be deleted between the two queries
+        rows = find_seqs(db, query, limit=query.limit + 1)
+        more = len(rows) > query.limit
+        page = rows[: query.limit]
         jobs = [listed_job(db, seq, query.include, max_results_bytes) for seq, _ in page]
-    return Page(jobs, cursor_at(page[-1][1], page[-1][0]) if more else None)
+    return Page(jobs, make_cursor(page[-1][1], page[-1][0]) if more else None)
 
 
 def listed_job(
@@ -83,7 +83,7 @@ def listed_job(
 def find_seqs(
     db: apsw.Connection, query: JobQuery, *, only: Sequence[Term] = (), limit: int | None = None
 ) -> list[tuple[int, int]]:
-    """(seq, created_at) of the jobs a query finds, newest first."""
+    """Return (seq, created_at) of matching jobs, newest first."""
     sql, bindings = find_sql(query, only=only, limit=limit or query.limit)
     return [(seq, created_at) for seq, created_at in db.execute(sql, bindings)]
 
@@ -91,33 +91,33 @@ def find_seqs(
 def find_sql(
     query: JobQuery, *, only: Sequence[Term] = (), limit: int
 ) -> tuple[str, tuple[Any, ...]]:
-    """One walk for each state and each ground on which a user may read, merged.
+    """Merge one index scan per state and per way in which a user may have access.
 
     `OR` and `IN` would lose the order of the index and sort everything that matches.
     """
-    walks: list[str] = []
+    scans: list[str] = []
     bindings: list[Any] = []
-    for source, table, ground in _grounds(query.visible_to):
-        terms = [*terms_of(query), *_times(query, table), *only]
+    for source, table, access in _access_paths(query.visible_to):
+        terms = [*terms_of(query), *_time_terms(query, table), *only]
         for status in sorted(query.status) if query.status else [None]:
-            parts = [*terms, *ground]
+            parts = [*terms, *access]
             if status is not None:
                 parts.append(("status = ?", (status.value,)))
             where = " AND ".join(text for text, _ in parts) or "1"
-            walks.append(
+            scans.append(
                 f"SELECT * FROM (SELECT jobs.seq, jobs.created_at FROM {source} WHERE {where}"
                 f" ORDER BY {table}.created_at DESC, {table}.seq DESC LIMIT ?)"
             )
             bindings += [value for _, values in parts for value in values]
             bindings.append(limit)
-    if len(walks) == 1:
-        return walks[0], tuple(bindings)
-    merged = " UNION ALL ".join(walks) + " ORDER BY 2 DESC, 1 DESC LIMIT ?"
+    if len(scans) == 1:
+        return scans[0], tuple(bindings)
+    merged = " UNION ALL ".join(scans) + " ORDER BY 2 DESC, 1 DESC LIMIT ?"
     return merged, (*bindings, limit)
 
 
-def _grounds(user: str | None) -> list[tuple[str, str, list[Term]]]:
-    """Where to look, which table gives the order, and what must hold."""
+def _access_paths(user: str | None) -> list[tuple[str, str, list[Term]]]:
+    """Return (source, table that gives the order, terms) per way in which a user has access."""
     if user is None:
         return [("jobs", "jobs", [])]
     return [
@@ -151,16 +151,16 @@ def terms_of(query: JobQuery) -> list[Term]:
     return terms
 
 
-def _times(query: JobQuery, table: str) -> list[Term]:
-    return times_of(
+def _time_terms(query: JobQuery, table: str) -> list[Term]:
+    return time_terms(
         table,
         after=microseconds_or_none(query.created_after),
         before=microseconds_or_none(query.created_before),
-        behind=place_of(query.cursor) if query.cursor is not None else None,
+        behind=parse_cursor(query.cursor) if query.cursor is not None else None,
     )
 
 
-def times_of(
+def time_terms(
     table: str, *, after: int | None, before: int | None, behind: tuple[int, int] | None
 ) -> list[Term]:
     terms: list[Term] = []
@@ -173,12 +173,12 @@ def times_of(
     return terms
 
 
-def cursor_at(created_at: int, seq: int) -> str:
+def make_cursor(created_at: int, seq: int) -> str:
     return f"{created_at}.{seq}"
 
 
-def place_of(cursor: str) -> tuple[int, int]:
-    """Where a page ended. ValueError if no list gave out this cursor."""
+def parse_cursor(cursor: str) -> tuple[int, int]:
+    """Return where a page ended; raises ValueError for an invalid cursor."""
     if not re.fullmatch(r"-?\d{1,18}\.\d{1,18}", cursor):
         raise ValueError(cursor)
     created_at, _, seq = cursor.partition(".")
@@ -204,14 +204,14 @@ def find_batches(db: apsw.Connection, query: BatchQuery) -> Page[Batch]:
         mine = "(readers IS NULL OR EXISTS (SELECT 1 FROM json_each(readers) WHERE value = ?))"
         terms.append((mine, (query.visible_to,)))
     if query.cursor is not None:
-        terms.append(("(created_at, seq) < (?, ?)", place_of(query.cursor)))
+        terms.append(("(created_at, seq) < (?, ?)", parse_cursor(query.cursor)))
     rows: list[Any] = db.execute(
         f"SELECT {BATCH_COLUMNS}, seq FROM batches WHERE {' AND '.join(t for t, _ in terms)}"
         " ORDER BY created_at DESC, seq DESC LIMIT ?",
         (*(value for _, values in terms for value in values), query.limit + 1),
     ).fetchall()
     page = rows[: query.limit]
-    cursor = cursor_at(page[-1][12], page[-1][-1]) if len(rows) > query.limit else None
+    cursor = make_cursor(page[-1][12], page[-1][-1]) if len(rows) > query.limit else None
     return Page([batch_from(row[:-1]) for row in page], cursor)
 
 
@@ -224,84 +224,84 @@ def count_jobs_of_user(db: apsw.Connection, user_id: str) -> dict[JobStatus, int
 
 
 def count_jobs(db: apsw.Connection) -> dict[str, dict[JobStatus, int]]:
-    found: dict[str, dict[JobStatus, int]] = {}
+    counts: dict[str, dict[JobStatus, int]] = {}
     for job_type, status, n in db.execute("SELECT * FROM tallies WHERE n > 0"):
-        found.setdefault(job_type, {})[JobStatus(status)] = n
-    return found
+        counts.setdefault(job_type, {})[JobStatus(status)] = n
+    return counts
 
 
-#: Indexes are compared by how far back so many of their entries go.
-COMPARED = 2_000
+#: The best index is the one whose first entries, this many, reach back furthest.
+ENTRIES_COMPARED = 2_000
 
 Position = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """Down one index: which jobs it passes, and which of them are wanted."""
+class IndexScan:
+    """A scan of one index: the range it covers, and the filter for its rows."""
 
     table: str
-    #: The entries of the index alone, and with the rows they stand for.
+    #: The FROM clause for index entries alone, and for full rows.
     entries: str
     rows: str
-    passed: tuple[Term, ...] = ()
-    wanted: tuple[Term, ...] = ()
+    range: tuple[Term, ...] = ()
+    filters: tuple[Term, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     rows: list[Position]
-    #: Where time was up; None: it was not.
+    #: Where the search ran out of time; None if it did not.
     reached: Position | None = None
 
 
-def search(db: apsw.Connection, query: JobQuery, *, limit: int, seconds: float) -> Found:
-    """(created_at, seq) of up to `limit` jobs, newest first."""
-    stretches = TimeBudget(seconds)
-    times = _searching_times(query)
-    at = place_of(query.cursor) if query.cursor is not None else None
-    walks = _best(db, query, times, at)
-    found: list[Position] = []
+def search(db: apsw.Connection, query: JobQuery, *, limit: int, seconds: float) -> SearchResult:
+    """Find (created_at, seq) of up to `limit` jobs, newest first, within a time limit."""
+    budget = TimeBudget(seconds)
+    times = _time_range(query)
+    at = parse_cursor(query.cursor) if query.cursor is not None else None
+    scans = _best_scans(db, query, times, at)
+    rows: list[Position] = []
     while True:
-        end = _end_of_stretch(db, walks, times, at, stretches.step)
-        found += _matches(db, walks, times, at, end, limit - len(found))
-        if len(found) == limit:
-            return Found(found)
+        end = _end_of_step(db, scans, times, at, budget.step)
+        rows += _matches(db, scans, times, at, end, limit - len(rows))
+        if len(rows) == limit:
+            return SearchResult(rows)
         if end is None:
-            return Found(found)
+            return SearchResult(rows)
         at = end
-        if not stretches.next_step():
-            return Found(found, end)
+        if not budget.next_step():
+            return SearchResult(rows, end)
 
 
 def search_jobs(db: apsw.Connection, query: JobQuery, seconds: float) -> Page[Job]:
-    """Like `reading.find_jobs`, but for so long only."""
+    """Like `find_jobs`, within a time limit."""
     with db:
-        found = search(db, query, limit=query.limit + 1, seconds=seconds)
-        full = len(found.rows) > query.limit
-        page = found.rows[: query.limit]
+        result = search(db, query, limit=query.limit + 1, seconds=seconds)
+        full = len(result.rows) > query.limit
+        page = result.rows[: query.limit]
         jobs = [listed_job(db, seq, query.include) for _, seq in page]
     if full:
-        return Page(jobs, cursor_at(*page[-1]))
-    if found.reached is None:
+        return Page(jobs, make_cursor(*page[-1]))
+    if result.reached is None:
         return Page(jobs)
-    searched_to = moment(found.reached[0]) if len(jobs) < query.limit else None
-    return Page(jobs, cursor_at(*found.reached), searched_to)
+    searched_to = moment(result.reached[0]) if len(jobs) < query.limit else None
+    return Page(jobs, make_cursor(*result.reached), searched_to)
 
 
-def _best(
+def _best_scans(
     db: apsw.Connection, query: JobQuery, times: Sequence[Any], at: Position | None
-) -> list[Walk]:
-    choices = [_walks(query, index, passed) for index, passed in _indexes(query)]
+) -> list[IndexScan]:
+    choices = [_scans(query, index, ranges) for index, ranges in _indexes(query)]
     if len(choices) == 1:
         return choices[0]
-    ends = [_end_of_stretch(db, walks, times, at, COMPARED) for walks in choices]
+    ends = [_end_of_step(db, scans, times, at, ENTRIES_COMPARED) for scans in choices]
     return min(zip(ends, choices, strict=True), key=lambda pair: pair[0] or (0, 0))[1]
 
 
 def _indexes(query: JobQuery) -> list[tuple[str, list[Term]]]:
-    """Each index that fits one of the terms, with the walks down it."""
-    found: list[tuple[str, list[Term]]] = []
+    """Return each index that fits one of the terms, with the ranges to scan."""
+    choices: list[tuple[str, list[Term]]] = []
     for index, column in (
         ("jobs_by_batch", "batch_id"),
         ("jobs_by_error", "error_code"),
@@ -309,63 +309,63 @@ def _indexes(query: JobQuery) -> list[tuple[str, list[Term]]]:
         ("jobs_by_type", "job_type"),
     ):
         if (value := getattr(query, column)) is not None:
-            found.append((index, [(f"jobs.{column} = ?", (value,))]))
+            choices.append((index, [(f"jobs.{column} = ?", (value,))]))
     if query.visible_to is not None and query.user_id is None:
-        found.append(("jobs_by_user", []))
+        choices.append(("jobs_by_user", []))
     if query.status:
-        walks: list[Term] = [("jobs.status = ?", (one.value,)) for one in sorted(query.status)]
-        found.append(("jobs_by_status", walks))
+        terms: list[Term] = [("jobs.status = ?", (one.value,)) for one in sorted(query.status)]
+        choices.append(("jobs_by_status", terms))
     if query.archived:
-        found.append(("jobs_archived", [("archived = 1", ())]))
-    return found or [("jobs_newest", [("1", ())])]
+        choices.append(("jobs_archived", [("archived = 1", ())]))
+    return choices or [("jobs_newest", [("1", ())])]
 
 
-def _walks(query: JobQuery, index: str, passed: list[Term]) -> list[Walk]:
-    wanted = terms_of(query)
+def _scans(query: JobQuery, index: str, ranges: list[Term]) -> list[IndexScan]:
+    filters = terms_of(query)
     if query.status:
         among = ", ".join("?" * len(query.status))
         statuses = tuple(one.value for one in sorted(query.status))
-        wanted.append((f"jobs.status IN ({among})", statuses))
+        filters.append((f"jobs.status IN ({among})", statuses))
     jobs = f"jobs INDEXED BY {index}"
     if query.visible_to is None:
-        return [Walk("jobs", jobs, jobs, (one,), tuple(wanted)) for one in passed]
+        return [IndexScan("jobs", jobs, jobs, (one,), tuple(filters)) for one in ranges]
     user = query.visible_to
     own: list[Term] = [("jobs.user_id IS NULL", ()), ("jobs.user_id = ?", (user,))]
     if index == "jobs_by_user":
-        # Both are walks down this index; an owner that is asked for is one more wish.
-        mine = [Walk("jobs", jobs, jobs, (one,), tuple(wanted)) for one in own]
+        # Both are ranges of this index; a requested owner is one more filter.
+        mine = [IndexScan("jobs", jobs, jobs, (one,), tuple(filters)) for one in own]
     else:
         either: Term = ("(jobs.user_id IS NULL OR jobs.user_id = ?)", (user,))
-        mine = [Walk("jobs", jobs, jobs, (one,), (*wanted, either)) for one in passed]
+        mine = [IndexScan("jobs", jobs, jobs, (one,), (*filters, either)) for one in ranges]
     public = "jobs INDEXED BY jobs_public"
     public_terms: Term = ("public = 1 AND jobs.user_id IS NOT NULL", ())
     others: Term = ("jobs.user_id <> ?", (user,))
     shared: Term = ("readers.user_id = ?", (user,))
     return [
         *mine,
-        Walk("jobs", public, public, (public_terms,), (*wanted, others)),
-        Walk(
+        IndexScan("jobs", public, public, (public_terms,), (*filters, others)),
+        IndexScan(
             "readers",
             "readers",
             "readers CROSS JOIN jobs ON jobs.seq = readers.seq",
             (shared,),
-            tuple(wanted),
+            tuple(filters),
         ),
     ]
 
 
-def _end_of_stretch(
+def _end_of_step(
     db: apsw.Connection,
-    walks: Sequence[Walk],
+    scans: Sequence[IndexScan],
     times: Sequence[Any],
     at: Position | None,
     length: int,
 ) -> Position | None:
-    """How far all walks get with so many steps each; None: to the end of the list."""
+    """Return how far all scans get with this many entries each; None is the end of the list."""
     ends: list[Position] = []
-    for walk in walks:
-        terms = [*walk.passed, *_bounds(walk.table, times, at)]
-        sql, bindings = _select(walk.table, walk.entries, terms)
+    for scan in scans:
+        terms = [*scan.range, *_scan_bounds(scan.table, times, at)]
+        sql, bindings = _select(scan.table, scan.entries, terms)
         row: Any = db.execute(f"{sql} LIMIT 1 OFFSET ?", (*bindings, length - 1)).fetchone()
         if row is not None:
             ends.append(row)
@@ -374,7 +374,7 @@ def _end_of_stretch(
 
 def _matches(
     db: apsw.Connection,
-    walks: Sequence[Walk],
+    scans: Sequence[IndexScan],
     times: Sequence[Any],
     at: Position | None,
     end: Position | None,
@@ -382,11 +382,11 @@ def _matches(
 ) -> list[Position]:
     parts: list[str] = []
     values: list[Any] = []
-    for walk in walks:
-        terms = [*walk.passed, *walk.wanted, *_bounds(walk.table, times, at)]
+    for scan in scans:
+        terms = [*scan.range, *scan.filters, *_scan_bounds(scan.table, times, at)]
         if end is not None:
-            terms.append((f"({walk.table}.created_at, {walk.table}.seq) >= (?, ?)", end))
-        sql, bindings = _select(walk.table, walk.rows, terms)
+            terms.append((f"({scan.table}.created_at, {scan.table}.seq) >= (?, ?)", end))
+        sql, bindings = _select(scan.table, scan.rows, terms)
         parts.append(f"SELECT * FROM ({sql} LIMIT ?)")
         values += [*bindings, limit]
     merged = " UNION ALL ".join(parts) + " ORDER BY 1 DESC, 2 DESC LIMIT ?"
@@ -400,9 +400,9 @@ def _select(table: str, source: str, terms: Sequence[Term]) -> tuple[str, tuple[
     return sql, tuple(value for _, values in terms for value in values)
 
 
-def _searching_times(query: JobQuery) -> tuple[int | None, int | None]:
+def _time_range(query: JobQuery) -> tuple[int | None, int | None]:
     return microseconds_or_none(query.created_after), microseconds_or_none(query.created_before)
 
 
-def _bounds(table: str, times: Sequence[Any], at: Position | None) -> list[Term]:
-    return times_of(table, after=times[0], before=times[1], behind=at)
+def _scan_bounds(table: str, times: Sequence[Any], at: Position | None) -> list[Term]:
+    return time_terms(table, after=times[0], before=times[1], behind=at)

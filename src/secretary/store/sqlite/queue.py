@@ -1,4 +1,4 @@
-"""Who is next: the lines in which pending jobs wait, and the places they get there."""
+"""Queues of pending jobs, and the state changes that move jobs into and out of them."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,34 +11,34 @@ from ...core.job import MAX_ATTEMPTS_KEPT, Attempt, Job, JobError, JobStatus, We
 from ...core.json_codec import encode_json_text
 from ..scheduling import JobClass
 from . import outbox, stats
-from .change_feed import NEXT_REVISION, drop_old_traces
+from .change_feed import NEXT_REVISION, prune_recorded_changes
 from .schema import JOBS, insert_job, microseconds, moment
-from .stats import Sweep
+from .stats import ExpiredStats
 
-#: Jobs whose time has come are moved into the line in bounded steps.
+#: Scheduled jobs that are due enter their queue in batches of this size.
 MAX_PROMOTED = 1000
 
 
-class Line:
-    """Gives out places in the lines of one transaction.
+class QueuePositions:
+    """Assigns queue positions within one transaction.
 
-    A new job stands behind the last one of the same user, but not further back than the
-    head of the line for a user who has none: so users are served in turn (start-time fair
-    queueing, with the head of the line as its clock).
+    A new job goes behind the last one of the same user, or to the head of the queue if the user
+    has none: this serves users in turn (start-time fair queueing, with the head of the queue as
+    its clock).
     """
 
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db
         self._last: dict[tuple[str, int, str | None], int] = {}
 
-    def next_turn(self, job_type: str, priority: int, user_id: str | None) -> int:
-        lane = (job_type, priority, user_id)
-        last = self._last.get(lane)
+    def next_position(self, job_type: str, priority: int, user_id: str | None) -> int:
+        user_queue = (job_type, priority, user_id)
+        last = self._last.get(user_queue)
         if last is None:
-            last = self._last_of(*lane)
-        turn = self.first_turn(job_type, priority) if last is None else last + 1
-        self._last[lane] = turn
-        return turn
+            last = self._last_of(*user_queue)
+        position = self.head_position(job_type, priority) if last is None else last + 1
+        self._last[user_queue] = position
+        return position
 
     def _last_of(self, job_type: str, priority: int, user_id: str | None) -> int | None:
         last: int | None = self._db.execute(
@@ -48,8 +48,8 @@ class Line:
         ).get
         return last
 
-    def first_turn(self, job_type: str, priority: int) -> int:
-        """That of the head of the line; who arrived before it stands before it."""
+    def head_position(self, job_type: str, priority: int) -> int:
+        """The position of the head; jobs with the same position are ordered by arrival."""
         head: int | None = self._db.execute(
             "SELECT min(turn) FROM jobs INDEXED BY jobs_ready"
             " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL",
@@ -58,67 +58,69 @@ class Line:
         return 0 if head is None else head
 
 
-def enqueue(db: apsw.Connection, jobs: Sequence[Job], *, held: bool) -> None:
+def enqueue(db: apsw.Connection, jobs: Sequence[Job], *, paused: bool) -> None:
     """Store new jobs."""
-    line = Line(db)
+    positions = QueuePositions(db)
     now = utc_now()
     for job in jobs:
-        waits = held or (job.run_at is not None and job.run_at > now)
-        turn = None if waits else line.next_turn(job.job_type, job.priority, job.user_id)
-        insert_job(db, job, turn=turn, held=held)
+        delayed = paused or (job.run_at is not None and job.run_at > now)
+        position = (
+            None if delayed else positions.next_position(job.job_type, job.priority, job.user_id)
+        )
+        insert_job(db, job, position=position, paused=paused)
         if job.webhook is not None:
             outbox.register(db, "job", job.job_id, job.webhook)
 
 
 def promote(db: apsw.Connection, now: int) -> None:
-    """Put jobs into the line whose time has come."""
+    """Move scheduled jobs that are due into their queues."""
     due: list[Any] = db.execute(
         "SELECT seq, job_type, priority, user_id FROM jobs INDEXED BY jobs_waiting"
         " WHERE status = 'pending' AND turn IS NULL AND held = 0"
         " AND run_at <= ? ORDER BY run_at LIMIT ?",
         (now, MAX_PROMOTED),
     ).fetchall()
-    line = Line(db)
+    positions = QueuePositions(db)
     for seq, job_type, priority, user_id in due:
-        turn = line.next_turn(job_type, priority, user_id)
-        db.execute("UPDATE jobs SET turn = ? WHERE seq = ?", (turn, seq))
+        position = positions.next_position(job_type, priority, user_id)
+        db.execute("UPDATE jobs SET turn = ? WHERE seq = ?", (position, seq))
 
 
-def lines_with_jobs(db: apsw.Connection) -> Iterator[JobClass]:
-    """The types and priorities that have jobs in line, each found by a step or two in the index."""
+def queues_with_jobs(db: apsw.Connection) -> Iterator[JobClass]:
+    """Yield the type and priority of each queue, with one or two index lookups per queue."""
     ends: Any = db.execute(FIRST_AND_LAST).fetchone()
     if ends is None:
         return
-    line, last = ends[:2], ends[2:]
-    while line != last:
-        yield line
-        line = db.execute(NEXT_PRIORITY, line).fetchone() or (
-            db.execute(NEXT_TYPE, (line[0],)).fetchone()
+    queue, last = ends[:2], ends[2:]
+    while queue != last:
+        yield queue
+        queue = db.execute(NEXT_PRIORITY, queue).fetchone() or (
+            db.execute(NEXT_TYPE, (queue[0],)).fetchone()
         )
     yield last
 
 
-_LINES = "SELECT job_type, priority FROM jobs INDEXED BY jobs_ready WHERE turn IS NOT NULL"
+_QUEUES = "SELECT job_type, priority FROM jobs INDEXED BY jobs_ready WHERE turn IS NOT NULL"
 FIRST_AND_LAST = (
-    f"SELECT * FROM ({_LINES} AND job_type > '' ORDER BY job_type, priority LIMIT 1),"
-    f" ({_LINES} AND job_type > '' ORDER BY job_type DESC, priority DESC LIMIT 1)"
+    f"SELECT * FROM ({_QUEUES} AND job_type > '' ORDER BY job_type, priority LIMIT 1),"
+    f" ({_QUEUES} AND job_type > '' ORDER BY job_type DESC, priority DESC LIMIT 1)"
 )
-# Not as one comparison of pairs: SQLite would seek by the first part only and walk the rest.
-NEXT_TYPE = f"{_LINES} AND job_type > ? ORDER BY job_type, priority LIMIT 1"
-NEXT_PRIORITY = f"{_LINES} AND job_type = ? AND priority > ? ORDER BY priority LIMIT 1"
+# Not a row-value comparison: SQLite would only seek by the first column and scan the rest.
+NEXT_TYPE = f"{_QUEUES} AND job_type > ? ORDER BY job_type, priority LIMIT 1"
+NEXT_PRIORITY = f"{_QUEUES} AND job_type = ? AND priority > ? ORDER BY priority LIMIT 1"
 
 
 def waiting_since(db: apsw.Connection) -> dict[str, datetime]:
-    """Since when the heads of the lines stand there, by type."""
+    """Since when the heads of the queues have been ready, by type."""
     since: dict[str, datetime] = {}
-    for line in lines_with_jobs(db):
-        head = db.execute(HEAD_WAITS_SINCE, line).get
+    for queue in queues_with_jobs(db):
+        head = db.execute(HEAD_WAITS_SINCE, queue).get
         if head is not None:
-            since[line[0]] = min(moment(head), since.get(line[0], moment(head)))
+            since[queue[0]] = min(moment(head), since.get(queue[0], moment(head)))
     return since
 
 
-#: A pending job was changed last when it became pending; it may have had to wait for its time.
+#: A pending job was last updated when it became pending, but may have been scheduled for later.
 HEAD_WAITS_SINCE = (
     "SELECT max(updated_at, coalesce(run_at, 0)) FROM jobs INDEXED BY jobs_ready"
     " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL ORDER BY turn, seq LIMIT 1"
@@ -134,7 +136,7 @@ def fail(db: apsw.Connection, seq: int, error: JobError, *, crashed: bool) -> No
         (error.code, not crashed, crashed, now, now, seq),
     )
     db.execute("UPDATE contents SET error = ? WHERE seq = ?", (error.model_dump_json(), seq))
-    stats.note_one(db, seq, JobStatus.FAILED, error.code, now)
+    stats.count_one(db, seq, JobStatus.FAILED, error.code, now)
 
 
 def cancel_job(db: apsw.Connection, seq: int, reason: str) -> None:
@@ -147,45 +149,47 @@ def cancel_job(db: apsw.Connection, seq: int, reason: str) -> None:
     )
     error = JobError(code="CANCELLED", message=reason)
     db.execute("UPDATE contents SET error = ? WHERE seq = ?", (error.model_dump_json(), seq))
-    stats.note_one(db, seq, JobStatus.CANCELLED, error.code, now)
+    stats.count_one(db, seq, JobStatus.CANCELLED, error.code, now)
 
 
-def back_to_line(
+def requeue(
     db: apsw.Connection,
     seq: int,
     *,
     error: JobError | None = None,
     run_at: datetime | None = None,
-    counted: str | None = None,
-    broke_off: bool = False,
+    counter: str | None = None,
+    interrupted: bool = False,
 ) -> None:
-    """Make a running or ended job pending again; the attempt that ends here becomes history. If
-    that broke off by no fault of its own, the job has waited enough: it is the next."""
-    _keep_attempt(db, seq, error)
+    """Make a running or finished job pending again and archive its attempt.
+
+    An interrupted job goes to the head of its queue: it has waited before.
+    """
+    _record_attempt(db, seq, error)
     now = utc_now()
     row: Any = db.execute(
         "SELECT job_type, priority, jobs.user_id, coalesce(NOT is_active, 0) FROM jobs"
         " LEFT JOIN batches USING (batch_id) WHERE jobs.seq = ?",
         (seq,),
     ).fetchone()
-    job_type, priority, user_id, held = row
-    waits = held or (run_at is not None and run_at > now)
-    turn = None
-    if not waits:
-        line = Line(db)
-        turn = (
-            line.first_turn(job_type, priority)
-            if broke_off
-            else line.next_turn(job_type, priority, user_id)
+    job_type, priority, user_id, paused = row
+    delayed = paused or (run_at is not None and run_at > now)
+    position = None
+    if not delayed:
+        positions = QueuePositions(db)
+        position = (
+            positions.head_position(job_type, priority)
+            if interrupted
+            else positions.next_position(job_type, priority, user_id)
         )
-    counting = f", {counted} = {counted} + 1" if counted else ""
+    counting = f", {counter} = {counter} + 1" if counter else ""
     db.execute(
         "UPDATE jobs SET status = 'pending', turn = ?, held = ?, run_at = ?, worker_id = NULL,"
         " processing_started_at = NULL, completed_at = NULL, error_code = ?, updated_at = ?,"
         f" revision = {NEXT_REVISION}{counting} WHERE seq = ?",
         (
-            turn,
-            held,
+            position,
+            paused,
             microseconds(run_at) if run_at else None,
             error.code if error else None,
             microseconds(now),
@@ -196,13 +200,13 @@ def back_to_line(
     db.execute("UPDATE contents SET error = ? WHERE seq = ?", (text, seq))
 
 
-def _keep_attempt(db: apsw.Connection, seq: int, error: JobError | None) -> None:
+def _record_attempt(db: apsw.Connection, seq: int, error: JobError | None) -> None:
     row = db.execute(
         "SELECT attempt, worker_id, processing_started_at, completed_at, attempts, error"
         f" FROM {JOBS} WHERE jobs.seq = ?",
         (seq,),
     ).fetchone()
-    if row is None or row[1] is None:  # it never ran
+    if row is None or row[1] is None:  # never started
         return
     attempt, worker_id, started_at, completed_at, attempts, ended_with = row
     if error is None and completed_at is not None and ended_with:
@@ -214,14 +218,13 @@ def _keep_attempt(db: apsw.Connection, seq: int, error: JobError | None) -> None
         ended_at=moment(completed_at) if completed_at else utc_now(),
         error=error,
     )
-    kept = [past.model_dump(mode="json")]
-    if attempts:
-        kept = [*json.loads(attempts), *kept][-MAX_ATTEMPTS_KEPT:]
-    db.execute("UPDATE contents SET attempts = ? WHERE seq = ?", (encode_json_text(kept), seq))
+    history = [*(json.loads(attempts) if attempts else []), past.model_dump(mode="json")]
+    text = encode_json_text(history[-MAX_ATTEMPTS_KEPT:])
+    db.execute("UPDATE contents SET attempts = ? WHERE seq = ?", (text, seq))
 
 
-def ended(db: apsw.Connection, seq: int, batch_id: str | None) -> None:
-    """The duties that come with an end other than success: the job's webhook, and its batch."""
+def note_finished(db: apsw.Connection, seq: int, batch_id: str | None) -> None:
+    """Queue the webhook event of a failed or cancelled job and update its batch."""
     row: Any = db.execute(
         "SELECT job_id, webhook, completed_at FROM jobs JOIN contents USING (seq)"
         " WHERE seq = ? AND webhook IS NOT NULL",
@@ -229,13 +232,13 @@ def ended(db: apsw.Connection, seq: int, batch_id: str | None) -> None:
     ).fetchone()
     if row is not None:
         job_id, webhook, ended_at = row
-        outbox.note_end(db, job_id, Webhook.from_stored_json(webhook), "error", ended_at)
+        outbox.add_final_event(db, job_id, Webhook.from_stored_json(webhook), "error", ended_at)
     if batch_id is not None:
         settle_batch(db, batch_id)
 
 
 def settle_batch(db: apsw.Connection, batch_id: str) -> None:
-    """Note the end of a batch once, in the transaction that ended the last of its jobs."""
+    """Complete a batch once, in the transaction that finished the last of its jobs."""
     row: Any = db.execute(
         "UPDATE batches SET completed_at = updated_at WHERE batch_id = ? AND completed_at IS NULL"
         " AND pending = 0 AND processing = 0"
@@ -245,32 +248,32 @@ def settle_batch(db: apsw.Connection, batch_id: str) -> None:
     if row is None or row[0] is None:
         return
     webhook = Webhook.from_stored_json(row[0])
-    outbox.note_end(db, batch_id, webhook, "completed" if row[1] else "error", row[2])
+    outbox.add_final_event(db, batch_id, webhook, "completed" if row[1] else "error", row[2])
 
 
 def find_expired(
     db: apsw.Connection, older_than: Mapping[JobStatus, datetime], limit: int
 ) -> list[str]:
-    found: list[str] = []
+    job_ids: list[str] = []
     for status, before in older_than.items():
         rows = db.execute(
             "SELECT job_id FROM jobs INDEXED BY jobs_ended WHERE status = ?"
             " AND completed_at IS NOT NULL AND completed_at < ?"
             " ORDER BY completed_at LIMIT ?",
-            (status.value, microseconds(before), limit - len(found)),
+            (status.value, microseconds(before), limit - len(job_ids)),
         )
-        found += [job_id for (job_id,) in rows]
-    return found
+        job_ids += [job_id for (job_id,) in rows]
+    return job_ids
 
 
-def tidy(db: apsw.Connection, sweep: Sweep) -> None:
+def tidy(db: apsw.Connection, expired_stats: ExpiredStats) -> None:
     now = microseconds(utc_now())
     db.execute("DELETE FROM idempotency_keys WHERE expires_at < ?", (now,))
-    drop_old_traces(db)
-    sweep(db)
+    prune_recorded_changes(db)
+    expired_stats.drop(db)
     db.execute("PRAGMA incremental_vacuum(1000)").fetchall()
 
 
 def checkpoint(db: apsw.Connection) -> None:
-    """Not in a transaction."""
+    """Run this outside of a transaction."""
     db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

@@ -1,4 +1,4 @@
-"""The tables of the SQLite store, made in a new file and known again in an old one."""
+"""The tables of the SQLite store, and jobs and batches as rows."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -29,16 +29,16 @@ from .change_feed import NEXT_REVISION
 from .connection import connect
 
 SCHEMA_VERSION = 1
-APPLICATION_ID = 0x5EC2E7A2  # tells a database of ours from any other
+APPLICATION_ID = 0x5EC2E7A2  # marks the file as a Secretary database
 
 
 def prepare(path: Path) -> None:
-    """Make the tables of a new database; refuse one that is not ours or that is from the future."""
+    """Create the tables of a new database; refuse one of another program or a newer version."""
     db = connect(path)
     try:
         db.execute("BEGIN IMMEDIATE")
         version = db.pragma("user_version")
-        known = db.pragma("application_id")
+        application_id = db.pragma("application_id")
         if version > SCHEMA_VERSION:
             raise StoreUnavailable(
                 f"The database {path.name} in {path.parent} was written by a newer version of "
@@ -46,7 +46,10 @@ def prepare(path: Path) -> None:
                 "Install that version, or use another data directory."
             )
         if version == 0:
-            if known not in (0, APPLICATION_ID) or db.execute("SELECT 1 FROM sqlite_schema").get:
+            if (
+                application_id not in (0, APPLICATION_ID)
+                or db.execute("SELECT 1 FROM sqlite_schema").get
+            ):
                 raise StoreUnavailable(
                     f"The file {path.name} in {path.parent} is a database of another program"
                 )
@@ -224,8 +227,8 @@ def batch_from(row: Sequence[Any], deliveries: Iterable[Delivery] = ()) -> Batch
     )
 
 
-def insert_job(db: apsw.Connection, job: Job, *, turn: int | None, held: bool) -> int:
-    """Gives the number of the new row."""
+def insert_job(db: apsw.Connection, job: Job, *, position: int | None, paused: bool) -> int:
+    """Return the `seq` of the new row."""
     created_at = microseconds(job.created_at)
     progress = job.progress
     readers = job.readers()
@@ -244,8 +247,8 @@ def insert_job(db: apsw.Connection, job: Job, *, turn: int | None, held: bool) -
             job.batch_id,
             job.priority,
             microseconds(job.run_at) if job.run_at else None,
-            turn,
-            held,
+            position,
+            paused,
             job.timeout_s,
             job.max_attempts,
             job.archived,

@@ -1,5 +1,5 @@
-"""The tallies of what ended. Those of completed jobs, which are many, are written together a
-moment later; all others in the transaction that ends the job."""
+"""Throughput counters. Completed jobs, which are many, are counted together a moment later; all
+others in the transaction that finishes them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -26,23 +26,23 @@ from ..stats import (
 )
 from .schema import moment, moment_or_none
 
-#: Of so many owners the old tallies are dropped at a time.
-SCOPES_SWEPT = 200
+#: How many scopes are cleaned up at a time.
+SCOPES_PER_SWEEP = 200
 
 
-def write(db: apsw.Connection, counted: Counter[StatsKey]) -> None:
+def write(db: apsw.Connection, counts: Counter[StatsKey]) -> None:
     rows: Counter[StatsKey] = Counter()
-    for (place, n), width in product(counted.items(), WIDTHS):
-        scope, slot = f"{width}/{place.scope}", place.slot // width * width
-        rows[place._replace(scope=scope, slot=slot)] += n
+    for (key, n), width in product(counts.items(), WIDTHS):
+        scope, slot = f"{width}/{key.scope}", key.slot // width * width
+        rows[key._replace(scope=scope, slot=slot)] += n
     db.executemany(
         "INSERT INTO activity VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET n = n + excluded.n",
-        [(*place, n) for place, n in rows.items()],
+        [(*key, n) for key, n in rows.items()],
     )
 
 
-def note_one(db: apsw.Connection, seq: int, status: JobStatus, code: str, at: int) -> None:
+def count_one(db: apsw.Connection, seq: int, status: JobStatus, code: str, at: int) -> None:
     row: Any = db.execute(
         "SELECT job_type, user_id, attempt, created_at, processing_started_at FROM jobs"
         " WHERE seq = ?",
@@ -91,21 +91,21 @@ def read(
     ]
 
 
-class Sweep:
-    """Drops tallies that are too old; of some owners at a time, as there may be very many."""
+class ExpiredStats:
+    """Drops expired counters, some scopes at a time, as there may be very many users."""
 
     def __init__(self) -> None:
         self._after = ""
 
-    def __call__(self, db: apsw.Connection) -> None:
+    def drop(self, db: apsw.Connection) -> None:
         before = slot_of(utc_now() - RETENTION)
-        scopes = [scope for (scope,) in db.execute(NEXT_SCOPES, (self._after, SCOPES_SWEPT))]
+        scopes = [scope for (scope,) in db.execute(NEXT_SCOPES, (self._after, SCOPES_PER_SWEEP))]
         for scope in scopes:
             db.execute("DELETE FROM activity WHERE scope = ? AND slot < ?", (scope, before))
-        self._after = scopes[-1] if len(scopes) == SCOPES_SWEPT else ""
+        self._after = scopes[-1] if len(scopes) == SCOPES_PER_SWEEP else ""
 
 
-#: One step in the index for each.
+#: One index lookup per scope.
 NEXT_SCOPES = (
     "WITH RECURSIVE found(scope) AS ("
     " SELECT min(scope) FROM activity WHERE scope > ?"

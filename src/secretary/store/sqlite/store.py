@@ -1,4 +1,4 @@
-"""Jobs in one SQLite file: the embedded store, for everything that runs on one machine."""
+"""The SQLite store: one file, for everything that runs on one machine."""
 
 import asyncio
 from collections import Counter
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class SqliteStore:
-    """Whatever a verb writes is one transaction, and the functions it calls are part of that."""
+    """Each method that writes is one transaction; the functions it calls are part of that."""
 
     kind = "sqlite"
     remote = False
@@ -60,8 +60,8 @@ class SqliteStore:
         self._wakeup = WakeUp(self._path.with_name(f"{self._path.name}-wake"))
         self._boot = boot_id()
         self._claims = Claims()
-        self._sweep = stats.Sweep()
-        self._tallies = StatsBuffer(self._write_tallies, unavailable=StoreUnavailable)
+        self._expired_stats = stats.ExpiredStats()
+        self._stats = StatsBuffer(self._write_stats, unavailable=StoreUnavailable)
 
     async def open(self) -> None:
         try:
@@ -75,11 +75,11 @@ class SqliteStore:
 
     async def close(self) -> None:
         self._wakeup.close()
-        await self._tallies.close()
+        await self._stats.close()
         await self._writer.close()
         self._readers.close()
 
-    # Clients
+    # Jobs and batches
 
     async def add(
         self,
@@ -122,13 +122,13 @@ class SqliteStore:
     async def changes(
         self, since: str | None, *, limit: int = 1000, seconds: float = 0.0
     ) -> Changes:
-        look = partial(changes, since=since, limit=limit)
-        written = self._own_writes.generation
-        found = await self._readers.call(look)
-        if found.items or found.gap or since is None or seconds <= 0:
-            return found
-        await self._own_writes.wait(written, seconds=seconds)
-        return await self._readers.call(look)
+        read = partial(changes, since=since, limit=limit)
+        generation = self._own_writes.generation
+        result = await self._readers.call(read)
+        if result.items or result.gap or since is None or seconds <= 0:
+            return result
+        await self._own_writes.wait(generation, seconds=seconds)
+        return await self._readers.call(read)
 
     async def cancel(self, query: JobQuery) -> list[str]:
         changed = await self._change(query, client_actions.cancel)
@@ -171,7 +171,7 @@ class SqliteStore:
     async def throughput(
         self, since: datetime, *, step: timedelta, intervals: int, user_id: str | None = None
     ) -> list[Throughput]:
-        await self._tallies.flush()  # who ended a job here sees it at once
+        await self._stats.flush()  # include the jobs this process just finished
         return await self._readers.call(
             lambda db: stats.read(db, since, step=step, parts=intervals, user_id=user_id)
         )
@@ -179,7 +179,7 @@ class SqliteStore:
     async def waiting_since(self) -> Mapping[str, datetime]:
         return await self._readers.call(queue.waiting_since)
 
-    # Workers
+    # Claims
 
     async def register_worker(self, worker: WorkerInfo, lease: timedelta) -> None:
         await self._writer.call(
@@ -195,15 +195,17 @@ class SqliteStore:
     async def busy_slots(self) -> Mapping[str, int]:
         return await self._readers.call(claims.busy_slots)
 
-    async def claim(self, worker_id: str, wanted: Capacity) -> list[Job]:
-        order = (worker_id, wanted)
+    async def claim(self, worker_id: str, capacity: Capacity) -> list[Job]:
+        order = (worker_id, capacity)
         claimed: list[Job] = await self._writer.call_with_others(self._claims.claim, order)
         return claimed
 
     async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
-        lease_until, renewal = await self._readers.call(partial(claims.look, worker_id=worker_id))
-        if claims.is_short(lease_until, lease):
-            await self._writer.call(lambda db: claims.prolong(db, worker_id, lease))
+        lease_until, renewal = await self._readers.call(
+            partial(claims.read_lease, worker_id=worker_id)
+        )
+        if claims.needs_renewal(lease_until, lease):
+            await self._writer.call(lambda db: claims.extend_lease(db, worker_id, lease))
         return renewal
 
     async def report(
@@ -221,7 +223,7 @@ class SqliteStore:
             used = encode_json_text(resources) if resources else None
             completion = claims.Completion(job, results, used)
             await self._writer.call_with_others(claims.complete, completion, durable=True)
-            self._tallies.add([FinishedJob.of(job, JobStatus.COMPLETED, utc_now())])
+            self._stats.add([FinishedJob.of(job, JobStatus.COMPLETED, utc_now())])
             return
         unfinished = outcome
         await self._writer.call(
@@ -234,28 +236,28 @@ class SqliteStore:
 
     # Webhooks
 
-    async def claim_events(self, wanted: EventCapacity) -> list[DueEvent]:
-        chosen = await self._readers.call(partial(outbox.choose, wanted=wanted))
-        if not chosen:
+    async def claim_events(self, capacity: EventCapacity) -> list[DueEvent]:
+        owner_ids = await self._readers.call(partial(outbox.choose, capacity=capacity))
+        if not owner_ids:
             return []
-        return await self._writer.call(lambda db: outbox.take(db, chosen, wanted))
+        return await self._writer.call(lambda db: outbox.claim(db, owner_ids, capacity))
 
-    async def renew_events(self, held: Sequence[DueEvent], lease: timedelta) -> None:
-        owner_ids = [event.owner_id for event in held]
-        await self._writer.call(lambda db: outbox.hold(db, owner_ids, lease))
+    async def renew_events(self, events: Sequence[DueEvent], lease: timedelta) -> None:
+        owner_ids = [event.owner_id for event in events]
+        await self._writer.call(lambda db: outbox.renew(db, owner_ids, lease))
 
     async def record_delivery(
         self, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
     ) -> None:
-        await self._writer.call(lambda db: outbox.settle(db, event, tried, next_try_at))
+        await self._writer.call(lambda db: outbox.record_delivery(db, event, tried, next_try_at))
 
     async def record_progress(
         self, event: DueEvent, tried: DeliveryAttempt | None, pace: ProgressSchedule | None
     ) -> None:
-        await self._writer.call(lambda db: outbox.pace(db, event, tried, pace))
+        await self._writer.call(lambda db: outbox.record_progress(db, event, tried, pace))
 
     async def next_event_due_at(self) -> datetime | None:
-        return await self._readers.call(outbox.due_since)
+        return await self._readers.call(outbox.next_due_at)
 
     async def postpone_events(self, endpoint: str, until: datetime) -> None:
         await self._writer.call(lambda db: outbox.postpone(db, endpoint, until), heavy=True)
@@ -263,10 +265,10 @@ class SqliteStore:
     async def replay_event(self, owner_id: str, n: int) -> Delivery:
         return await self._writer.call(lambda db: outbox.replay(db, owner_id, n), durable=True)
 
-    # Upkeep
+    # Maintenance
 
     async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
-        lost = partial(claims.anything_lost, boot=self._boot)
+        lost = partial(claims.has_lost_jobs, boot=self._boot)
         if not dead and not await self._readers.call(lost):
             return []
         work = partial(claims.rescue, boot=self._boot, dead=list(dead), max_crashes=max_crashes)
@@ -279,23 +281,23 @@ class SqliteStore:
         return await self._readers.call(lambda db: queue.find_expired(db, older_than, limit))
 
     async def tidy(self) -> None:
-        await self._writer.call(partial(queue.tidy, sweep=self._sweep), heavy=True)
+        await self._writer.call(partial(queue.tidy, expired_stats=self._expired_stats), heavy=True)
         await self._readers.call(queue.checkpoint)
 
-    # Copies
+    # Transfer
 
     async def records(
         self, kind: Kind, ids: Collection[RecordId] | None = None
     ) -> AsyncIterator[list[Record]]:
         if ids is not None:
-            yield await self._readers.call(lambda db: transfer.read_some(db, kind, ids))
+            yield await self._readers.call(lambda db: transfer.read_by_id(db, kind, ids))
             return
-        place: Any = None
+        after: Any = None
         while True:
-            group = await self._readers.call(partial(transfer.read_group, kind=kind, place=place))
+            group = await self._readers.call(partial(transfer.read_group, kind=kind, after=after))
             if not group.records:
                 return
-            place = group.place
+            after = group.last
             yield group.records
 
     async def import_records(self, records: Sequence[Record]) -> set[RecordId]:
@@ -319,11 +321,11 @@ class SqliteStore:
 
         return await self._readers.call(work)
 
-    async def _write_tallies(self, counted: Counter[StatsKey]) -> None:
-        await self._writer.call(lambda db: stats.write(db, counted))
+    async def _write_stats(self, counts: Counter[StatsKey]) -> None:
+        await self._writer.call(lambda db: stats.write(db, counts))
 
     async def _change(
-        self, query: JobQuery, wish: Callable[[apsw.Connection, JobQuery], list[str]]
+        self, query: JobQuery, change: Callable[[apsw.Connection, JobQuery], list[str]]
     ) -> list[str]:
         heavy = query.job_id is None
-        return await self._writer.call(lambda db: wish(db, query), durable=True, heavy=heavy)
+        return await self._writer.call(lambda db: change(db, query), durable=True, heavy=heavy)

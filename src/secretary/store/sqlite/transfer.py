@@ -1,4 +1,4 @@
-"""Reads everything out of the tables of SQLite."""
+"""Export and import of all records."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -23,8 +23,8 @@ from ..transfer import (
     RecordId,
 )
 from . import outbox
-from .change_feed import leave_trace
-from .queue import Line, settle_batch
+from .change_feed import record_change
+from .queue import QueuePositions, settle_batch
 from .schema import (
     BATCH_COLUMNS,
     JOB_COLUMNS,
@@ -45,23 +45,23 @@ from .schema import microseconds_or_none as micros
 @dataclass(frozen=True, slots=True)
 class Group:
     records: list[Record]
-    #: Behind the last of them; None: there are no more.
-    place: Any = None
+    #: Identifies the last of them; None if there are no more.
+    last: Any = None
 
 
-def read_group(db: apsw.Connection, kind: Kind, place: Any) -> Group:
-    """The records behind a place (None: the first ones)."""
+def read_group(db: apsw.Connection, kind: Kind, after: Any) -> Group:
+    """Read the records after another one (None: the first ones)."""
     read = {"jobs": _job_group, "batches": _batch_group, "keys": _key_group}[kind]
-    with db:  # one view of all tables
-        group = read(db, place)
+    with db:  # one snapshot of all tables
+        group = read(db, after)
     return group
 
 
-def read_some(db: apsw.Connection, kind: Kind, ids: Collection[RecordId]) -> list[Record]:
+def read_by_id(db: apsw.Connection, kind: Kind, ids: Collection[RecordId]) -> list[Record]:
     read = {"jobs": _one_job, "batches": _one_batch, "keys": _one_key}[kind]
     with db:
-        found = [read(db, record_id) for record_id in ids]
-    return [record for record in found if record is not None]
+        records = [read(db, record_id) for record_id in ids]
+    return [record for record in records if record is not None]
 
 
 def _one_job(db: apsw.Connection, job_id: RecordId) -> Record | None:
@@ -101,7 +101,7 @@ def _job_record(db: apsw.Connection, seq: int) -> tuple[JobRecord, int]:
         f" length(parameters) + coalesce(length(results), 0) FROM {JOBS} WHERE jobs.seq = ?",
         (seq,),
     ).fetchone()
-    *columns, results, turn, held, length = row
+    *columns, results, position, paused, length = row
     numbered = numbered_log(db, seq)
     logs = [entry for _, entry in numbered]
     job = job_from(
@@ -110,8 +110,8 @@ def _job_record(db: apsw.Connection, seq: int) -> tuple[JobRecord, int]:
     record = JobRecord(
         job=job,
         dropped_logs=numbered[0][0] - 1 if numbered else 0,
-        position=turn,
-        paused=bool(held),
+        position=position,
+        paused=bool(paused),
         outbox=_outbox_state(db, job.job_id),
     )
     return record, length + sum(len(entry.message) for entry in logs)
@@ -184,26 +184,26 @@ def _outbox_state(db: apsw.Connection, owner_id: str) -> OutboxState:
 
 
 def import_records(db: apsw.Connection, records: Sequence[Record]) -> set[RecordId]:
-    line = Line(db)
+    positions = QueuePositions(db)
     new: set[RecordId] = set()
     for record in records:
         match record:
             case JobRecord():
-                is_new = _take_job(db, record, line)
+                is_new = _import_job(db, record, positions)
             case BatchRecord():
-                is_new = _take_batch(db, record)
+                is_new = _import_batch(db, record)
             case KeyRecord():
-                is_new = _take_key(db, record)
+                is_new = _import_key(db, record)
         if is_new:
             new.add(record.record_id)
     return new
 
 
-def _take_job(db: apsw.Connection, record: JobRecord, line: Line) -> bool:
+def _import_job(db: apsw.Connection, record: JobRecord, positions: QueuePositions) -> bool:
     job = record.job
     if db.execute("SELECT 1 FROM jobs WHERE job_id = ?", (job.job_id,)).get:
         return False
-    seq = insert_job(db, job, turn=_turn(record, line), held=record.paused)
+    seq = insert_job(db, job, position=_position(record, positions), paused=record.paused)
     db.execute(
         "UPDATE jobs SET attempt = ?, failures = ?, crashes = ?, worker_id = ?,"
         " cancel_requested = ?, error_code = ?, updated_at = ?, processing_started_at = ?,"
@@ -235,18 +235,18 @@ def _take_job(db: apsw.Connection, record: JobRecord, line: Line) -> bool:
     for n, entry in enumerate(job.logs, record.dropped_logs + 1):
         row = (seq, n, micros(entry.timestamp), entry.level, entry.message)
         db.execute("INSERT INTO logs VALUES (?, ?, ?, ?, ?)", row)
-    _take_deliveries(db, job.job_id, job, record.outbox)
+    _import_deliveries(db, job.job_id, job, record.outbox)
     return True
 
 
-def _turn(record: JobRecord, line: Line) -> int | None:
+def _position(record: JobRecord, positions: QueuePositions) -> int | None:
     job = record.job
     if job.status is not JobStatus.PENDING or record.paused or record.position is not None:
         return record.position
-    return None if job.run_at else line.next_turn(job.job_type, job.priority, job.user_id)
+    return None if job.run_at else positions.next_position(job.job_type, job.priority, job.user_id)
 
 
-def _take_batch(db: apsw.Connection, record: BatchRecord) -> bool:
+def _import_batch(db: apsw.Connection, record: BatchRecord) -> bool:
     batch = record.batch
     if db.execute("SELECT 1 FROM batches WHERE batch_id = ?", (batch.batch_id,)).get:
         return False
@@ -259,26 +259,26 @@ def _take_batch(db: apsw.Connection, record: BatchRecord) -> bool:
             batch.batch_id,
         ),
     )
-    for status in JobStatus:  # its jobs came before it, when there was no batch to count them
+    for status in JobStatus:  # its jobs were imported before it
         db.execute(
             f"UPDATE batches SET {status.value} = (SELECT count(*) FROM jobs"
             " WHERE batch_id = ?1 AND status = ?2) WHERE batch_id = ?1",
             (batch.batch_id, status.value),
         )
-    _take_deliveries(db, batch.batch_id, batch, record.outbox)
+    _import_deliveries(db, batch.batch_id, batch, record.outbox)
     settle_batch(db, batch.batch_id)
-    leave_trace(db, job_id=None, batch_id=batch.batch_id)
+    record_change(db, job_id=None, batch_id=batch.batch_id)
     return True
 
 
-def _take_deliveries(
-    db: apsw.Connection, owner_id: str, owner: Job | Batch, telling: OutboxState
+def _import_deliveries(
+    db: apsw.Connection, owner_id: str, owner: Job | Batch, state: OutboxState
 ) -> None:
     for delivery in owner.deliveries:
         _insert_delivery(db, owner_id, delivery)
     if owner.webhook is not None:
         kind: Literal["job", "batch"] = "job" if isinstance(owner, Job) else "batch"
-        outbox.insert(db, kind, owner_id, owner.webhook, telling)
+        outbox.insert(db, kind, owner_id, owner.webhook, state)
 
 
 def _insert_delivery(db: apsw.Connection, owner_id: str, delivery: Delivery) -> None:
@@ -300,9 +300,11 @@ def _insert_delivery(db: apsw.Connection, owner_id: str, delivery: Delivery) -> 
     )
 
 
-def _take_key(db: apsw.Connection, record: KeyRecord) -> bool:
-    known = (record.scope, record.key, micros(utc_now()))
-    db.execute("DELETE FROM idempotency_keys WHERE scope = ? AND key = ? AND expires_at < ?", known)
+def _import_key(db: apsw.Connection, record: KeyRecord) -> bool:
+    expired = (record.scope, record.key, micros(utc_now()))
+    db.execute(
+        "DELETE FROM idempotency_keys WHERE scope = ? AND key = ? AND expires_at < ?", expired
+    )
     db.execute(
         "INSERT OR IGNORE INTO idempotency_keys VALUES (?, ?, ?, ?, ?, ?)",
         (

@@ -221,7 +221,7 @@ def _starts_paragraph(
     return (
         short
         and ends_sentence(before)
-        and _starts_sentence(line)
+        and not line.text[:1].islower()
         and before.left <= metrics.left + 2 * em
     )
 
@@ -232,10 +232,6 @@ def _middle(line: TextLine) -> float:
 
 def ends_sentence(line: TextLine) -> bool:
     return line.text.rstrip("\"”»')]")[-1:] in (".", "!", "?", ":")
-
-
-def _starts_sentence(line: TextLine) -> bool:
-    return not line.text[:1].islower()
 
 
 def _set_levels(blocks: Sequence[Block]) -> None:

@@ -4,31 +4,13 @@ import re
 from collections.abc import Sequence
 from itertools import groupby, pairwise
 from statistics import median
-from typing import Protocol, TypeVar
 
 from .drawings import Box
 from .rows import Segment, group_rows
 from .runs import Run
+from .tables import Table
 
-
-class LayoutItem(Protocol):
-    """A text segment or a table."""
-
-    @property
-    def left(self) -> float: ...
-    @property
-    def right(self) -> float: ...
-    @property
-    def top(self) -> float: ...
-    @property
-    def bottom(self) -> float: ...
-    @property
-    def size(self) -> float: ...
-    @property
-    def weight(self) -> int: ...
-
-
-Item = TypeVar("Item", bound=LayoutItem)
+Item = Segment | Table
 
 BINS = 160
 #: Resolution of the horizontal coverage profile.
@@ -75,11 +57,11 @@ def _order_bands(
     return regions
 
 
-def _centre_x(segment: LayoutItem) -> float:
+def _centre_x(segment: Item) -> float:
     return (segment.left + segment.right) / 2
 
 
-def _gutters(segments: Sequence[LayoutItem]) -> list[float]:
+def _gutters(segments: Sequence[Item]) -> list[float]:
     """Return possible positions of a vertical cut, the most likely first."""
     left = min(segment.left for segment in segments)
     right = max(segment.right for segment in segments)
@@ -148,16 +130,16 @@ def _bands(segments: list[Item], gutter: float) -> list[tuple[bool, list[Item]]]
     return bands
 
 
-def _centre_y(segment: LayoutItem) -> float:
+def _centre_y(segment: Item) -> float:
     return (segment.top + segment.bottom) / 2
 
 
-def _crosses(segment: LayoutItem, gutter: float) -> bool:
+def _crosses(segment: Item, gutter: float) -> bool:
     slack = 0.5 * segment.size
     return segment.left < gutter - slack and segment.right > gutter + slack
 
 
-def _has_columns(segments: Sequence[LayoutItem], gutter: float) -> bool:
+def _has_columns(segments: Sequence[Item], gutter: float) -> bool:
     left = [segment for segment in segments if _centre_x(segment) < gutter]
     right = [segment for segment in segments if _centre_x(segment) >= gutter]
     if min(len(left), len(right)) < MIN_LINES:
@@ -167,7 +149,7 @@ def _has_columns(segments: Sequence[LayoutItem], gutter: float) -> bool:
     return not _are_table_rows(left, right)
 
 
-def _are_table_rows(left: Sequence[LayoutItem], right: Sequence[LayoutItem]) -> bool:
+def _are_table_rows(left: Sequence[Item], right: Sequence[Item]) -> bool:
     """Return whether the sides are table cells: on the same lines, and filling neither side."""
     line_numbers = {round(_centre_y(segment) / SAME_LINE) for segment in left}
     beside = sum(
@@ -177,7 +159,7 @@ def _are_table_rows(left: Sequence[LayoutItem], right: Sequence[LayoutItem]) -> 
     return beside > 0.8 * len(right) and max(_fill(left), _fill(right)) < FILLED_WIDTH
 
 
-def _fill(segments: Sequence[LayoutItem]) -> float:
+def _fill(segments: Sequence[Item]) -> float:
     """Return how much of the width the lines fill, weighted by their length."""
     width = max(segment.right for segment in segments) - min(segment.left for segment in segments)
     weight = sum(segment.weight for segment in segments)
@@ -186,13 +168,13 @@ def _fill(segments: Sequence[LayoutItem]) -> float:
     )
 
 
-def _overlap(left: Sequence[LayoutItem], right: Sequence[LayoutItem]) -> bool:
+def _overlap(left: Sequence[Item], right: Sequence[Item]) -> bool:
     top = min(max(segment.top for segment in left), max(segment.top for segment in right))
     bottom = max(min(segment.bottom for segment in left), min(segment.bottom for segment in right))
     return top > bottom
 
 
-def _is_prose(segments: Sequence[LayoutItem]) -> bool:
+def _is_prose(segments: Sequence[Item]) -> bool:
     """Return whether this is prose rather than table cells. Formulas come in many segments."""
     weights = [segment.weight for segment in segments]
     if sum(weights) >= AVERAGE_CHARACTERS * len(weights):

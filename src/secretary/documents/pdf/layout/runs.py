@@ -351,11 +351,7 @@ def is_clean(text: str) -> bool:
 
 
 def clean_text(text: str) -> str:
-    return UNCLEAN.sub(_replacement, text)
-
-
-def _replacement(match: re.Match[str]) -> str:
-    return REPLACEMENTS.get(match.group(), "")
+    return UNCLEAN.sub(lambda match: REPLACEMENTS.get(match.group(), ""), text)
 
 
 LAST_PART = re.compile(r"[^\W\d_]+$")
@@ -379,7 +375,7 @@ def join_lines(before: str, after: str, hyphenated: bool) -> str:
     """Join two lines of a paragraph. `hyphenated`: PDFium removed a hyphen between them."""
     if not hyphenated and before[-1:] in ADDRESS_BREAKS and ADDRESS.search(before):
         return before + after
-    if not hyphenated and _ends_with_hyphen(before):
+    if not hyphenated and LETTER_HYPHEN.search(before):
         before, hyphenated = before[:-1], True
     if not hyphenated:
         ideographs = IDEOGRAPH.match(before[-1:]) and IDEOGRAPH.match(after)
@@ -391,7 +387,3 @@ def join_lines(before: str, after: str, hyphenated: bool) -> str:
     if compound or last.group().lower() in COMPOUND_PREFIXES:
         return f"{before}-{after}"
     return before + after
-
-
-def _ends_with_hyphen(text: str) -> bool:
-    return LETTER_HYPHEN.search(text) is not None

@@ -1,0 +1,1 @@
+"""Documents and recordings with known content, and the scores of what tools read in them."""

@@ -1,1 +1,0 @@
-"""From what the benchmarks found to the page that shows it: see `bench/run.py`."""

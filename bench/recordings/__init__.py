@@ -1,1 +1,0 @@
-"""Recordings that the bench makes, and what is measured with them."""

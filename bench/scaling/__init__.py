@@ -1,1 +1,0 @@
-"""The parts of the scale benchmark: see `bench/scale.py`."""

@@ -1,1 +1,0 @@
-"""A day of jobs in virtual time: see `bench/simulate.py`."""

@@ -1,1 +1,0 @@
-"""A long run at full load: what is handed in, what is measured, and whether it stays flat."""

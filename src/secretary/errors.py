@@ -1,0 +1,43 @@
+"""The errors that handlers raise and callers catch; defined in `secretary.core.errors`."""
+
+from .core.errors import (
+    AccessDenied,
+    Conflict,
+    DownloadFailed,
+    EngineUnavailable,
+    FileCorrupt,
+    FileEncrypted,
+    FileTooLarge,
+    InvalidParameters,
+    JobFailed,
+    NotFound,
+    OutOfMemory,
+    ProcessingTimeout,
+    SecretaryError,
+    StoreUnavailable,
+    UnknownJobType,
+    UnsupportedFile,
+    UpstreamFailed,
+    WorkerCrashed,
+)
+
+__all__ = [
+    "AccessDenied",
+    "Conflict",
+    "DownloadFailed",
+    "EngineUnavailable",
+    "FileCorrupt",
+    "FileEncrypted",
+    "FileTooLarge",
+    "InvalidParameters",
+    "JobFailed",
+    "NotFound",
+    "OutOfMemory",
+    "ProcessingTimeout",
+    "SecretaryError",
+    "StoreUnavailable",
+    "UnknownJobType",
+    "UnsupportedFile",
+    "UpstreamFailed",
+    "WorkerCrashed",
+]
