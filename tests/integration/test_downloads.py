@@ -228,7 +228,7 @@ class TestBounds:
 
         limits = DownloadLimits(idle=timedelta(seconds=0.2))
         error = await failure(answer, tmp_path, limits=limits)
-        assert error.message == "127.0.0.1 does not answer in time"
+        assert error.message == "127.0.0.1 did not respond in time"
         assert error.retryable
 
     async def test_a_body_shorter_than_announced_is_a_failure(self, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ class TestBounds:
             asked.writer.close()
 
         error = await failure(answer, tmp_path)
-        assert error.message == "The connection to 127.0.0.1 broke"
+        assert error.message == "The connection to 127.0.0.1 failed"
         assert error.retryable
 
     async def test_what_comes_after_the_announced_size_is_not_taken(self, tmp_path: Path) -> None:
@@ -410,7 +410,7 @@ class TestRedirects:
             await asked.redirect(location)
 
         error = await failure(answer, tmp_path)
-        assert error.message == "127.0.0.1 redirects to nowhere"
+        assert error.message == "127.0.0.1 redirects to no valid URL"
         assert not error.retryable
 
     async def test_a_cookie_comes_back_to_its_server(self, tmp_path: Path) -> None:

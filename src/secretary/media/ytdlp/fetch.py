@@ -47,7 +47,7 @@ async def fetch_from_site(
     """
     To be run in a sandbox process: that ends yt-dlp, and what it started, on cancellation and on
     the death of the worker alike, watches their memory, and keeps the bytes of a recording, which
-    all pass through the gateway, off the worker's own loop.
+    all pass through the proxy, off the worker's own loop.
     """
     network = network or Network(request.allow_hosts)
     network.check(request.url)
@@ -67,9 +67,9 @@ async def fetch_from_site(
                 network,
                 max_bytes=most + most // _BESIDE_SHARE + _BESIDE_BYTES,
                 idle=request.limits.idle,
-            ) as gateway,
+            ) as proxy,
         ):
-            return await _Visit(request, host, command, directory, gateway, on_progress).make()
+            return await _Visit(request, host, command, directory, proxy, on_progress).make()
     except TimeoutError:
         if not limit.expired():
             raise
@@ -85,7 +85,7 @@ class _Visit:
     host: str
     command: Sequence[str]
     directory: Path
-    gateway: EgressProxy
+    proxy: EgressProxy
     on_progress: OnProgress | None
     _files: "_Files" = field(init=False)
 
@@ -95,7 +95,7 @@ class _Visit:
         languages, automatic = metadata.select_subtitles(info, self.request)
         self._files = _Files(metadata.sizes(info)[1] or None)
         ran = await self._download(process.subtitle_options(languages, automatic=automatic))
-        if ran.code and languages and self.gateway.refused is None:
+        if ran.code and languages and self.proxy.refused is None:
             ran = await self._download({})  # better without them than not at all
         path = await self._found(ran)
         subtitles = [
@@ -129,30 +129,30 @@ class _Visit:
     @property
     def _options(self) -> dict[str, str | None]:
         request = self.request
-        return process.options(self.directory, self.gateway.url, request.kind, request.limits)
+        return process.options(self.directory, self.proxy.url, request.kind, request.limits)
 
     async def _run(self, options: process.Options, url: str = "", **more: object) -> YtdlpResult:
-        """Until it ends by itself, or the gateway has let through all that it may."""
+        """Until it ends by itself, or the proxy has let through all that it may."""
         running = asyncio.create_task(
             run(
                 self.command,
                 process.encode_options(options, url),
                 directory=self.directory,
-                proxy=self.gateway.url,
-                port=self.gateway.port,
+                proxy=self.proxy.url,
+                port=self.proxy.port,
                 **more,  # type: ignore[arg-type]
             )
         )
-        used_up = asyncio.create_task(self.gateway.limit_reached.wait())
+        limit_reached = asyncio.create_task(self.proxy.limit_reached.wait())
         try:
-            await asyncio.wait([running, used_up], return_when=asyncio.FIRST_COMPLETED)
-            if self.gateway.limit_reached.is_set():
+            await asyncio.wait([running, limit_reached], return_when=asyncio.FIRST_COMPLETED)
+            if self.proxy.limit_reached.is_set():
                 raise metadata.too_large(self.request, self.host)
             return running.result()
         finally:
-            for task in (running, used_up):
+            for task in (running, limit_reached):
                 task.cancel()
-            await asyncio.gather(running, used_up, return_exceptions=True)
+            await asyncio.gather(running, limit_reached, return_exceptions=True)
 
     def _notice(self, line: str) -> None:
         if self._files.notice(line) and self.on_progress is not None:
@@ -168,7 +168,7 @@ class _Visit:
             if path.stem == process.NAME and path.suffix not in _UNFINISHED and _is_file(path)
         ]
         # Without the piece that was refused there may still be a file, with a hole in it.
-        is_whole = not ran.code and self.gateway.refused is None and len(files) == 1
+        is_whole = not ran.code and self.proxy.refused is None and len(files) == 1
         if not is_whole or not files[0].stat().st_size:
             raise await self._failure(ran)
         if files[0].stat().st_size > self.request.limits.max_bytes:
@@ -176,9 +176,9 @@ class _Visit:
         return files[0]
 
     async def _failure(self, ran: YtdlpResult) -> JobFailed:
-        """Where the gateway refused an address, that is the reason for all that followed."""
-        if self.gateway.refused is not None:
-            return self.gateway.refused
+        """Where the proxy refused an address, that is the reason for all that followed."""
+        if self.proxy.refused is not None:
+            return self.proxy.refused
         found = known_error(ran.complained, self.host, hidden=str(self.directory))
         if found is not None:
             return found

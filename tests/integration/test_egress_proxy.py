@@ -27,31 +27,31 @@ async def hello(asked: Asked) -> None:
 
 
 @asynccontextmanager
-async def gateway_to(
+async def proxy_to(
     *allow_hosts: str,
     network: Network | None = None,
     max_bytes: int = 1_000_000,
     idle: timedelta = IDLE,
 ) -> AsyncIterator[EgressProxy]:
     network = network or Network(allow_hosts)
-    async with open_egress_proxy(network, max_bytes=max_bytes, idle=idle) as gateway:
-        yield gateway
+    async with open_egress_proxy(network, max_bytes=max_bytes, idle=idle) as proxy:
+        yield proxy
 
 
-def client(gateway: EgressProxy, tls: ssl.SSLContext | None = None) -> httpx.AsyncClient:
+def client(proxy: EgressProxy, tls: ssl.SSLContext | None = None) -> httpx.AsyncClient:
     """A program that knows the proxy and its secret."""
-    return httpx.AsyncClient(proxy=gateway.url, verify=tls or False, trust_env=False, timeout=10)
+    return httpx.AsyncClient(proxy=proxy.url, verify=tls or False, trust_env=False, timeout=10)
 
 
-def secret(gateway: EgressProxy) -> str:
-    parts = urlsplit(gateway.url)
+def secret(proxy: EgressProxy) -> str:
+    parts = urlsplit(proxy.url)
     pair = base64.b64encode(f"{parts.username}:{parts.password}".encode()).decode()
     return f"Proxy-Authorization: Basic {pair}\r\n"
 
 
-async def said(gateway: EgressProxy, request: str, *, first_line: bool = False) -> bytes:
+async def said(proxy: EgressProxy, request: str, *, first_line: bool = False) -> bytes:
     """All that comes back for these very bytes."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
     writer.write(request.encode("latin-1"))
     try:
         async with asyncio.timeout(10):
@@ -60,10 +60,10 @@ async def said(gateway: EgressProxy, request: str, *, first_line: bool = False) 
         writer.close()
 
 
-async def status(gateway: EgressProxy, first: str, *headers: str, key: bool = True) -> int:
+async def status(proxy: EgressProxy, first: str, *headers: str, key: bool = True) -> int:
     lines = [first, *headers]
-    text = "\r\n".join(lines) + "\r\n" + (secret(gateway) if key else "") + "\r\n"
-    answer = await said(gateway, text, first_line=True)
+    text = "\r\n".join(lines) + "\r\n" + (secret(proxy) if key else "") + "\r\n"
+    answer = await said(proxy, text, first_line=True)
     return int(answer.split(b" ")[1]) if answer else 0
 
 
@@ -71,8 +71,8 @@ class TestWhatItReaches:
     async def test_pages_by_http(self) -> None:
         async with (
             serving(hello) as web,
-            gateway_to(web.host) as gateway,
-            client(gateway) as program,
+            proxy_to(web.host) as proxy,
+            client(proxy) as program,
         ):
             answer = await program.get(web.url("/a?b=c%20d"), headers={"X-Own": "1"})
         assert (answer.text, answer.headers["connection"]) == ("hello", "close")
@@ -89,8 +89,8 @@ class TestWhatItReaches:
         authority.issue_cert("127.0.0.1").configure_cert(server)
         async with (
             serving(hello, server) as web,
-            gateway_to(web.host) as gateway,
-            client(gateway, tls) as program,
+            proxy_to(web.host) as proxy,
+            client(proxy, tls) as program,
         ):
             assert (await program.get(web.url())).text == "hello"
             assert (await program.get(web.url())).text == "hello"
@@ -101,8 +101,8 @@ class TestWhatItReaches:
 
         async with (
             serving(echo) as web,
-            gateway_to(web.host) as gateway,
-            client(gateway) as program,
+            proxy_to(web.host) as proxy,
+            client(proxy) as program,
         ):
             assert (await program.post(web.url(), data={"a": "1"})).text == "a=1"
 
@@ -120,7 +120,7 @@ class TestWhatItReaches:
                 return await connect_tcp("127.0.0.1", web.port, s)
 
             network = Network(resolve=resolve, connect=connect)
-            async with gateway_to(network=network) as gateway, client(gateway) as program:
+            async with proxy_to(network=network) as proxy, client(proxy) as program:
                 assert (await program.get("http://evil.example/")).text == "hello"
                 assert (await program.get("http://evil.example/")).status_code == 403
         assert dialled == ["93.184.216.34"]
@@ -133,10 +133,10 @@ class TestWhatItReaches:
             asked.append(f"{host}:{port}")
             return ["127.0.0.1"]
 
-        async with gateway_to(network=Network(resolve=resolve)) as gateway:
-            async with client(gateway) as program:
+        async with proxy_to(network=Network(resolve=resolve)) as proxy:
+            async with client(proxy) as program:
                 assert (await program.get("http://bücher.example:8080/")).status_code == 403
-            assert await status(gateway, "CONNECT xn--bcher-kva.example:443 HTTP/1.1") == 403
+            assert await status(proxy, "CONNECT xn--bcher-kva.example:443 HTTP/1.1") == 403
         assert asked == ["xn--bcher-kva.example:8080", "xn--bcher-kva.example:443"]
 
 
@@ -149,33 +149,33 @@ class TestWhatItRefuses:
         ],
     )  # fmt: skip
     async def test_private_addresses_in_every_spelling(self, host: str) -> None:
-        async with serving(hello) as web, gateway_to() as gateway:
-            assert await status(gateway, f"CONNECT {host}:{web.port} HTTP/1.1") == 403
-            assert await status(gateway, f"GET http://{host}:{web.port}/ HTTP/1.1") == 403
+        async with serving(hello) as web, proxy_to() as proxy:
+            assert await status(proxy, f"CONNECT {host}:{web.port} HTTP/1.1") == 403
+            assert await status(proxy, f"GET http://{host}:{web.port}/ HTTP/1.1") == 403
             assert web.connections == 0
-            assert isinstance(gateway.refused, AddressRefused)
+            assert isinstance(proxy.refused, AddressRefused)
 
     async def test_names_that_lead_to_private_addresses(self) -> None:
         async def resolve(host: str, port: int) -> Sequence[str]:
             return ["93.184.216.34", "10.0.0.7"]
 
-        async with gateway_to(network=Network(resolve=resolve)) as gateway:
-            assert await status(gateway, "CONNECT inside.example:443 HTTP/1.1") == 403
-            assert await status(gateway, "GET http://inside.example/ HTTP/1.1") == 403
+        async with proxy_to(network=Network(resolve=resolve)) as proxy:
+            assert await status(proxy, "CONNECT inside.example:443 HTTP/1.1") == 403
+            assert await status(proxy, "GET http://inside.example/ HTTP/1.1") == 403
 
     async def test_ports_that_are_not_for_the_web(self) -> None:
-        async with gateway_to() as gateway:
+        async with proxy_to() as proxy:
             for port in (22, 25, 6379):
-                assert await status(gateway, f"CONNECT example.org:{port} HTTP/1.1") == 403
+                assert await status(proxy, f"CONNECT example.org:{port} HTTP/1.1") == 403
 
     @pytest.mark.parametrize("key", ["", "Basic", "Basic c2VjcmV0YXJ5Og==", "Bearer x", "Basic ü"])
     async def test_whoever_does_not_know_its_secret(self, key: str) -> None:
-        async with serving(hello) as web, gateway_to(web.host) as gateway:
+        async with serving(hello) as web, proxy_to(web.host) as proxy:
             header = f"Proxy-Authorization: {key}"
             for first in (f"CONNECT {web.host} HTTP/1.1", f"GET {web.url()} HTTP/1.1"):
-                assert await status(gateway, first, header, key=False) == 407
-                assert await status(gateway, first, key=False) == 407
-                assert await status(gateway, first, header) == 407  # two: which is meant?
+                assert await status(proxy, first, header, key=False) == 407
+                assert await status(proxy, first, key=False) == 407
+                assert await status(proxy, first, header) == 407  # two: which is meant?
             assert web.connections == 0
 
     @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ class TestWhatItRefuses:
         ],
     )  # fmt: skip
     async def test_what_is_not_asked_of_a_proxy(self, first: str) -> None:
-        async with serving(hello) as web, gateway_to(web.host) as gateway:
-            assert await status(gateway, first.format(web.host)) == 400
+        async with serving(hello) as web, proxy_to(web.host) as proxy:
+            assert await status(proxy, first.format(web.host)) == 400
             assert web.connections == 0
 
     @pytest.mark.parametrize(
@@ -209,17 +209,17 @@ class TestWhatItRefuses:
         ],
     )
     async def test_requests_that_two_could_read_differently(self, headers: list[str]) -> None:
-        async with serving(hello) as web, gateway_to(web.host) as gateway:
-            assert await status(gateway, f"POST {web.url()} HTTP/1.1", *headers) in (400, 0)
+        async with serving(hello) as web, proxy_to(web.host) as proxy:
+            assert await status(proxy, f"POST {web.url()} HTTP/1.1", *headers) in (400, 0)
             assert web.connections == 0
 
 
 class TestWhatItKeepsApart:
     async def test_the_server_sees_neither_the_secret_nor_another_host(self) -> None:
-        async with serving(hello) as web, gateway_to(web.host) as gateway:
+        async with serving(hello) as web, proxy_to(web.host) as proxy:
             first = f"GET {web.url()} HTTP/1.1"
             headers = ["Host: admin.internal", "Proxy-Connection: keep-alive", "Connection: X-A"]
-            assert await status(gateway, first, *headers, "X-A: 1") == 200
+            assert await status(proxy, first, *headers, "X-A: 1") == 200
         [asked] = web.asked
         assert asked.headers == {"host": web.host, "connection": "close"}
 
@@ -229,9 +229,9 @@ class TestWhatItKeepsApart:
         async def silent(asked: Asked) -> None:
             await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
-        async with serving(silent) as web, gateway_to(web.host) as gateway:
-            one = f"GET {web.url()} HTTP/1.1\r\n{secret(gateway)}\r\n"
-            await said(gateway, one + one)
+        async with serving(silent) as web, proxy_to(web.host) as proxy:
+            one = f"GET {web.url()} HTTP/1.1\r\n{secret(proxy)}\r\n"
+            await said(proxy, one + one)
             assert len(web.asked) == 1
 
     async def test_answers_in_between_are_left_out(self) -> None:
@@ -241,8 +241,8 @@ class TestWhatItKeepsApart:
 
         async with (
             serving(early) as web,
-            gateway_to(web.host) as gateway,
-            client(gateway) as program,
+            proxy_to(web.host) as proxy,
+            client(proxy) as program,
         ):
             assert (await program.get(web.url())).text == "hello"
 
@@ -250,15 +250,15 @@ class TestWhatItKeepsApart:
         async def other(asked: Asked) -> None:
             await asked.send(b"220 mail.example\r\n\r\n")
 
-        async with serving(other) as web, gateway_to(web.host) as gateway:
-            assert await status(gateway, f"GET {web.url()} HTTP/1.1") == 502
+        async with serving(other) as web, proxy_to(web.host) as proxy:
+            assert await status(proxy, f"GET {web.url()} HTTP/1.1") == 502
 
     async def test_a_server_that_is_not_there_is_a_bad_gateway(self) -> None:
         async with serving(hello) as web:
             gone = web.host
-        async with gateway_to(gone) as gateway:
-            assert await status(gateway, f"GET http://{gone}/ HTTP/1.1") == 502
-            assert await status(gateway, f"CONNECT {gone} HTTP/1.1") == 502
+        async with proxy_to(gone) as proxy:
+            assert await status(proxy, f"GET http://{gone}/ HTTP/1.1") == 502
+            assert await status(proxy, f"CONNECT {gone} HTTP/1.1") == 502
 
 
 class TestWhereItEnds:
@@ -270,46 +270,44 @@ class TestWhereItEnds:
             while True:
                 await asked.send(bytes(10_000))
 
-        async with serving(endless) as web, gateway_to(web.host, max_bytes=500_000) as gateway:
-            waiting = asyncio.create_task(status(gateway, f"GET {web.url('/waits')} HTTP/1.1"))
+        async with serving(endless) as web, proxy_to(web.host, max_bytes=500_000) as proxy:
+            waiting = asyncio.create_task(status(proxy, f"GET {web.url('/waits')} HTTP/1.1"))
             await until(lambda: web.asked)
-            answer = await said(gateway, f"GET {web.url()} HTTP/1.1\r\n{secret(gateway)}\r\n")
+            answer = await said(proxy, f"GET {web.url()} HTTP/1.1\r\n{secret(proxy)}\r\n")
             assert 300_000 < len(answer) <= 500_000
-            assert gateway.limit_reached.is_set()
+            assert proxy.limit_reached.is_set()
             assert await waiting == 0
-            assert await status(gateway, f"GET {web.url()} HTTP/1.1") == 503
+            assert await status(proxy, f"GET {web.url()} HTTP/1.1") == 503
 
     async def test_a_tunnel_counts_too(self) -> None:
         async def endless(asked: Asked) -> None:
             while True:
                 await asked.send(bytes(10_000))
 
-        async with serving(endless) as web, gateway_to(web.host, max_bytes=500_000) as gateway:
-            text = f"CONNECT {web.host} HTTP/1.1\r\n{secret(gateway)}\r\nGET / HTTP/1.1\r\n\r\n"
-            assert len(await said(gateway, text)) <= 501_000
-            assert gateway.limit_reached.is_set()
+        async with serving(endless) as web, proxy_to(web.host, max_bytes=500_000) as proxy:
+            text = f"CONNECT {web.host} HTTP/1.1\r\n{secret(proxy)}\r\nGET / HTTP/1.1\r\n\r\n"
+            assert len(await said(proxy, text)) <= 501_000
+            assert proxy.limit_reached.is_set()
 
     async def test_a_silent_server_is_not_waited_for(self) -> None:
         async def silent(asked: Asked) -> None:
             await asyncio.sleep(60)
 
         idle = timedelta(seconds=0.2)
-        async with serving(silent) as web, gateway_to(web.host, idle=idle) as gateway:
-            assert await status(gateway, f"GET {web.url()} HTTP/1.1") == 0
-            tunnel = f"CONNECT {web.host} HTTP/1.1\r\n{secret(gateway)}\r\n"
-            assert (await said(gateway, tunnel)).startswith(b"HTTP/1.1 200")
+        async with serving(silent) as web, proxy_to(web.host, idle=idle) as proxy:
+            assert await status(proxy, f"GET {web.url()} HTTP/1.1") == 0
+            tunnel = f"CONNECT {web.host} HTTP/1.1\r\n{secret(proxy)}\r\n"
+            assert (await said(proxy, tunnel)).startswith(b"HTTP/1.1 200")
 
     async def test_there_are_only_so_many_connections(self) -> None:
         async def silent(asked: Asked) -> None:
             await asyncio.sleep(60)
 
-        async with serving(silent) as web, gateway_to(web.host) as gateway:
+        async with serving(silent) as web, proxy_to(web.host) as proxy:
             request = f"GET {web.url()} HTTP/1.1"
-            waiting = [
-                asyncio.create_task(status(gateway, request)) for _ in range(MAX_CONNECTIONS)
-            ]
+            waiting = [asyncio.create_task(status(proxy, request)) for _ in range(MAX_CONNECTIONS)]
             await until(lambda: len(web.asked) == MAX_CONNECTIONS)
-            assert await status(gateway, request) == 503
+            assert await status(proxy, request) == 503
             for task in waiting:
                 task.cancel()
 
@@ -318,9 +316,9 @@ class TestWhereItEnds:
             await asyncio.sleep(60)
 
         async with serving(silent) as web:
-            async with gateway_to(web.host) as gateway:
-                waiting = asyncio.create_task(status(gateway, f"GET {web.url()} HTTP/1.1"))
+            async with proxy_to(web.host) as proxy:
+                waiting = asyncio.create_task(status(proxy, f"GET {web.url()} HTTP/1.1"))
                 await until(lambda: web.asked)
             assert await waiting == 0
             with pytest.raises(ConnectionError):
-                await status(gateway, f"GET {web.url()} HTTP/1.1")
+                await status(proxy, f"GET {web.url()} HTTP/1.1")
