@@ -25,7 +25,7 @@ test: .venv/.dev lint types ## All checks and tests; silent but for the tests' s
 test-extended: .venv/.dev ## Tests that are left out of `make test` for their time: the same once more, elsewhere
 	@$(PYTEST) -m extended
 
-SHARED := tests/contract tests/integration tests/unit/test_dashboard.py tests/unit/test_description.py
+SHARED := tests/contract tests/integration tests/unit/test_dashboard.py tests/unit/test_openapi.py
 test-shared: .venv/.dev ## The suites of stores, API and processors on MongoDB with GridFS, then with S3
 	@TEST_STORE=gridfs $(PYTEST) $(SHARED)
 	@TEST_STORE=s3 $(PYTEST) $(SHARED)
@@ -101,7 +101,7 @@ fuzz: .venv/.dev ## Damaged files, any request, any value, longer than the tests
 	@$(BIN)/python -m tests.fuzzing $(ARGS)
 
 fuzz-api: .venv/.dev ## Only any request, with what Schemathesis takes; ARGS="--seed 7 --max-examples 500"
-	@$(BIN)/python -m tests.fuzzing.campaign --max-examples 200 $(ARGS)
+	@$(BIN)/python -m tests.fuzzing.api --max-examples 200 $(ARGS)
 
 clean: ## Remove everything that can be made again; your data stays
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis fuzz-finds dist site
