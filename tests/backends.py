@@ -60,5 +60,5 @@ async def kept_uploads(data_dir: Path, store: Store) -> dict[str, bytes]:
     blob_store = files_in(data_dir, store).blob_store or DirectoryBlobStore(data_dir)
     return {
         kept.key.partition("/")[2]: b"".join([piece async for piece in blob_store.read(kept)])
-        async for kept in blob_store.below("uploads/")
+        async for kept in blob_store.list_blobs("uploads/")
     }

@@ -122,9 +122,9 @@ def left_files(data: Path, jobs: Mapping[str, Job], *, shared: bool) -> list[str
 
 
 async def left_in_depot(blob_store: BlobStore, jobs: Mapping[str, Job]) -> list[str]:
-    left = [kept.key async for kept in blob_store.below("uploads/")]
+    left = [kept.key async for kept in blob_store.list_blobs("uploads/")]
     counts = _attempts_that_count(jobs)
-    async for kept in blob_store.below("jobs/"):
+    async for kept in blob_store.list_blobs("jobs/"):
         _, job_id, attempt, _ = kept.key.split("/", 3)
         if counts.get(job_id) != attempt:
             left.append(kept.key)

@@ -24,7 +24,7 @@ from secretary.core.errors import (
     UnexpectedContentType,
 )
 from secretary.network.client import Network
-from secretary.network.downloads import Downloaded, download
+from secretary.network.downloads import Download, download
 from tests.web_server import Answer, Asked, Web, serving
 
 BODY = b"%PDF-1.7 and so on"
@@ -42,7 +42,7 @@ def always(body: bytes = BODY, **options: Any) -> Answer:
 
 async def fetched(
     web: Web, target: Path, path: str = "/a.pdf", limits: DownloadLimits = SMALL, **options: Any
-) -> Downloaded:
+) -> Download:
     network = options.pop("network", None) or Network([web.host])
     url = options.pop("url", None) or web.url(path)
     return await download(network, url, target, limits=limits, **options)
@@ -65,7 +65,7 @@ class TestWhatComes:
         }
         async with serving(always(headers=headers)) as web:
             target = tmp_path / "new" / "file"
-            assert await fetched(web, target, "/get?id=1") == Downloaded(
+            assert await fetched(web, target, "/get?id=1") == Download(
                 path=target,
                 size=len(BODY),
                 content_type="application/pdf",

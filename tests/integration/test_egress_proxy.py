@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from secretary.core.errors import AddressRefused
-from secretary.network.client import Network, tcp_connection
+from secretary.network.client import Network, connect_tcp
 from secretary.network.egress_proxy import MAX_CONNECTIONS, EgressProxy, open_egress_proxy
 from tests.polling import until
 from tests.web_server import Asked, serving
@@ -117,7 +117,7 @@ class TestWhatItReaches:
 
             async def connect(address: str, port: int, s: float) -> httpcore.AsyncNetworkStream:
                 dialled.append(address)
-                return await tcp_connection("127.0.0.1", web.port, s)
+                return await connect_tcp("127.0.0.1", web.port, s)
 
             network = Network(resolve=resolve, connect=connect)
             async with gateway_to(network=network) as gateway, client(gateway) as program:
@@ -275,7 +275,7 @@ class TestWhereItEnds:
             await until(lambda: web.asked)
             answer = await said(gateway, f"GET {web.url()} HTTP/1.1\r\n{secret(gateway)}\r\n")
             assert 300_000 < len(answer) <= 500_000
-            assert gateway.used_up.is_set()
+            assert gateway.limit_reached.is_set()
             assert await waiting == 0
             assert await status(gateway, f"GET {web.url()} HTTP/1.1") == 503
 
@@ -287,7 +287,7 @@ class TestWhereItEnds:
         async with serving(endless) as web, gateway_to(web.host, max_bytes=500_000) as gateway:
             text = f"CONNECT {web.host} HTTP/1.1\r\n{secret(gateway)}\r\nGET / HTTP/1.1\r\n\r\n"
             assert len(await said(gateway, text)) <= 501_000
-            assert gateway.used_up.is_set()
+            assert gateway.limit_reached.is_set()
 
     async def test_a_silent_server_is_not_waited_for(self) -> None:
         async def silent(asked: Asked) -> None:

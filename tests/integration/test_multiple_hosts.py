@@ -125,8 +125,8 @@ async def test_an_upload_to_one_is_worked_on_by_another_and_served_by_a_third(
     assert (await third.client.delete(f"/api/jobs/{job_id}")).status_code == 200
     async with machines.store("fourth") as (_, files):
         assert files.blob_store is not None
-        left = [kept.key async for kept in files.blob_store.below("jobs/")]
-        left += [kept.key async for kept in files.blob_store.below("uploads/")]
+        left = [kept.key async for kept in files.blob_store.list_blobs("jobs/")]
+        left += [kept.key async for kept in files.blob_store.list_blobs("uploads/")]
         assert left == []
 
 
@@ -174,7 +174,7 @@ async def test_what_one_machine_has_read_no_other_reads_again(machines: Machines
 async def test_pages_can_be_read_elsewhere_while_the_job_runs(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("secretary.storage.artifact_sync.SHIP_EVERY", 0.05)
+    monkeypatch.setattr("secretary.storage.artifact_sync.UPLOAD_INTERVAL", 0.05)
     room = await machines.api("a")
     async with machines.worker("b", generic_worker={"processes": 1}):
         content = pdf(*(f"Page {n} of many" for n in range(1, 151)))
@@ -212,12 +212,12 @@ class TestUpkeep:
         monkeypatch.setattr("secretary.worker.maintenance.IN_USE", timedelta(0))
         async with machines.store("c") as (store, files):
             assert files.blob_store is not None
-            before = [kept.key async for kept in files.blob_store.below("cache/")]
+            before = [kept.key async for kept in files.blob_store.list_blobs("cache/")]
             assert before
             small = JobFiles(machines.data("c"), files.uploads, files.cache, files.blob_store)
             small.cache = type(files.cache)(machines.data("c"), max_bytes=1)
             await Maintenance(store, small, MaintenanceOptions()).sweep_blob_store(files.blob_store)
-            assert [kept.key async for kept in files.blob_store.below("cache/")] == []
+            assert [kept.key async for kept in files.blob_store.list_blobs("cache/")] == []
         async with machines.worker("d"):
             again = await room.read(ROUTE, FRUIT, "fruit.pdf")
             assert again["is_from_cache"] is False
@@ -236,7 +236,7 @@ class TestUpkeep:
             path.write_text("from a worker that had lost its job")
             await files.blob_store.put([("jobs/job-gone/1/late.txt", path)])
             await Maintenance(store, files, MaintenanceOptions()).sweep_blob_store(files.blob_store)
-            left = {kept.key.split("/")[1] async for kept in files.blob_store.below("jobs/")}
+            left = {kept.key.split("/")[1] async for kept in files.blob_store.list_blobs("jobs/")}
             assert left == {job_id}
 
     async def test_what_a_dead_process_left_on_a_machine_is_cleared(
@@ -245,7 +245,7 @@ class TestUpkeep:
         monkeypatch.setattr("secretary.worker.maintenance.MAX_UPLOAD_TIME", timedelta(seconds=-1))
         async with machines.store("a") as (store, files):
             job = Job(job_id="job-dead", job_type="pdf", attempt=1)
-            directory = Path(files.of_attempt(job))
+            directory = Path(files.attempt_directory(job))
             directory.mkdir(parents=True)
             (directory / "page_001.txt").write_text("half")
             assert await Maintenance(store, files, MaintenanceOptions()).clear_local_files() == 1

@@ -30,7 +30,7 @@ from secretary.core.errors import (
 from secretary.media.ytdlp import landlock as fence
 from secretary.media.ytdlp.fetch import fetch_from_site, fetch_in_sandbox, fetch_media
 from secretary.media.ytdlp.metadata import SiteMedia, SiteRequest, SiteSubtitles
-from secretary.network.client import Network, tcp_connection
+from secretary.network.client import Network, connect_tcp
 from secretary.storage.sources import SourceFile
 from secretary.worker.sandbox import Limits, Sandbox
 from tests.web_server import Answer, Asked, Web, serving
@@ -199,7 +199,7 @@ class TestWhereItGoes:
 
         async def connect(address: str, port: int, s: float) -> httpcore.AsyncNetworkStream:
             assert address == "93.184.216.34"
-            return await tcp_connection("127.0.0.1", web.port, s)
+            return await connect_tcp("127.0.0.1", web.port, s)
 
         return Network(resolve=self.resolve, connect=connect)
 

@@ -73,7 +73,7 @@ def test_nothing_else_is(files: JobFiles, job: Job, name: str) -> None:
 
 
 def test_links_are_not_followed(files: JobFiles, job: Job, tmp_path: Path) -> None:
-    directory = Path(files.of_attempt(job))
+    directory = Path(files.attempt_directory(job))
     (directory / "out").symlink_to(tmp_path / "secret.txt")
     (directory / "away").symlink_to(tmp_path)
     (directory / "inside").symlink_to(directory / "pages" / "1.txt")
@@ -89,7 +89,7 @@ def test_a_data_directory_behind_a_link_works(tmp_path: Path, files: JobFiles, j
 
 
 async def test_of_a_completed_job_its_last_attempt_stays(files: JobFiles, job: Job) -> None:
-    await files.keep_only(job)
+    await files.remove_superseded(job)
     assert [path.name for path in (files.root / job.job_id).iterdir()] == ["2"]
 
 
@@ -97,7 +97,7 @@ async def test_nor_is_the_next_attempt_of_a_restarted_job_removed(
     files: JobFiles, job: Job
 ) -> None:
     (files.root / job.job_id / "3").mkdir()
-    await files.keep_only(job)
+    await files.remove_superseded(job)
     assert sorted(path.name for path in (files.root / job.job_id).iterdir()) == ["2", "3"]
 
 
@@ -107,7 +107,7 @@ async def test_of_a_failed_attempt_nothing_stays_but_the_earlier_and_the_upload(
     upload = files.uploads.root / job.job_id / "a.pdf"
     upload.parent.mkdir(parents=True)
     upload.touch()
-    await files.discard(job)
+    await files.discard_attempt(job)
     assert [path.name for path in (files.root / job.job_id).iterdir()] == ["1"]
     assert upload.exists()
 
@@ -119,7 +119,7 @@ async def test_of_an_attempt_whose_process_died_nothing_stays_but_the_others_and
     upload = files.uploads.root / job.job_id / "a.pdf"
     upload.parent.mkdir(parents=True)
     upload.touch()
-    await files.abandon(job.job_id, 1)
+    await files.remove_attempt(job.job_id, 1)
     assert all(path.name.startswith("2") for path in (files.root / job.job_id).iterdir())
     assert upload.exists()
 
@@ -154,7 +154,7 @@ class TestArchive:
     async def test_one_that_the_job_made_is_given_as_it_is(self, files: JobFiles, job: Job) -> None:
         (files.root / job.job_id / "2" / "own.zip").write_bytes(b"own")
         found = await files.archive(completed(job, archive_filename="own.zip"))
-        assert await files.content(found) == b"own"
+        assert await files.read(found) == b"own"
 
     @pytest.mark.parametrize("name", [None, 7, "", "../x.zip", "/x.zip", "pages/x.zip", ".."])
     async def test_a_name_that_leads_elsewhere_is_none(
@@ -179,7 +179,7 @@ class TestLongResults:
         more = {"extracted_text": "long", "metadata": {"text_contents": [1]}}
         (files.root / job.job_id / "2" / "texts.json").write_text(json.dumps(more))
         short = {"extracted_text": None, "metadata": {"page_count": 1}, "more_in": "texts.json"}
-        done = await files.filled(completed(job, **short))
+        done = await files.load_results(completed(job, **short))
         assert done.results == {
             "extracted_text": "long",
             "metadata": {"page_count": 1, "text_contents": [1]},
@@ -190,10 +190,10 @@ class TestLongResults:
         self, files: JobFiles, job: Job, name: object
     ) -> None:
         done = completed(job, extracted_text=None, more_in=name)
-        assert (await files.filled(done)).results == {"extracted_text": None, "metadata": {}}
+        assert (await files.load_results(done)).results == {"extracted_text": None, "metadata": {}}
 
     async def test_other_jobs_are_as_they_are(self, files: JobFiles, job: Job) -> None:
-        assert await files.filled(job) is job
+        assert await files.load_results(job) is job
 
 
 async def test_what_an_attempt_has_made_so_far_is_listed(files: JobFiles, job: Job) -> None:
@@ -204,13 +204,13 @@ async def test_what_an_attempt_has_made_so_far_is_listed(files: JobFiles, job: J
     (directory / "link.txt").symlink_to(directory / "a.txt")
     job = job.model_copy(update={"results": {"more_in": "texts.json"}})
     page = f"{job.job_id} 2"
-    assert await files.made_so_far(job) == [("a.txt", 4), ("pages/1.txt", len(page))]
-    assert await files.made_so_far(Job(job_type="pdf", attempt=1)) == []
+    assert await files.list_artifacts(job) == [("a.txt", 4), ("pages/1.txt", len(page))]
+    assert await files.list_artifacts(Job(job_type="pdf", attempt=1)) == []
 
 
 async def test_a_job_may_make_a_file_of_any_name(files: JobFiles, job: Job) -> None:
     (files.root / job.job_id / "2" / "None").touch()
-    assert ("None", 0) in await files.made_so_far(job)
+    assert ("None", 0) in await files.list_artifacts(job)
 
 
 async def test_a_directory_that_cannot_be_cleared_does_not_keep_a_job_from_ending(
@@ -220,5 +220,5 @@ async def test_a_directory_that_cannot_be_cleared_does_not_keep_a_job_from_endin
     job = Job(attempt=1)
     (files.root / job.job_id).touch()
     await files.clear_scratch(job)
-    await files.keep_only(job)
-    await files.discard(job)
+    await files.remove_superseded(job)
+    await files.discard_attempt(job)

@@ -124,7 +124,7 @@ class TestOneJob:
     async def test_deleting_removes_the_files_too(self, job_service: JobService) -> None:
         await submit(job_service)
         job = await end_next(job_service, Completed())
-        directory = Path(job_service.files.of_attempt(job))
+        directory = Path(job_service.files.attempt_directory(job))
         directory.mkdir(parents=True)
         await job_service.delete(job.job_id)
         assert not directory.exists()
@@ -274,7 +274,7 @@ class TestLongResults:
         for number in range(5):
             await submit(job_service, job_name=str(number))
             job = await end_next(job_service, Completed({"more_in": "texts.json"}))
-            directory = Path(job_service.files.of_attempt(job))
+            directory = Path(job_service.files.attempt_directory(job))
             directory.mkdir(parents=True)
             (directory / "texts.json").write_text(json.dumps({"text": "x" * 1000}))
         small = replace(job_service, max_results_bytes=2500)

@@ -84,7 +84,7 @@ async def test_old_jobs_are_removed_with_their_files_and_young_ones_stay(
 ) -> None:
     old, failed, young = [await claimed(store) for _ in range(3)]
     for job in (old, failed, young):
-        directory = Path(files.of_attempt(job))
+        directory = Path(files.attempt_directory(job))
         directory.mkdir(parents=True)
         (directory / "page_001.txt").write_text("x")
     await store.finish(old, Completed())

@@ -63,7 +63,7 @@ def test_what_was_said_stays_text(
     pictures: list[TranscriptImage],
 ) -> None:
     said = sorted(SpokenWord(min(one[:2]), max(one[:2]), one.text) for one in said)
-    markdown = "".join(as_markdown(said, title=title, chapters=chapters, pictures=pictures))
+    markdown = "".join(as_markdown(said, title=title, chapters=chapters, images=pictures))
     tokens = tokens_of(markdown)
     active = [token for token in tokens if token.type in ACTIVE]
     assert [token.attrs.get("src") for token in active] == ["frame_001.jpg"] * len(pictures)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from starlette.exceptions import HTTPException
 
 from secretary.api.files import MAX_RANGES, _file_response, _read_ranges
-from secretary.storage.artifacts import Found
+from secretary.storage.artifacts import ArtifactFile
 
 CONTENT = bytes(range(256)) * 3
 NUMBER = st.integers(0, len(CONTENT) + 3).map(str) | st.sampled_from(
@@ -42,7 +42,7 @@ def client() -> Iterator[TestClient]:
 
         @app.get("/")
         def get(request: Request) -> Response:
-            return _file_response(request, Found("a.bin", len(CONTENT), 0.0, path=path))
+            return _file_response(request, ArtifactFile("a.bin", len(CONTENT), 0.0, path=path))
 
         with TestClient(app) as client:
             yield client

@@ -26,8 +26,8 @@ from secretary.core.processes import is_alive
 from secretary.worker.sandbox import Limits, RemoteError, Sandbox, SandboxClosed
 from secretary.worker.sandbox import child_main as inside
 from tests import sandbox_functions as functions
-from tests.functions import MIB
 from tests.polling import until
+from tests.sandbox_functions import MIB
 
 #: One loop for all, so that they can share a sandbox.
 pytestmark = pytest.mark.asyncio(loop_scope="module")

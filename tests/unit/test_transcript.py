@@ -32,7 +32,7 @@ def test_a_paragraph_ends_where_a_chapter_begins() -> None:
 def test_a_slide_stands_before_what_is_said_about_it() -> None:
     said = [TimedText(0, 2, "One."), TimedText(2.2, 4, "Two.")]
     pictures = [TranscriptImage(time=2, file="frame_001.jpg", text="Title\n\nA point")]
-    assert markdown(said, pictures=pictures) == (
+    assert markdown(said, images=pictures) == (
         "**[00:00]** One.\n\n![00:02](frame_001.jpg)\n\n> Title\n> A point\n\n**[00:02]** Two.\n\n"
     )
 
@@ -40,7 +40,7 @@ def test_a_slide_stands_before_what_is_said_about_it() -> None:
 def test_chapters_and_slides_are_shown_where_nothing_is_said() -> None:
     chapters = [Chapter(start=5, end=9, title="Music")]
     pictures = [TranscriptImage(time=7, file="frame_001.jpg")]
-    assert markdown([], chapters=chapters, pictures=pictures) == (
+    assert markdown([], chapters=chapters, images=pictures) == (
         "## Music (00:05)\n\n![00:07](frame_001.jpg)\n\n"
     )
 

@@ -52,7 +52,7 @@ def test_to_ask_for_languages_and_version_loads_nothing() -> None:
 def test_several_sounds_are_heard_as_each_by_itself() -> None:
     engine = open_speech_engine()
     beckett = real_voice("beckett")
-    first, second, third = engine.listen([beckett, silence(3), beckett], language="en")
+    first, second, third = engine.transcribe([beckett, silence(3), beckett], language="en")
     assert first == third
     assert second.segments == ()
     text = "".join(said.text for said in first.segments)
@@ -62,19 +62,19 @@ def test_several_sounds_are_heard_as_each_by_itself() -> None:
 
 def test_nothing_is_said_in_silence_noise_and_music() -> None:
     names, sounds = list(NOTHING), list(NOTHING.values())
-    heard = dict(zip(names, open_speech_engine().listen(sounds, language=None), strict=True))
+    heard = dict(zip(names, open_speech_engine().transcribe(sounds, language=None), strict=True))
     assert {name: one.segments for name, one in heard.items() if one.segments} == {}
 
 
 @pytest.mark.parametrize("samples", [0, 1, 159, 161, 1600])
 def test_hardly_any_sound_is_no_speech(samples: int) -> None:
-    (heard,) = open_speech_engine().listen([np.zeros(samples, np.float32)], language="en")
+    (heard,) = open_speech_engine().transcribe([np.zeros(samples, np.float32)], language="en")
     assert heard.segments == () and heard.confidence == 0
 
 
 def test_a_language_that_the_model_does_not_know_is_refused() -> None:
     with pytest.raises(EngineUnavailable) as caught:
-        open_speech_engine().listen([silence(1)], language="de")
+        open_speech_engine().transcribe([silence(1)], language="de")
     assert caught.value.details == {"understood": ["en"]}
 
 
@@ -95,7 +95,7 @@ def test_a_damaged_model_is_unavailable(tmp_path: Path) -> None:
         shutil.copy(good / name, tmp_path)
     (tmp_path / "model.bin").write_bytes((good / "model.bin").read_bytes()[:100_000])
     with pytest.raises(EngineUnavailable, match="damaged"):
-        Whisper(str(tmp_path)).listen([silence(1)], language="en")
+        Whisper(str(tmp_path)).transcribe([silence(1)], language="en")
 
 
 def test_another_model_is_another_version(tmp_path: Path) -> None:

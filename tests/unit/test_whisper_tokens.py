@@ -1,7 +1,7 @@
 """Tokens put together to words, and loops taken out."""
 
 from secretary.media.speech.engines import TimedText
-from secretary.media.speech.whisper import Token, _byte_of, is_loop, unlooped, words
+from secretary.media.speech.whisper import Token, _byte_of, is_loop, without_loops, words
 
 
 def test_marks_have_no_time_of_their_own() -> None:
@@ -32,10 +32,10 @@ def test_signs_without_spaces_are_words() -> None:
 def test_a_loop_is_left_once() -> None:
     tokens = (1, 2, *(3, 4, 5) * 20, 6)
     assert is_loop(tokens)
-    assert unlooped(tokens) == (1, 2, 3, 4, 5, 6)
+    assert without_loops(tokens) == (1, 2, 3, 4, 5, 6)
 
 
 def test_what_people_say_twice_is_no_loop() -> None:
     for tokens in [(7,) * 6, (1, 2, 3, 4) * 2, (1, 2, 3, 9, 1, 2, 3, 8, 1, 2, 3, 7)]:
         assert not is_loop(tokens)
-        assert unlooped(tokens) == tokens
+        assert without_loops(tokens) == tokens

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..core.errors import NotFound, StoreUnavailable
 from ..core.job import FINAL_STATUSES, Batch, Job, JobStatus
-from ..core.json_codec import encode_in_parts, is_large
+from ..core.json_codec import encode_in_parts, encode_json, is_large
 from ..jobs.events import PAGE_SIZE, EventHub, PendingChanges, Subscription, event_payload
 from ..jobs.service import JobService
 from ..store import Change, JobQuery
@@ -145,11 +145,16 @@ def batch_event(batch: Batch) -> Event:
 
 def encode_event(event: Event, event_id: str) -> bytes:
     head = f"id: {event_id}\nevent: {event.name}\nretry: {RETRY_MILLISECONDS}\ndata: "
-    data = encode_in_parts(event.document)
-    for line_end, escape in LINE_ENDS.items():
-        if line_end in data:
+    data = encode_in_parts(event.document, _encode_on_one_line)
+    return b"".join((head.encode("ascii"), data, b"\n\n"))
+
+
+def _encode_on_one_line(value: Any) -> bytes:
+    data = encode_json(value)
+    if not data.isascii():
+        for line_end, escape in LINE_ENDS.items():
             data = data.replace(line_end, escape)
-    return b"%b%b\n\n" % (head.encode("ascii"), data)
+    return data
 
 
 async def _encode_off_loop(event: Event, event_id: str) -> bytes:

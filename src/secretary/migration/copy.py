@@ -198,14 +198,14 @@ async def missing_files(target: BlobStore, group: Sequence[BlobInfo]) -> list[Bl
 
 
 async def _has_no_files(blob_store: BlobStore, prefix: str) -> bool:
-    async for _ in blob_store.below(prefix):
+    async for _ in blob_store.list_blobs(prefix):
         return False
     return True
 
 
 async def _groups(blob_store: BlobStore, prefix: str) -> AsyncIterator[list[BlobInfo]]:
     group: list[BlobInfo] = []
-    async for kept in blob_store.below(prefix):
+    async for kept in blob_store.list_blobs(prefix):
         if not _is_copied(kept.key):
             continue
         group.append(kept)

@@ -25,12 +25,12 @@ GLOBAL_UNICAST = IPv6Network("2000::/3")
 NAT64 = IPv6Network("64:ff9b::/96")
 
 
-def as_host(text: str) -> str | IPAddress:
+def parse_host(text: str) -> str | IPAddress:
     """The address that `text` spells, in any form a resolver would take, or the name it is."""
     host = text.lower().removesuffix(".")
     if ":" in host:
-        return unmapped(IPv6Address(host))
-    labels = as_ascii(host).split(".")
+        return unmap_ipv4(IPv6Address(host))
+    labels = to_ascii(host).split(".")
     if NUMBER.fullmatch(labels[-1]):
         return _ipv4(labels)
     if len(host) > 253 or not all(LABEL.fullmatch(label) for label in labels):
@@ -38,7 +38,7 @@ def as_host(text: str) -> str | IPAddress:
     return ".".join(labels)
 
 
-def as_ascii(name: str) -> str:
+def to_ascii(name: str) -> str:
     if name.isascii():
         return name
     import idna  # large, and hardly ever needed
@@ -66,7 +66,7 @@ def _number(label: str) -> int:
     return int(label, 8 if label.startswith("0") else 10)
 
 
-def unmapped(address: IPAddress) -> IPAddress:
+def unmap_ipv4(address: IPAddress) -> IPAddress:
     """`::ffff:10.0.0.1` is 10.0.0.1: the system would connect to that."""
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped
@@ -74,7 +74,7 @@ def unmapped(address: IPAddress) -> IPAddress:
 
 
 def is_public(address: IPAddress) -> bool:
-    address = unmapped(address)
+    address = unmap_ipv4(address)
     if isinstance(address, IPv4Address):
         return address.is_global and not address.is_multicast and not _is_excepted(address)
     if address.scope_id is not None:
@@ -124,18 +124,18 @@ class AllowedHost:
 
 class AllowList:
     def __init__(self, entries: Iterable[str]) -> None:
-        self._hosts = tuple(allowed_host(entry) for entry in entries)
+        self._hosts = tuple(parse_allowed_host(entry) for entry in entries)
 
     @property
     def has_ranges(self) -> bool:
         """Whether a name could be allowed by where it leads."""
         return any(not isinstance(allowed.place, str) for allowed in self._hosts)
 
-    def has(self, host: str | IPAddress, port: int) -> bool:
+    def allows(self, host: str | IPAddress, port: int) -> bool:
         return any(allowed.fits(host, port) for allowed in self._hosts)
 
 
-def allowed_host(entry: str) -> AllowedHost:
+def parse_allowed_host(entry: str) -> AllowedHost:
     """What an entry means; ValueError when it means nothing."""
     text = entry.strip().lower()
     try:
@@ -143,11 +143,11 @@ def allowed_host(entry: str) -> AllowedHost:
             return AllowedHost(ip_network(text))
         name, port = _without_port(text)
         if name.startswith("*."):
-            below = as_host(name[2:])
+            below = parse_host(name[2:])
             if not isinstance(below, str):
                 raise ValueError("addresses have no names below them")
             return AllowedHost(f".{below}", port)
-        host = as_host(name)
+        host = parse_host(name)
         return AllowedHost(host if isinstance(host, str) else ip_network(host), port)
     except ValueError as error:
         raise ValueError(f"{entry!r} is not {FORMS}") from error

@@ -16,7 +16,7 @@ import httpcore
 import httpx
 
 from ..core.errors import AddressRefused
-from .addresses import AllowList, IPAddress, as_host, is_private_name, is_public, unmapped
+from .addresses import AllowList, IPAddress, is_private_name, is_public, parse_host, unmap_ipv4
 
 #: Raises AddressRefused for a URL that must not be asked for.
 Check = Callable[[httpx.URL], None]
@@ -49,7 +49,9 @@ class TcpStream:
         await self._stream.aclose()
 
 
-async def line_to(addresses: Addresses, connect: Connect, host: str, port: int) -> TcpStream:
+async def open_tcp_stream(
+    addresses: Addresses, connect: Connect, host: str, port: int
+) -> TcpStream:
     with _as_connection_error():
         return TcpStream(await _CheckedBackend(addresses, connect).connect_tcp(host, port))
 
@@ -62,7 +64,7 @@ def _as_connection_error() -> Iterator[None]:
         raise ConnectionError(str(error)) from error
 
 
-async def tcp_connection(address: str, port: int, seconds: float) -> httpcore.AsyncNetworkStream:
+async def connect_tcp(address: str, port: int, seconds: float) -> httpcore.AsyncNetworkStream:
     return await httpcore.AnyIOBackend().connect_tcp(address, port, timeout=seconds)
 
 
@@ -200,7 +202,7 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
 RESOLVE_SECONDS = 10.0
 
 
-async def system_addresses(host: str, port: int) -> Sequence[str]:
+async def resolve_host(host: str, port: int) -> Sequence[str]:
     """
     What the system's resolver says. It cannot be stopped while it waits for a name server, so it
     gets a thread of its own: those that everyone shares would soon all be waiting.
@@ -247,8 +249,8 @@ class Network:
         self,
         allow_hosts: Sequence[str] = (),
         *,
-        resolve: Resolve = system_addresses,
-        connect: Connect = tcp_connection,
+        resolve: Resolve = resolve_host,
+        connect: Connect = connect_tcp,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
         self._allowed = AllowList(allow_hosts)
@@ -262,7 +264,7 @@ class Network:
         With `https_only` plain http is refused too, except for allowed hosts.
         """
         scheme, host, port = _read(url)
-        if self._allowed.has(host, port):
+        if self._allowed.allows(host, port):
             return
         if https_only and scheme != "https":
             raise AddressRefused(f"The address of {host} must begin with https://", host=str(host))
@@ -293,18 +295,18 @@ class Network:
         """A bare connection to where `url` leads, if a request for it would be allowed."""
         self.check(url)
         _, host, port = _read(url)
-        return await line_to(self._addresses, self._connect, str(host), port)
+        return await open_tcp_stream(self._addresses, self._connect, str(host), port)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
         """The addresses to which a connection may be made; all are checked, or none is given."""
-        target = as_host(host)
+        target = parse_host(host)
         if not isinstance(target, str):
             found = [target]
         else:
-            found = [unmapped(ip_address(text)) for text in await self._resolve(target, port)]
-        if not self._allowed.has(target, port):
+            found = [unmap_ipv4(ip_address(text)) for text in await self._resolve(target, port)]
+        if not self._allowed.allows(target, port):
             for address in found:
-                if not is_public(address) and not self._allowed.has(address, port):
+                if not is_public(address) and not self._allowed.allows(address, port):
                     logger.warning("Refused to connect to %s: it leads to %s", host, address)
                     raise _not_public(target)
         return list(dict.fromkeys(str(address) for address in found))
@@ -331,7 +333,7 @@ def _read(url: str | httpx.URL) -> tuple[str, str | IPAddress, int]:
     if parsed.userinfo:
         raise AddressRefused(f"The URL of {shown} must not hold a user or password", host=shown)
     try:
-        host = as_host(text)
+        host = parse_host(text)
     except ValueError:
         raise AddressRefused(f"{shown} is not a valid host", host=shown) from None
     port = DEFAULT_PORTS[parsed.scheme] if parsed.port is None else parsed.port

@@ -37,7 +37,7 @@ OnProgress = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Downloaded:
+class Download:
     path: Path
     size: int
     content_type: str | None
@@ -53,7 +53,7 @@ async def download(
     limits: DownloadLimits,
     on_progress: OnProgress | None = None,
     unwanted: frozenset[str] = frozenset(),
-) -> Downloaded:
+) -> Download:
     """
     Fetch `url` into the file `target`, which appears when it is complete and not before. What is
     announced as of one of the `unwanted` kinds is not fetched, and ends as KindRefused.
@@ -73,7 +73,7 @@ async def download(
         text = f"The download from {host} took longer than {seconds:g} s"
         raise DownloadFailed(text, host=host) from None
     content_type = _content_type(answer)
-    return Downloaded(
+    return Download(
         path=target,
         size=size,
         content_type=content_type,

@@ -162,13 +162,13 @@ USER = "secretary"
 class EgressProxy:
     """
     Dials only what `network` allows, for whoever knows its secret, until `max_bytes` have come
-    through it. `used_up` is set when that is so; from then on it serves nobody.
+    through it. `limit_reached` is set when that is so; from then on it serves nobody.
     """
 
     def __init__(self, network: Network, *, max_bytes: int, idle: timedelta) -> None:
-        self.used_up = asyncio.Event()
+        self.limit_reached = asyncio.Event()
         #: Bytes in both directions.
-        self.carried = 0
+        self.transferred_bytes = 0
         #: The first address that was asked for and not allowed.
         self.refused: AddressRefused | None = None
         self._network = network
@@ -188,7 +188,7 @@ class EgressProxy:
         assert task is not None
         self._tasks.add(task)
         try:
-            with suppress(ConnectionError, _UsedUp, asyncio.CancelledError):
+            with suppress(ConnectionError, _LimitReached, asyncio.CancelledError):
                 await self._answer(reader, writer)
         finally:
             self._tasks.discard(task)
@@ -201,7 +201,7 @@ class EgressProxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.used_up.is_set() or len(self._tasks) > MAX_CONNECTIONS:
+        if self.limit_reached.is_set() or len(self._tasks) > MAX_CONNECTIONS:
             return await _say(writer, "503 Service Unavailable")
         try:
             async with asyncio.timeout(HEAD_SECONDS):
@@ -294,15 +294,15 @@ class EgressProxy:
             await line.write(piece, self._idle)
 
     def _count(self, piece: bytes) -> None:
-        self.carried += len(piece)
-        if self.carried > self._max_bytes:
-            self.used_up.set()
+        self.transferred_bytes += len(piece)
+        if self.transferred_bytes > self._max_bytes:
+            self.limit_reached.set()
             for task in self._tasks - {asyncio.current_task()}:
                 task.cancel()
-            raise _UsedUp
+            raise _LimitReached
 
 
-class _UsedUp(Exception):
+class _LimitReached(Exception):
     pass
 
 

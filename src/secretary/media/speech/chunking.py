@@ -1,23 +1,23 @@
-"""A recording cut at pauses, into pieces that are listened to one by one."""
+"""Splits a recording at pauses into chunks that are transcribed one by one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-#: Seconds that an engine hears at a time; what it was made for is 30.
+#: Seconds of a window at most. Whisper was trained on 30.
 LONGEST = 29.0
-#: It is not cut before, if it can be helped: each window takes the same time, full or not.
+#: A window is not cut before this if possible: it takes the same time, full or not.
 SHORTEST = 19.0
-#: Seconds of a pause that stay with the speech before and after.
+#: Seconds of a pause that are kept before and after speech.
 MARGIN = 0.3
-#: Longer silence is left out.
+#: Longer pauses are left out.
 LONGEST_PAUSE = 4.0
-#: Several windows are heard at once, which takes less time.
+#: Windows per chunk: an engine is faster with several at once.
 WINDOWS = 4
 
 
 class Span(NamedTuple):
-    """In seconds from the beginning of the recording."""
+    """In seconds from the start of the recording."""
 
     start: float
     end: float
@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SpeechActivity:
-    #: Seconds of sound, with and without speech.
+    #: Seconds of audio, with and without speech.
     duration: float
     #: In order, none longer than 14 seconds; two may touch.
     speech: tuple[Span, ...]
@@ -33,7 +33,7 @@ class SpeechActivity:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What is heard at once."""
+    """The input of an engine: up to 30 seconds."""
 
     start: float
     end: float
@@ -61,24 +61,25 @@ class Chunk:
         return [[window.start, window.end, window.speech] for window in self.windows]
 
     @staticmethod
-    def from_json(number: int, told: Sequence[Any]) -> "Chunk":
-        windows = (
-            Window(start, end, tuple(Span(*span) for span in speech)) for start, end, speech in told
+    def from_json(number: int, windows: Sequence[Any]) -> "Chunk":
+        parsed = (
+            Window(start, end, tuple(Span(*span) for span in speech))
+            for start, end, speech in windows
         )
-        return Chunk(number, tuple(windows))
+        return Chunk(number, tuple(parsed))
 
 
 def build_chunks(activity: SpeechActivity) -> list[Chunk]:
-    """Numbered from 0. Windows do not overlap; none where nobody speaks."""
+    """Return chunks of windows that do not overlap, numbered from 0; none without speech."""
     windows = _windows(activity)
-    pieces: list[Chunk] = []
+    chunks: list[Chunk] = []
     first = 0
     while first < len(windows):
-        # Smaller ones at the end: all processes are to be done at the same time.
+        # Smaller chunks at the end, so that all processes finish at about the same time.
         count = WINDOWS if len(windows) - first > 2 * WINDOWS else WINDOWS // 2
-        pieces.append(Chunk(len(pieces), tuple(windows[first : first + count])))
+        chunks.append(Chunk(len(chunks), tuple(windows[first : first + count])))
         first += count
-    return pieces
+    return chunks
 
 
 def _windows(activity: SpeechActivity) -> list[Window]:
@@ -86,12 +87,12 @@ def _windows(activity: SpeechActivity) -> list[Window]:
     spans, first = activity.speech, 0
     while first < len(spans):
         after = _end_of_window(spans, first)
-        before = windows[-1].end if windows else 0.0
-        following = spans[after].start if after < len(spans) else activity.duration
-        pause = following - spans[after - 1].end
+        previous_end = windows[-1].end if windows else 0.0
+        next_start = spans[after].start if after < len(spans) else activity.duration
+        pause = next_start - spans[after - 1].end
         windows.append(
             Window(
-                start=max(before, spans[first].start - MARGIN),
+                start=max(previous_end, spans[first].start - MARGIN),
                 end=spans[after - 1].end + min(MARGIN, pause if after == len(spans) else pause / 2),
                 speech=tuple(spans[first:after]),
             )
@@ -101,7 +102,7 @@ def _windows(activity: SpeechActivity) -> list[Window]:
 
 
 def _end_of_window(spans: Sequence[Span], first: int) -> int:
-    """The span after its last: where it is full, the one after its longest late pause."""
+    """Return the index after its last span. A full window ends at its longest late pause."""
     latest = spans[first].start + LONGEST - 2 * MARGIN
     after = first + 1
     while after < len(spans) and spans[after].end <= latest:

@@ -1,4 +1,4 @@
-"""What recognises speech: the protocol that all engines share, and the engines by name."""
+"""Speech engines: the protocol they implement, and the engines by name."""
 
 import functools
 from collections.abc import Sequence
@@ -10,13 +10,19 @@ from ...core.errors import EngineUnavailable
 if TYPE_CHECKING:
     import numpy as np
 
-#: Samples a second, in one channel, as 32-bit floats between -1 and 1: what engines listen to.
+#: Samples per second of the audio for engines: mono, 32-bit floats between -1 and 1.
 SAMPLE_RATE = 16_000
+#: Minimum mean confidence of a language that an engine knows. What tiny.en makes of English has
+#: 0.68 and more for eleven voices, clean, quiet, over the telephone and in noise 10 dB below the
+#: voice; of German, French, Spanish and Italian 0.55 and less. English in so much noise that half
+#: of the words are wrong is at the limit.
+MIN_CONFIDENCE = 0.62
+#: Engines often transcribe nothing of a foreign language: seconds without words per second with.
+MAX_UNCLEAR_RATIO = 2.0
 
 
 class TimedText(NamedTuple):
-    """A word with the space before it, as an engine hears it, or a line put together of such; in
-    seconds from the beginning of the sound."""
+    """A word (with the space before it), a sentence or a subtitle cue; in seconds."""
 
     start: float
     end: float
@@ -25,12 +31,12 @@ class TimedText(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcription:
-    #: ISO 639-1, for instance `en`.
+    #: ISO 639-1, such as `en`.
     language: str
     segments: tuple[TimedText, ...]
-    #: 0 to 1, the mean over all words; 0 when nothing was said.
+    #: 0 to 1, the mean of all words; 0 without words.
     confidence: float
-    #: Seconds in which somebody may have spoken, and no word was understood.
+    #: Seconds that may contain speech, but no recognised word.
     unclear: float = 0.0
 
 
@@ -40,59 +46,49 @@ class SpeechEngine(Protocol):
 
     @property
     def version(self) -> str:
-        """Of the engine and of its model: another version may hear other words."""
+        """Identifies engine and model: another version may recognise other words."""
         ...
 
     def languages(self) -> tuple[str, ...]:
-        """Those it understands, by their ISO 639-1 codes, sorted."""
+        """The ISO 639-1 codes of the languages it understands, sorted."""
         ...
 
-    def listen(
-        self, sounds: Sequence["np.ndarray"], *, language: str | None
+    def transcribe(
+        self, clips: Sequence["np.ndarray"], *, language: str | None
     ) -> list[Transcription]:
-        """What is said in each of some sounds of up to 30 seconds; several at once take less time.
-        Without a language it is detected, by engines that can; nothing is said in silence or
-        noise."""
+        """Transcribe clips of up to 30 seconds; several at once are faster. Without a language it
+        is detected, if the engine can. Silence and noise have no segments."""
         ...
 
 
 def open_speech_engine(name: str = "whisper", model_directory: str | None = None) -> SpeechEngine:
-    """The same object for the same arguments: what it has loaded stays warm in this process."""
-    return _opened(name, model_directory)
+    """Return the same object for the same arguments, so that its model stays loaded."""
+    return _open(name, model_directory)
 
 
 @functools.cache
-def _opened(name: str, model_directory: str | None) -> SpeechEngine:
+def _open(name: str, model_directory: str | None) -> SpeechEngine:
     if name == "whisper":
         from .whisper import Whisper
 
         return Whisper(model_directory)
-    raise EngineUnavailable(
-        f"There is no speech engine {name!r} in this process; there is: whisper"
-    )
+    raise EngineUnavailable(f"Unknown speech engine {name!r}; available: whisper")
 
 
-#: Confidence. What tiny.en makes of English has 0.68 and more by eleven voices, clean, quiet, over
-#: the telephone and in noise 10 dB below the voice; what it makes of German, French, Spanish and
-#: Italian 0.55 and less. English in such noise that half of its words are wrong is at the limit.
-UNDERSTOOD = 0.62
-#: Of other languages often no word is put down at all: seconds without for each with words.
-UNCLEAR = 2.0
-
-
-def is_intelligible(heard: Sequence[Transcription]) -> bool:
-    """False where there is speech of which the engine makes little sense: it is in a language
-    that the engine does not know, or not to be understood at all. Ask after about a minute of
-    speech: a single word tells little. True where nothing is said."""
-    unclear = sum(one.unclear for one in heard)
-    clear = sum(said.end - said.start for one in heard for said in one.segments)
-    if unclear > UNCLEAR * clear:
+def is_intelligible(transcriptions: Sequence[Transcription]) -> bool:
+    """Return False if the speech is in a language that the engine does not know, or cannot be
+    understood at all; True without speech. Needs about a minute: a single word tells little."""
+    unclear = sum(each.unclear for each in transcriptions)
+    clear = sum(text.end - text.start for each in transcriptions for text in each.segments)
+    if unclear > MAX_UNCLEAR_RATIO * clear:
         return False
-    return not clear or mean_confidence(heard) >= UNDERSTOOD
+    return not clear or mean_confidence(transcriptions) >= MIN_CONFIDENCE
 
 
-def mean_confidence(heard: Sequence[Transcription]) -> float:
-    """Over all letters, for where few words are said the engine is less sure."""
-    letters = [sum(len(said.text) for said in one.segments) for one in heard]
-    weighted = sum(one.confidence * count for one, count in zip(heard, letters, strict=True))
-    return weighted / sum(letters) if any(letters) else 0.0
+def mean_confidence(transcriptions: Sequence[Transcription]) -> float:
+    """Weighted by characters, because an engine is less certain of short texts."""
+    characters = [sum(len(text.text) for text in each.segments) for each in transcriptions]
+    weighted = sum(
+        each.confidence * count for each, count in zip(transcriptions, characters, strict=True)
+    )
+    return weighted / sum(characters) if any(characters) else 0.0

@@ -1,4 +1,4 @@
-"""What is said in a piece of a recording, with its times in the whole."""
+"""Transcribes a chunk of a recording to lines with their times in the recording."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,90 +10,90 @@ from .engines import TimedText, Transcription, mean_confidence, open_speech_engi
 SENTENCE_ENDS = (".", "?", "!", "…", "\N{IDEOGRAPHIC FULL STOP}")
 CLAUSE_ENDS = (*SENTENCE_ENDS, ",", ";", ":", "\N{IDEOGRAPHIC COMMA}")
 CLOSING = "\"')]}”»"
-#: Seconds: a line ends at a pause, with its sentence, and if that is long with a part of it.
+#: Seconds: a line ends at a pause, with its sentence, and if it is long with a clause.
 PAUSE, LONG_LINE, LONGEST_LINE = 0.8, 7.0, 12.0
-#: A shorter gap may be within a word.
-BREATH = 0.35
+#: A shorter gap in speech may be within a word.
+SHORT_GAP = 0.35
 
 
-def group_into_lines(words: Sequence[TimedText]) -> list[TimedText]:
-    found: list[TimedText] = []
-    line: list[TimedText] = []
-    for word in words:
-        if line and _ends(line, word):
-            found.append(_line(line))
-            line = []
-        line.append(word)
-    if line:
-        found.append(_line(line))
-    return [one for one in found if any(map(str.isalnum, one.text))]
-
-
-def clip_to_speech(speech: Sequence[Span], words: Sequence[TimedText]) -> Iterator[TimedText]:
-    """An engine lets words reach into silence; where there is speech is known better."""
-    breaths = _breaths(speech)
-    for word in words:
-        breath = max(breaths, key=lambda breath: _overlap(breath, word))
-        if _overlap(breath, word) <= 0:
-            yield word
-        else:
-            yield word._replace(start=max(word.start, breath.start), end=min(word.end, breath.end))
-
-
-def _ends(line: Sequence[TimedText], following: TimedText) -> bool:
-    last = line[-1].text.rstrip(CLOSING)
-    length = line[-1].end - line[0].start
-    return (
-        last.endswith(SENTENCE_ENDS)
-        or following.start - line[-1].end >= PAUSE
-        or (length >= LONG_LINE and last.endswith(CLAUSE_ENDS))
-        or length >= LONGEST_LINE
+def transcribe_chunk(
+    pcm_path: Path,
+    chunk: Chunk,
+    engine_name: str,
+    model_directory: str | None,
+    language: str | None,
+) -> Transcription:
+    """Transcribe PCM as `media.pcm` writes it. The engine stays loaded in this process."""
+    engine = open_speech_engine(engine_name, model_directory)
+    clips = [read_samples(str(pcm_path), window.start, window.end) for window in chunk.windows]
+    transcriptions = engine.transcribe(clips, language=language)
+    pairs = list(zip(chunk.windows, transcriptions, strict=True))
+    return Transcription(
+        language=transcriptions[0].language,
+        segments=tuple(line for window, each in pairs for line in _lines(window, each.segments)),
+        confidence=mean_confidence(transcriptions),
+        unclear=sum(min(each.unclear, window.seconds_of_speech) for window, each in pairs),
     )
 
 
-def _line(words: Sequence[TimedText]) -> TimedText:
-    text = "".join(word.text for word in words).strip()
-    return TimedText(round(words[0].start, 2), round(max(word.end for word in words), 2), text)
+def _lines(window: Window, words: Sequence[TimedText]) -> list[TimedText]:
+    """Return lines in the time of the recording."""
+    shifted = [
+        word._replace(start=word.start + window.start, end=word.end + window.start)
+        for word in words
+    ]
+    return group_into_lines(list(clip_to_speech(window.speech, shifted)))
 
 
-def _breaths(speech: Sequence[Span]) -> list[Span]:
-    breaths: list[Span] = []
-    for span in speech:
-        if breaths and span.start - breaths[-1].end < BREATH:
-            breaths[-1] = Span(breaths[-1].start, span.end)
+def clip_to_speech(speech: Sequence[Span], words: Sequence[TimedText]) -> Iterator[TimedText]:
+    """Engines let words reach into silence; voice activity detection is more exact."""
+    spans = _without_short_gaps(speech)
+    for word in words:
+        span = max(spans, key=lambda span: _overlap(span, word))
+        if _overlap(span, word) <= 0:
+            yield word
         else:
-            breaths.append(span)
-    return breaths
+            yield word._replace(start=max(word.start, span.start), end=min(word.end, span.end))
+
+
+def _without_short_gaps(speech: Sequence[Span]) -> list[Span]:
+    spans: list[Span] = []
+    for span in speech:
+        if spans and span.start - spans[-1].end < SHORT_GAP:
+            spans[-1] = Span(spans[-1].start, span.end)
+        else:
+            spans.append(span)
+    return spans
 
 
 def _overlap(span: Span, word: TimedText) -> float:
     return min(span.end, word.end) - max(span.start, word.start)
 
 
-def transcribe_chunk(
-    sound_path: Path,
-    piece: Chunk,
-    engine_name: str,
-    model_directory: str | None,
-    language: str | None,
-) -> Transcription:
-    """Raw sound as in `find_speech`. The engine stays warm in this process."""
-    engine = open_speech_engine(engine_name, model_directory)
-    sounds = [read_samples(str(sound_path), window.start, window.end) for window in piece.windows]
-    heard = engine.listen(sounds, language=language)
-    pairs = list(zip(piece.windows, heard, strict=True))
-    return Transcription(
-        language=heard[0].language,
-        segments=tuple(said for window, one in pairs for said in _lines(window, one.segments)),
-        confidence=mean_confidence(heard),
-        unclear=sum(min(one.unclear, window.seconds_of_speech) for window, one in pairs),
+def group_into_lines(words: Sequence[TimedText]) -> list[TimedText]:
+    lines: list[TimedText] = []
+    line: list[TimedText] = []
+    for word in words:
+        if line and _is_complete(line, word):
+            lines.append(_join(line))
+            line = []
+        line.append(word)
+    if line:
+        lines.append(_join(line))
+    return [each for each in lines if any(map(str.isalnum, each.text))]
+
+
+def _is_complete(line: Sequence[TimedText], following: TimedText) -> bool:
+    last = line[-1].text.rstrip(CLOSING)
+    duration = line[-1].end - line[0].start
+    return (
+        last.endswith(SENTENCE_ENDS)
+        or following.start - line[-1].end >= PAUSE
+        or (duration >= LONG_LINE and last.endswith(CLAUSE_ENDS))
+        or duration >= LONGEST_LINE
     )
 
 
-def _lines(window: Window, words: Sequence[TimedText]) -> list[TimedText]:
-    """In the time of the recording."""
-    shifted = [
-        word._replace(start=word.start + window.start, end=word.end + window.start)
-        for word in words
-    ]
-    return group_into_lines(list(clip_to_speech(window.speech, shifted)))
+def _join(words: Sequence[TimedText]) -> TimedText:
+    text = "".join(word.text for word in words).strip()
+    return TimedText(round(words[0].start, 2), round(max(word.end for word in words), 2), text)

@@ -1,4 +1,9 @@
-"""Where in a recording somebody may be speaking: what stands out of the background around it."""
+"""Voice activity detection: finds where a recording may contain speech, relative to the noise floor
+around it.
+
+The signal is split into 13 frequency bands, and the 10th percentile of the surrounding 35 seconds
+is each band's noise floor.
+"""
 
 from collections import deque
 from collections.abc import Iterator
@@ -10,130 +15,131 @@ import numpy as np
 from .chunking import Chunk, Span, SpeechActivity, build_chunks
 from .engines import SAMPLE_RATE
 
-#: One value for so many seconds of sound.
+#: Seconds per frame.
 FRAME = 0.02
 _HOP, _WIDTH = round(SAMPLE_RATE * FRAME), 512
-#: Bands of pitch, in hertz: in noise a voice stands out of some of them only.
-_BANDS = (100, 200, 300, 420, 560, 740, 960, 1240, 1600, 2050, 2600, 3300, 4200, 5500)
+#: Edges of the frequency bands in hertz: in noise, a voice stands out in some of them only.
+_BAND_EDGES = (100, 200, 300, 420, 560, 740, 960, 1240, 1600, 2050, 2600, 3300, 4200, 5500)
 _LOUDEST_BANDS = 5
-#: Decibels below which all is silence, also where it is uneven.
+#: Decibels; anything quieter is silence.
 _SILENCE = -85.0
-#: Read at a time, in frames of five seconds. Memory does not grow with the length of the sound.
-_STRETCH = round(5 / FRAME)
-#: The background of a stretch is what the stillest tenth of it and of three on each side is.
-_AROUND, _BACKGROUND = 3, 0.1
-#: Decibels above it; steady noise stays below 4. Where speech is clear, a share of its own
-#: height. Better too much than too little: the engine has the last word.
-_MARGIN, _SHARE, _LOUD = 4.2, 0.2, 0.98
-#: Seconds: what is shorter is a click, and a shorter gap is a part of a word.
+#: Frames per block of five seconds. Memory does not grow with the length of the recording.
+_BLOCK = round(5 / FRAME)
+#: The noise floor of a block is this quantile of the block and of three on each side.
+_BLOCKS_AROUND, _NOISE_QUANTILE = 3, 0.1
+#: Decibels above the noise floor; steady noise stays below 4. For clear speech the threshold is a
+#: share of its own level (a quantile). Too much is better than too little: the engine decides.
+_MARGIN, _LEVEL_SHARE, _LEVEL_QUANTILE = 4.2, 0.2, 0.98
+#: Seconds: shorter activity is a click, a shorter gap is part of a word.
 _SHORTEST, _GAP = 0.1, 0.12
-#: What never pauses for so long is parted where it is stillest.
+#: Seconds: longer speech without a pause is split where it is quietest.
 _LONGEST = 14.0
 
 
-def detect_speech(sound_path: Path) -> SpeechActivity:
-    """In raw sound: signed 16-bit little-endian, 16 kHz, one channel."""
-    duration = sound_path.stat().st_size // 2 / SAMPLE_RATE
-    heights = np.concatenate([np.zeros(0, np.float32), *_heights(_stretches(sound_path))])
+def split_into_chunks(pcm_path: str) -> list[Chunk]:
+    """Return the chunks of a recording that contain speech."""
+    return build_chunks(detect_speech(Path(pcm_path)))
+
+
+def detect_speech(pcm_path: Path) -> SpeechActivity:
+    """Find speech in PCM as `media.pcm` writes it."""
+    duration = pcm_path.stat().st_size // 2 / SAMPLE_RATE
+    levels = np.concatenate([np.zeros(0, np.float32), *_levels(_blocks(pcm_path))])
     spans = [
         Span(round(part_start * FRAME, 2), round(min(part_end * FRAME, duration), 2))
-        for start, end in _active(heights)
-        for part_start, part_end in _parted(heights, start, end)
+        for start, end in _active_runs(levels)
+        for part_start, part_end in _split(levels, start, end)
     ]
     return SpeechActivity(duration, tuple(spans))
 
 
-def split_into_chunks(sound_path: str) -> list[Chunk]:
-    """Where somebody speaks, in pieces that are listened to one by one."""
-    return build_chunks(detect_speech(Path(sound_path)))
-
-
-def _stretches(sound_path: Path) -> Iterator[np.ndarray]:
-    """Decibels, frames x bands, a stretch at a time."""
-    before: np.ndarray = np.zeros(_WIDTH - _HOP, np.float32)
+def _blocks(pcm_path: Path) -> Iterator[np.ndarray]:
+    """Yield decibels by frame and band, one block at a time."""
+    previous: np.ndarray = np.zeros(_WIDTH - _HOP, np.float32)
     window, weights = np.hanning(_WIDTH).astype(np.float32), _band_weights()
-    with sound_path.open("rb") as file:
-        while len(block := file.read(_STRETCH * _HOP * 2)) > 1:
-            sound = np.frombuffer(block[: len(block) // 2 * 2], "<i2").astype(np.float32) / 32768
-            sound = np.concatenate([before, sound, np.zeros(-len(sound) % _HOP, np.float32)])
-            before = sound[_HOP - _WIDTH :]
-            frames = np.lib.stride_tricks.sliding_window_view(sound, _WIDTH)[::_HOP]
+    with pcm_path.open("rb") as file:
+        while len(data := file.read(_BLOCK * _HOP * 2)) > 1:
+            samples = np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / 32768
+            padding = np.zeros(-len(samples) % _HOP, np.float32)
+            samples = np.concatenate([previous, samples, padding])
+            previous = samples[_HOP - _WIDTH :]
+            frames = np.lib.stride_tricks.sliding_window_view(samples, _WIDTH)[::_HOP]
             spectrum = np.fft.rfft(frames * window, axis=1)
             power = (spectrum.real**2 + spectrum.imag**2) @ weights
-            yield _smoothed(np.maximum(10 * np.log10(np.maximum(power, 1e-12)), _SILENCE))
+            yield _smooth(np.maximum(10 * np.log10(np.maximum(power, 1e-12)), _SILENCE))
 
 
 def _band_weights() -> np.ndarray:
-    pitch = np.fft.rfftfreq(_WIDTH, 1 / SAMPLE_RATE)
-    inside = np.stack([(pitch >= low) & (pitch < high) for low, high in pairwise(_BANDS)])
-    # So that noise over all of them has the same decibels in each as its samples have.
+    frequencies = np.fft.rfftfreq(_WIDTH, 1 / SAMPLE_RATE)
+    bands = [(frequencies >= low) & (frequencies < high) for low, high in pairwise(_BAND_EDGES)]
+    inside = np.stack(bands)
+    # White noise has the same decibels in each band as its samples have.
     weights: np.ndarray = inside / inside.sum(axis=1, keepdims=True) / (_WIDTH * 3 / 8)
     return np.asarray(weights.T, np.float32)
 
 
-def _heights(stretches: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-    """Decibels above the background, for each frame."""
+def _smooth(decibels: np.ndarray) -> np.ndarray:
+    """Average over a tenth of a second: in noise a single frame says little."""
+    padded = np.pad(decibels, ((2, 2), (0, 0)), mode="edge")
+    return np.asarray(sum(padded[shift : shift + len(decibels)] for shift in range(5)) / 5)
+
+
+def _levels(blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield the decibels of each frame above the noise floor, one block at a time."""
     around: deque[np.ndarray] = deque()
-    middle = 0
-    for stretch in stretches:
-        around.append(stretch)
-        if len(around) <= _AROUND:
+    current = 0
+    for block in blocks:
+        around.append(block)
+        if len(around) <= _BLOCKS_AROUND:
             continue
-        yield _height(around, middle)
-        if middle == _AROUND:
+        yield _level(around, current)
+        if current == _BLOCKS_AROUND:
             around.popleft()
         else:
-            middle += 1
-    for place in range(middle, len(around)):
-        yield _height(around, place)
+            current += 1
+    for index in range(current, len(around)):
+        yield _level(around, index)
 
 
-def _height(around: "deque[np.ndarray]", place: int) -> np.ndarray:
-    levels = np.concatenate(around)
-    rank = int(_BACKGROUND * len(levels))
-    background = np.partition(levels, rank, axis=0)[rank]
-    above: np.ndarray = np.sort(around[place] - background, axis=1)[:, -_LOUDEST_BANDS:]
-    return np.asarray(above.mean(axis=1))
+def _level(around: "deque[np.ndarray]", index: int) -> np.ndarray:
+    decibels = np.concatenate(around)
+    rank = int(_NOISE_QUANTILE * len(decibels))
+    noise_floor = np.partition(decibels, rank, axis=0)[rank]
+    loudest: np.ndarray = np.sort(around[index] - noise_floor, axis=1)[:, -_LOUDEST_BANDS:]
+    return np.asarray(loudest.mean(axis=1))
 
 
-def _smoothed(levels: np.ndarray) -> np.ndarray:
-    """Over a tenth of a second: a frame by itself says little in noise."""
-    edged = np.pad(levels, ((2, 2), (0, 0)), mode="edge")
-    return np.asarray(sum(edged[late : late + len(levels)] for late in range(5)) / 5)
-
-
-def _active(heights: np.ndarray) -> list[tuple[int, int]]:
-    """Runs of frames, without clicks and over short gaps."""
-    runs: list[tuple[int, int]] = []
-    for start, end in _runs(heights > _thresholds(heights)):
-        if runs and start - runs[-1][1] < _GAP / FRAME:
-            runs[-1] = runs[-1][0], end
+def _active_runs(levels: np.ndarray) -> list[tuple[int, int]]:
+    """Return runs of active frames without clicks, joined over short gaps."""
+    joined: list[tuple[int, int]] = []
+    for start, end in _runs(levels > _thresholds(levels)):
+        if joined and start - joined[-1][1] < _GAP / FRAME:
+            joined[-1] = joined[-1][0], end
         else:
-            runs.append((start, end))
-    return [run for run in runs if run[1] - run[0] >= _SHORTEST / FRAME]
+            joined.append((start, end))
+    return [run for run in joined if run[1] - run[0] >= _SHORTEST / FRAME]
 
 
-def _thresholds(heights: np.ndarray) -> np.ndarray:
-    thresholds = np.empty_like(heights)
-    reach = _AROUND * _STRETCH
-    for start in range(0, len(heights), _STRETCH):
-        end = start + _STRETCH
-        loud = np.quantile(heights[max(0, start - reach) : end + reach], _LOUD)
-        thresholds[start:end] = max(_MARGIN, _SHARE * loud)
+def _thresholds(levels: np.ndarray) -> np.ndarray:
+    thresholds = np.empty_like(levels)
+    reach = _BLOCKS_AROUND * _BLOCK
+    for start in range(0, len(levels), _BLOCK):
+        end = start + _BLOCK
+        speech = np.quantile(levels[max(0, start - reach) : end + reach], _LEVEL_QUANTILE)
+        thresholds[start:end] = max(_MARGIN, _LEVEL_SHARE * speech)
     return thresholds
 
 
-def _runs(loud: np.ndarray) -> list[tuple[int, int]]:
-    changes = np.flatnonzero(np.diff(loud.astype(np.int8), prepend=0, append=0))
+def _runs(active: np.ndarray) -> list[tuple[int, int]]:
+    changes = np.flatnonzero(np.diff(active.astype(np.int8), prepend=0, append=0))
     return [(int(start), int(end)) for start, end in changes.reshape(-1, 2)]
 
 
-def _parted(heights: np.ndarray, start: int, end: int) -> list[tuple[int, int]]:
-    """In two, and those again, until none is too long."""
+def _split(levels: np.ndarray, start: int, end: int) -> list[tuple[int, int]]:
+    """Split in two where it is quietest, until no part is too long."""
     longest = round(_LONGEST / FRAME)
     if end - start <= longest:
         return [(start, end)]
-    # Not near its ends: there nothing would be won.
-    margin = longest // 4
-    stillest = start + margin + int(np.argmin(heights[start + margin : end - margin]))
-    return [*_parted(heights, start, stillest), *_parted(heights, stillest, end)]
+    margin = longest // 4  # a cut near an end would gain nothing
+    quietest = start + margin + int(np.argmin(levels[start + margin : end - margin]))
+    return [*_split(levels, start, quietest), *_split(levels, quietest, end)]

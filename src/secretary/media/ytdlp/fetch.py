@@ -143,10 +143,10 @@ class _Visit:
                 **more,  # type: ignore[arg-type]
             )
         )
-        used_up = asyncio.create_task(self.gateway.used_up.wait())
+        used_up = asyncio.create_task(self.gateway.limit_reached.wait())
         try:
             await asyncio.wait([running, used_up], return_when=asyncio.FIRST_COMPLETED)
-            if self.gateway.used_up.is_set():
+            if self.gateway.limit_reached.is_set():
                 raise metadata.too_large(self.request, self.host)
             return running.result()
         finally:
