@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from secretary.core.job import JobStatus
-from secretary.migration.legacy_documents import (
+from secretary.migration.legacy import (
     LEGACY_WORKER_ID,
     UnreadableDocument,
     convert_batch,
@@ -92,7 +92,7 @@ class TestJobs:
         error = convert_job(document(status="failed", error=told)).record.job.error
         assert error is not None
         assert (error.code, error.details) == ("PROCESSING_TIMEOUT", {"told": ["a"]})
-        for other, message in (("boom", "boom"), (None, "The older service told no reason")):
+        for other, message in (("boom", "boom"), (None, "The legacy service recorded no reason")):
             error = convert_job(document(status="failed", error=other)).record.job.error
             assert error is not None and (error.code, error.message) == ("INTERNAL_ERROR", message)
 
@@ -161,10 +161,10 @@ class TestJobs:
         [
             ({"status": "odd"}, "its status is odd"),
             ({"status": None}, "its status is missing"),
-            ({"parameters": ["x"]}, "its parameters are no document"),
+            ({"parameters": ["x"]}, "its parameters are not a document"),
             ({"job_type": "x" * 101}, "job_type: String should have at most 100 characters"),
             ({"job_id": "", "_id": ""}, "it has no id"),
-            ({"created_at": "soon", "_id": "1"}, "it does not tell when it was created"),
+            ({"created_at": "soon", "_id": "1"}, "it has no creation time"),
         ],
     )
     def test_what_cannot_be_read_says_why(self, fields: dict[str, Any], reason: str) -> None:

@@ -1,12 +1,17 @@
-"""What a document of `event_jobs` or `event_batches` is among our jobs and batches."""
+"""Imports jobs and batches of the legacy service (`event_jobs`, `event_batches`), which it leaves
+unchanged."""
 
 import base64
 import binascii
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Container, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, Protocol, cast, get_args
 from uuid import UUID, uuid5
 
 from pydantic import ValidationError
@@ -32,10 +37,187 @@ from ..core.job import (
 )
 from ..core.parameters import normalize_parameters
 from ..jobs.submission import accept_any_url, webhook_problems
+from ..storage.blob_store import BlobStore
+from ..store import Store
 from ..store.outbox import first_schedule
-from ..store.transfer import NO_EVENT, BatchRecord, JobRecord, OutboxState
+from ..store.transfer import NO_EVENT, BatchRecord, JobRecord, Kind, OutboxState, Record, RecordId
 
-#: Ids that are not of our form become one of it, always the same.
+LegacyCollection = Literal["event_jobs", "event_batches"]
+
+#: JSON values and datetimes.
+LegacyDocument = Mapping[str, Any]
+
+
+#: The status that jobs running in the legacy service are imported with.
+RunningJobs = Literal["failed", "pending"]
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyJob:
+    record: JobRecord
+    #: The ZIP inside the document; it becomes an artifact.
+    archive: bytes | None
+
+
+class LegacySource(Protocol):
+    async def open(self) -> None:
+        """Raises `NotFound` if neither collection exists."""
+        ...
+
+    async def close(self) -> None: ...
+
+    def documents(self, name: LegacyCollection) -> AsyncIterator[list[LegacyDocument]]:
+        """All documents of a collection, oldest first, in groups that fit in memory."""
+        ...
+
+
+def open_legacy_source(url: str) -> LegacySource:
+    """Imports the MongoDB driver only now, so that it stays optional."""
+    module = import_module("secretary.migration.legacy_source")
+    return cast(LegacySource, module.MongoLegacySource(url))
+
+
+@dataclass(slots=True)
+class KindReport:
+    found: int = 0
+    imported: int = 0
+    #: Already imported.
+    skipped: int = 0
+    #: Reasons by the id in the legacy service.
+    unreadable: dict[str, str] = field(default_factory=dict)
+    #: Unknown fields that were dropped, with the number of documents.
+    left_behind: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class LegacyReport:
+    jobs: KindReport = field(default_factory=KindReport)
+    batches: KindReport = field(default_factory=KindReport)
+    archives: int = 0
+    #: Of the imported jobs.
+    by_status: Counter[JobStatus] = field(default_factory=Counter)
+
+
+class LegacyImporter:
+    """Imports everything once: ids are mapped deterministically, so a repeated run adds nothing."""
+
+    def __init__(
+        self,
+        source: LegacySource,
+        store: Store | None,
+        files: BlobStore | None,
+        *,
+        running: RunningJobs = "failed",
+        dry_run: bool = False,
+    ) -> None:
+        """`store` is None for a dry run without an existing store."""
+        self._source = source
+        self._store = store
+        self._files = files
+        self._running = running
+        self._dry_run = dry_run
+        self._report = LegacyReport()
+        #: Ids of batches with pending jobs.
+        self._open: set[str] = set()
+
+    async def run(self, tell: Callable[[int], object] = lambda found: None) -> LegacyReport:
+        inactive = await self._inactive()
+        async for group in self._source.documents("event_jobs"):
+            await self._import_jobs(group, inactive)
+            tell(self._report.jobs.found)
+        async for group in self._source.documents("event_batches"):
+            await self._import_batches(group)
+        return self._report
+
+    async def _inactive(self) -> set[str]:
+        found: set[str] = set()
+        async for group in self._source.documents("event_batches"):
+            for document in group:
+                if not is_active(document) and (document.get("batch_id") or document.get("_id")):
+                    found.add(record_id("batch", document))
+        return found
+
+    async def _import_jobs(self, group: list[LegacyDocument], inactive: set[str]) -> None:
+        report = self._report.jobs
+        jobs: dict[RecordId, LegacyJob] = {}
+        for document in group:
+            report.found += 1
+            try:
+                job = convert_job(document, inactive=inactive, running=self._running)
+                _check_new(job.record, jobs)
+            except UnreadableDocument as error:
+                report.unreadable[_name(document, "job_id")] = str(error)
+                continue
+            jobs[job.record.record_id] = job
+            report.left_behind.update(document.keys() - JOB_FIELDS)
+            if job.record.job.status is JobStatus.PENDING and job.record.job.batch_id:
+                self._open.add(job.record.job.batch_id)
+        known = await self._known("jobs", list(jobs))
+        new = [job for record_id, job in jobs.items() if record_id not in known]
+        if not self._dry_run:
+            await self._put_archives(new)
+        taken = await self._import_records([job.record for job in new])
+        self._note(report, len(jobs), taken)
+        for job in new:
+            if job.record.record_id in taken:
+                self._report.by_status[job.record.job.status] += 1
+                self._report.archives += job.archive is not None
+
+    async def _put_archives(self, jobs: list[LegacyJob]) -> None:
+        """Before the jobs, so that every imported job has its archive."""
+        with TemporaryDirectory(prefix="legacy-") as place:
+            for n, older in enumerate(jobs):
+                if older.archive is None or self._files is None:
+                    continue
+                job, path = older.record.job, Path(place) / str(n)
+                path.write_bytes(older.archive)
+                name = (job.results or {})["archive_filename"]
+                await self._files.put([(f"jobs/{job.job_id}/{job.attempt}/{name}", path)])
+                path.unlink()
+
+    async def _import_batches(self, group: list[LegacyDocument]) -> None:
+        report = self._report.batches
+        batches: dict[RecordId, BatchRecord] = {}
+        for document in group:
+            report.found += 1
+            try:
+                batch = convert_batch(document, still_open=self._open)
+                _check_new(batch, batches)
+            except UnreadableDocument as error:
+                report.unreadable[_name(document, "batch_id")] = str(error)
+                continue
+            batches[batch.record_id] = batch
+            report.left_behind.update(document.keys() - BATCH_FIELDS)
+        known = await self._known("batches", list(batches))
+        taken = await self._import_records([b for name, b in batches.items() if name not in known])
+        self._note(report, len(batches), taken)
+
+    async def _known(self, kind: Kind, ids: list[RecordId]) -> set[RecordId]:
+        if self._store is None or not ids:
+            return set()
+        found = self._store.records(kind, ids)
+        return {record.record_id async for group in found for record in group}
+
+    async def _import_records(self, records: list[Record]) -> set[RecordId]:
+        if self._dry_run or self._store is None:
+            return {record.record_id for record in records}
+        return await self._store.import_records(records) if records else set()
+
+    def _note(self, report: KindReport, readable: int, taken: set[RecordId]) -> None:
+        report.imported += len(taken)
+        report.skipped += readable - len(taken)
+
+
+def _check_new(record: Record, among: Container[RecordId]) -> None:
+    if record.record_id in among:
+        raise UnreadableDocument("another document has the same id")
+
+
+def _name(document: LegacyDocument, field_name: str) -> str:
+    return str(document.get(field_name) or document.get("_id"))
+
+
+#: Namespace of the ids derived from legacy ids that are not valid here.
 NAMESPACE = UUID("6f1d6d1e-6c0b-5c0e-9c55-5ec2e7a2ab1e")
 VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
@@ -49,7 +231,7 @@ LEVELS = {level: level for level in get_args(LogLevel)} | {"warn": "warning", "f
 
 
 class UnreadableDocument(Exception):
-    """The document is not one that can be taken over; the text says why."""
+    """The document cannot be imported; the message says why."""
 
 
 def record_id(kind: Literal["job", "batch"], document: Mapping[str, Any]) -> str:
@@ -73,7 +255,7 @@ def job_status(document: Mapping[str, Any]) -> JobStatus:
 
 
 def parse_time(value: Any) -> datetime | None:
-    """Without a zone it is UTC: so the older service wrote it."""
+    """Times without a zone are UTC, as the legacy service wrote them."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -85,17 +267,17 @@ def parse_time(value: Any) -> datetime | None:
 
 
 def creation_time(document: Mapping[str, Any]) -> datetime:
-    """As it is told, or as the id that MongoDB gave tells it."""
+    """From the field, or from the MongoDB ObjectId."""
     if (told := parse_time(document.get("created_at"))) is not None:
         return told
     own = str(document.get("_id", ""))
     if re.fullmatch("[0-9a-f]{24}", own):
         return datetime.fromtimestamp(int(own[:8], 16), UTC)
-    raise UnreadableDocument("it does not tell when it was created")
+    raise UnreadableDocument("it has no creation time")
 
 
 def to_json(value: Any) -> Any:
-    """The same with times as texts."""
+    """The value with datetimes as ISO 8601 texts."""
     match value:
         case datetime():
             at = parse_time(value)
@@ -150,7 +332,7 @@ def convert_log(value: Any, otherwise: datetime) -> LogEntry:
 
 
 def convert_webhook(value: Any) -> Webhook | None:
-    """None also for one that could never be told anything."""
+    """None also for a webhook to which every delivery would fail."""
     if not isinstance(value, Mapping) or not value.get("url"):
         return None
     try:
@@ -162,10 +344,10 @@ def convert_webhook(value: Any) -> Webhook | None:
     return None if list(webhook_problems(webhook, accept_any_url)) else webhook
 
 
-#: Who ran the jobs of the older service, in their history here.
+#: The worker id in the attempts of imported jobs.
 LEGACY_WORKER_ID = "event_jobs"
 ARCHIVE_NAME = "archive.zip"
-#: Fields that are taken over, or told by what is.
+#: Fields that are imported, or derived from imported ones.
 JOB_FIELDS = frozenset({
     "_id", "job_id", "job_type", "job_name", "status", "parameters", "progress", "results", "error",
     "created_at", "updated_at", "processing_started_at", "completed_at", "batch_id", "user_id",
@@ -176,21 +358,12 @@ BATCH_FIELDS = frozenset({
     "pending_jobs", "processing_jobs", "cancelled_jobs", "isActive", "is_active", "archived",
     "created_at", "updated_at", "completed_at", "user_id", "access_control", "webhook",
 })  # fmt: skip
-#: What became of jobs that were running.
-RunningJobs = Literal["failed", "pending"]
 
 INTERRUPTED = JobError(
     code="WORKER_CRASHED",
-    message="The job was running in the older service when it was taken over; it can be restarted",
+    message="The job was running in the legacy service when it was imported; you can restart it",
 )
-NO_REASON = JobError(code="INTERNAL_ERROR", message="The older service told no reason")
-
-
-@dataclass(frozen=True, slots=True)
-class LegacyJob:
-    record: JobRecord
-    #: The ZIP that lay inside the document; here it is a file.
-    archive: bytes | None
+NO_REASON = JobError(code="INTERNAL_ERROR", message="The legacy service recorded no reason")
 
 
 def convert_job(
@@ -239,7 +412,7 @@ def _convert_job(
         job=job,
         dropped_logs=dropped,
         paused=is_pending and job.batch_id in inactive,
-        outbox=_first_sign(webhook) if is_pending else NO_EVENT,
+        outbox=_first_progress_event(webhook) if is_pending else NO_EVENT,
     )
     return LegacyJob(record, archive)
 
@@ -247,7 +420,7 @@ def _convert_job(
 def _state(
     document: Mapping[str, Any], status: JobStatus, told: JobStatus, created_at: datetime
 ) -> dict[str, Any]:
-    """What goes with the status: times, progress, error and the one attempt there was."""
+    """The fields that depend on the status: times, progress, error, attempt."""
     updated_at = parse_time(document.get("updated_at")) or created_at
     if status not in FINAL_STATUSES:
         return {"updated_at": updated_at, "progress": QUEUED}
@@ -290,11 +463,11 @@ def _progress(document: Mapping[str, Any], status: JobStatus) -> Progress:
 
 
 def _parameters(document: Mapping[str, Any]) -> tuple[dict[str, Any], Webhook | None]:
-    """The parameters, and the webhook that may be among them: parameters are shown to clients,
-    and a token must not be."""
+    """The parameters without the webhook that may be among them: clients can read parameters, but
+    must not see its token."""
     given = to_json(document.get("parameters") or {})
     if not isinstance(given, dict):
-        raise UnreadableDocument("its parameters are no document")
+        raise UnreadableDocument("its parameters are not a document")
     parameters = normalize_parameters(given, None)
     webhook = convert_webhook(document.get("webhook"))
     for place in (parameters, parameters.get("extra")):
@@ -308,7 +481,7 @@ def _parameters(document: Mapping[str, Any]) -> tuple[dict[str, Any], Webhook | 
 
 
 def _results(document: Mapping[str, Any]) -> tuple[dict[str, Any] | None, bytes | None]:
-    """As they were told, other than an archive inside of them."""
+    """The results, and the archive that may be inside them."""
     results = to_json(document.get("results"))
     if not isinstance(results, dict):
         return None, None
@@ -328,14 +501,14 @@ def _with_archive(job: Job) -> dict[str, Any]:
 
 
 def _logs(document: Mapping[str, Any], otherwise: datetime) -> tuple[tuple[LogEntry, ...], int]:
-    """The last ones that a job keeps, and how many there were before them."""
+    """The newest entries that a job keeps, and the number of dropped ones."""
     told = document.get("logs")
     entries = list(told) if isinstance(told, list) else []
     kept = entries[-MAX_LOG_ENTRIES:]
     return tuple(convert_log(entry, otherwise) for entry in kept), len(entries) - len(kept)
 
 
-def _first_sign(webhook: Webhook | None) -> OutboxState:
+def _first_progress_event(webhook: Webhook | None) -> OutboxState:
     if webhook is None or not webhook.wants_progress:
         return NO_EVENT
     first = first_schedule()
@@ -343,8 +516,7 @@ def _first_sign(webhook: Webhook | None) -> OutboxState:
 
 
 def convert_batch(document: Mapping[str, Any], *, still_open: Collection[str] = ()) -> BatchRecord:
-    """`still_open`: the ids of batches with jobs that wait. Counters are not taken over, they
-    are counted."""
+    """`still_open` has the ids of batches with pending jobs. Counters are recomputed."""
     created_at = creation_time(document)
     updated_at = parse_time(document.get("updated_at")) or created_at
     batch_id = record_id("batch", document)
