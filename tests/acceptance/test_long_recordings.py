@@ -12,9 +12,9 @@ from secretary.core.job import Job, JobStatus
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store, open_store
 
-from ..sound_files import made, speech
+from ..audio_files import made, speech
+from ..polling import until
 from ..speech import word_error_rate
-from ..waiting import until
 from .service import WorkerProcess, ended, environment
 
 WORDS = (

@@ -25,7 +25,7 @@ from secretary.core.errors import (
 )
 from secretary.network.client import Network
 from secretary.network.downloads import Download, download
-from tests.web import Answer, Asked, Web, serving
+from tests.web_server import Answer, Asked, Web, serving
 
 BODY = b"%PDF-1.7 and so on"
 SMALL = DownloadLimits(

@@ -16,8 +16,8 @@ import trustme
 from secretary.core.errors import AddressRefused
 from secretary.network.client import Network, connect_tcp
 from secretary.network.egress_proxy import MAX_CONNECTIONS, EgressProxy, open_egress_proxy
-from tests.waiting import until
-from tests.web import Asked, serving
+from tests.polling import until
+from tests.web_server import Asked, serving
 
 IDLE = timedelta(seconds=10)
 

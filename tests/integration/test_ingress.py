@@ -28,10 +28,10 @@ from secretary.storage.artifacts import JobFiles
 from secretary.storage.uploads import MEBIBYTE
 from secretary.store import JobQuery, Store, open_store
 
-from ..contract.given import claim, claimed
-from ..documents import MP4, PNG, WAV, office, pdf, zipped
-from ..places import files_in, storage, store_url
-from ..serving import served
+from ..api_server import served
+from ..backends import files_in, storage, store_url
+from ..contract.factories import claim, claimed
+from ..minimal_files import MP4, PNG, WAV, office, pdf, zipped
 
 HELLO = pdf("Hello", "World")
 DOCX = office("word")

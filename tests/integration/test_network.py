@@ -9,7 +9,7 @@ import pytest
 
 from secretary.core.errors import AddressRefused
 from secretary.network.client import Network, connect_tcp, resolve_host
-from tests.web import Asked, Web, serving
+from tests.web_server import Asked, Web, serving
 
 
 async def hello(asked: Asked) -> None:

@@ -37,8 +37,8 @@ from secretary.storage.artifacts import JobFiles
 from secretary.store import JobQuery, Store, open_store
 from secretary.webhooks import BreakerOptions, RetrySchedule, Sender, SenderOptions
 
-from ..contract.given import LAPSED, claim, claimed
-from ..receiver import HANG, RESET, Receiver, Reply
+from ..contract.factories import LAPSED, claim, claimed
+from ..webhook_receiver import HANG, RESET, Receiver, Reply
 
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 DONE = Completed({"extracted_text": "Hallo"})

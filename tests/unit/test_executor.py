@@ -22,9 +22,9 @@ from secretary.store import Store
 from secretary.worker.executor import Executor, Stop, backoff
 from secretary.worker.sandbox import Sandbox
 
-from ..contract.given import LAPSED, LEASE, claim
+from ..contract.factories import LAPSED, LEASE, claim
 from ..llm_server import llm_server, says
-from ..seeing_handlers import seeing
+from ..vision_handler import seeing
 
 Context = JobContext[AnyParameters]
 
@@ -82,7 +82,7 @@ async def test_a_handler_asks_a_model_and_what_that_took_is_kept(
         templates = Library(tmp_path / "own")
         executor = replace(executor, llm=Endpoints(server.options()), templates=templates)
         if outside:
-            executor.registry.load("tests.seeing_handlers:register")
+            executor.registry.load("tests.vision_handler:register")
         else:
             executor.registry.add(seeing)
         await executor.sandbox.open()

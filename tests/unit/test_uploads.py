@@ -12,7 +12,7 @@ import pytest
 from secretary.core.errors import FileTooLarge, NotFound
 from secretary.storage.uploads import MEBIBYTE, Uploads
 
-from ..documents import pdf
+from ..minimal_files import pdf
 
 NOW = timedelta(seconds=-1)
 
