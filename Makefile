@@ -1,13 +1,12 @@
-# `make help` lists what there is to do. All of it happens inside .venv.
+# `make help` lists the targets. Everything runs inside .venv.
 
 PYTHON ?= python3
 BIN := .venv/bin
-# In one process more than there are processors: many tests wait, for processes they started or for time to pass.
+# One process more than there are cores: many tests wait for child processes or timers.
 PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := $(BIN)/pytest -q --numprocesses $(PROCESSES) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-# Some systems forbid Python to keep what it has compiled; then each of the many processes that tests start
-# compiles all of it again.
+# Without bytecode caching, every process that the tests start would compile everything again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
@@ -16,49 +15,49 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: .venv/.installed ## Start the service; ARGS="--port 8000" is handed on
+run: .venv/.installed ## Start the service; pass options with ARGS="--port 8000"
 	@$(BIN)/secretary serve $(ARGS)
 
-test: .venv/.dev lint types ## All checks and tests; silent but for the tests' summary
+test: .venv/.dev lint types ## Run all checks and tests
 	@$(PYTEST)
 
-test-extended: .venv/.dev ## Tests that are left out of `make test` for their time: the same once more, elsewhere
+test-extended: .venv/.dev ## Run the slow variants that `make test` leaves out
 	@$(PYTEST) -m extended
 
-SHARED := tests/contract tests/integration tests/unit/test_dashboard.py tests/unit/test_description.py
-test-shared: .venv/.dev ## The suites of stores, API and processors on MongoDB with GridFS, then with S3
+SHARED := tests/contract tests/integration tests/unit/test_dashboard.py tests/unit/test_openapi.py
+test-shared: .venv/.dev ## Run the store, API and integration suites on MongoDB with GridFS, then with S3
 	@TEST_STORE=gridfs $(PYTEST) $(SHARED)
 	@TEST_STORE=s3 $(PYTEST) $(SHARED)
 
-check: format test holes ## Format the code, then check and test it: before handing in
+check: format test holes ## Format, check and test the code before you submit a change
 
-holes: .venv/.group-security ## Does bandit or the audit of packages find a hole? Without a network only bandit is asked
+holes: .venv/.group-security ## Scan for vulnerabilities with bandit and pip-audit (bandit only, if offline)
 	@$(BIN)/bandit --quiet --recursive --configfile pyproject.toml src scripts
 	@$(BIN)/python scripts/audit.py --report
 
-audit: .venv/.group-security ## Is a hole known in a package that an installation needs? Fails where it cannot be asked
+audit: .venv/.group-security ## Check installed packages for known vulnerabilities; fails if offline
 	@$(BIN)/python scripts/audit.py
 
-format: .venv/.dev ## Bring the code into shape
+format: .venv/.dev ## Format the code
 	@$(BIN)/ruff format -q .
 	@$(BIN)/ruff check -q --fix-only .
 
-lint: .venv/.dev ## Is the code in shape?
+lint: .venv/.dev ## Lint the code
 	@$(BIN)/ruff format -q --check . || { echo 'Run "make format".' >&2; exit 1; }
 	@$(BIN)/ruff check -q .
 
-types: .venv/.dev ## Do the types fit?
+types: .venv/.dev ## Check types
 	@$(BIN)/mypy --no-error-summary
 
-docs: .venv/.group-docs ## Make a site of the documentation, in site/
+docs: .venv/.group-docs ## Build the documentation site in site/
 	@$(BIN)/python scripts/write_reference.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "Open site/index.html"
 
-licences: .venv/.dev ## Write anew which licences the packages of an installation have
+licences: .venv/.dev ## Update the list of third-party licences
 	@$(BIN)/python scripts/write_licences.py
 
-pictures: .venv/.dev ## Take the pictures of the dashboard for the documentation anew
+pictures: .venv/.dev ## Retake the dashboard screenshots for the docs
 	@PYTHONPATH=. $(BIN)/python scripts/take_pictures.py
 
 bench: .venv/.dev ## Run all benchmarks and write docs/benchmarks.md; ARGS="--only api,scale --quick"
@@ -101,7 +100,7 @@ fuzz: .venv/.dev ## Damaged files, any request, any value, longer than the tests
 	@$(BIN)/python -m tests.fuzzing $(ARGS)
 
 fuzz-api: .venv/.dev ## Only any request, with what Schemathesis takes; ARGS="--seed 7 --max-examples 500"
-	@$(BIN)/python -m tests.fuzzing.campaign --max-examples 200 $(ARGS)
+	@$(BIN)/python -m tests.fuzzing.api --max-examples 200 $(ARGS)
 
 clean: ## Remove everything that can be made again; your data stays
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis fuzz-finds dist site

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ..schedules import FOSDEM, pretalx_json
+from ..conference_schedules import FOSDEM, pretalx_json
 from .program import Program
 
 

@@ -47,7 +47,7 @@ def file(directory: Path, content: bytes, *, made_at: float = 1_700_000_000.25) 
 
 
 async def keys(blob_store: BlobStore, prefix: str) -> list[str]:
-    return sorted([kept.key async for kept in blob_store.below(prefix)])
+    return sorted([kept.key async for kept in blob_store.list_blobs(prefix)])
 
 
 async def found(blob_store: BlobStore, key: str) -> BlobInfo:
@@ -106,7 +106,7 @@ async def test_what_is_put_again_replaces_what_was_there(
     old = await found(blob_store, "a/x")
     await blob_store.put([("a/x", file(tmp_path, b"newer"))])
     new = await found(blob_store, "a/x")
-    assert (new.size, new.tag != old.tag) == (5, True)
+    assert (new.size, new.etag != old.etag) == (5, True)
     assert await content(blob_store, new) == b"newer"
     assert await keys(blob_store, "a/") == ["a/x"]
 
@@ -117,7 +117,7 @@ async def test_many_files_are_put_and_brought_at_once(
     files = [(f"c/{i}", file(tmp_path, str(i).encode())) for i in range(450)]
     files.append(("c/large", file(tmp_path, os.urandom(600_000))))
     await blob_store.put(files)
-    kept = [one async for one in blob_store.below("c/")]
+    kept = [one async for one in blob_store.list_blobs("c/")]
     await blob_store.fetch(kept, lambda key: tmp_path / "back" / key)
     assert len(kept) == 451
     assert all((tmp_path / "back" / key).read_bytes() == path.read_bytes() for key, path in files)
@@ -192,13 +192,13 @@ class TestGridFs:
             day = 25 * 3600 * 1000
             old = {"$set": {"filename": ".unfinished"}}
             files.update_one({"filename": "a/y"}, old)
-            await blob_store.tidy()
+            await blob_store.remove_incomplete()
             assert chunks.count_documents({}) == 2, "it may still be at it"
             files.update_one(
                 {"filename": ".unfinished"},
                 [{"$set": {"uploadDate": {"$subtract": ["$uploadDate", day]}}}],
             )
-            await blob_store.tidy()
+            await blob_store.remove_incomplete()
             assert (files.count_documents({}), chunks.count_documents({})) == (1, 1)
         await store.close()
 

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from secretary.core.errors import AddressRefused
-from secretary.network.client import Network, system_addresses, tcp_connection
-from tests.web import Asked, Web, serving
+from secretary.network.client import Network, connect_tcp, resolve_host
+from tests.web_server import Asked, Web, serving
 
 
 async def hello(asked: Asked) -> None:
@@ -40,7 +40,7 @@ class Rebinding:
     async def connect(self, address: str, port: int, seconds: float) -> httpcore.AsyncNetworkStream:
         """The public address is played by the test's own server: nothing leaves this machine."""
         self.dialled.append(address)
-        return await tcp_connection("127.0.0.1", self.web.port, seconds)
+        return await connect_tcp("127.0.0.1", self.web.port, seconds)
 
     def network(self) -> Network:
         return Network(resolve=self.resolve, connect=self.connect)
@@ -137,10 +137,10 @@ async def test_a_post_arrives_with_its_body_and_headers() -> None:
 
 
 async def test_the_resolver_of_the_system_is_asked() -> None:
-    assert "127.0.0.1" in await system_addresses("localhost", 80)
-    assert await system_addresses("::1", 80) == ["::1"]
+    assert "127.0.0.1" in await resolve_host("localhost", 80)
+    assert await resolve_host("::1", 80) == ["::1"]
     with pytest.raises(UnicodeError):
-        await system_addresses("x" * 64, 80)
+        await resolve_host("x" * 64, 80)
 
 
 async def test_localhost_is_reached_when_it_is_allowed_by_name() -> None:

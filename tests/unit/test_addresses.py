@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secretary.network.addresses import as_host, is_private_name, is_public
+from secretary.network.addresses import is_private_name, is_public, parse_host
 
 PRIVATE_RANGES = [
     IPv4Network(text)
@@ -43,20 +43,21 @@ class TestAddresses:
     @given(spelling(addresses))
     def test_every_spelling_of_ipv4_means_its_address(self, spelt: tuple[IPv4Address, str]) -> None:
         address, text = spelt
-        assert as_host(text) == address
+        assert parse_host(text) == address
 
     @given(addresses)
     def test_a_mapped_address_is_the_one_inside(self, address: IPv4Address) -> None:
-        assert as_host(f"::ffff:{address}") == address
+        assert parse_host(f"::ffff:{address}") == address
         assert (
-            as_host(f"0:0:0:0:0:ffff:{int(address) >> 16:x}:{int(address) & 0xFFFF:x}") == address
+            parse_host(f"0:0:0:0:0:ffff:{int(address) >> 16:x}:{int(address) & 0xFFFF:x}")
+            == address
         )
 
     @pytest.mark.parametrize(
         "text", ["127。0。0。1", "\uff11\uff12\uff17.0.0.1", "①②⑦.0.0.1", "127｡1"]
     )
     def test_digits_and_dots_of_other_scripts_are_digits_and_dots(self, text: str) -> None:
-        assert as_host(text) == IPv4Address("127.0.0.1")
+        assert parse_host(text) == IPv4Address("127.0.0.1")
 
     @pytest.mark.parametrize(
         "text",
@@ -65,7 +66,7 @@ class TestAddresses:
     )  # fmt: skip
     def test_what_ends_in_a_number_is_an_address_or_nothing(self, text: str) -> None:
         with pytest.raises(ValueError, match=r".*"):
-            as_host(text)
+            parse_host(text)
 
 
 class TestNames:
@@ -81,14 +82,14 @@ class TestNames:
         ],
     )
     def test_a_name_has_one_form(self, text: str, name: str) -> None:
-        assert as_host(text) == name
+        assert parse_host(text) == name
 
     @pytest.mark.parametrize(
         "text", ["", ".", "a..b", ".a", "a b", "%31.example", "a\\b", "a,b", "x" * 64, "a." * 130]
     )
     def test_what_cannot_be_a_name_is_refused(self, text: str) -> None:
         with pytest.raises(ValueError, match=r".*"):
-            as_host(text)
+            parse_host(text)
 
     @pytest.mark.parametrize("name", ["localhost", "a.localhost"])
     def test_names_of_ones_own_network_are_private(self, name: str) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from secretary.network.addresses import AllowList, allowed_host, as_host
+from secretary.network.addresses import AllowList, parse_allowed_host, parse_host
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from secretary.network.addresses import AllowList, allowed_host, as_host
     ],
 )
 def test_an_entry_allows_what_it_names(entry: str, host: str, port: int) -> None:
-    assert AllowList(["other.example", entry]).has(as_host(host), port)
+    assert AllowList(["other.example", entry]).allows(parse_host(host), port)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_an_entry_allows_what_it_names(entry: str, host: str, port: int) -> None
     ],
 )
 def test_and_nothing_else(entry: str, host: str, port: int) -> None:
-    assert not AllowList([entry]).has(as_host(host), port)
+    assert not AllowList([entry]).allows(parse_host(host), port)
 
 
 @pytest.mark.parametrize(
@@ -52,5 +52,5 @@ def test_and_nothing_else(entry: str, host: str, port: int) -> None:
 )  # fmt: skip
 def test_an_entry_that_means_nothing_is_refused_by_name(entry: str) -> None:
     with pytest.raises(ValueError, match="is not a host, host:port") as caught:
-        allowed_host(entry)
+        parse_allowed_host(entry)
     assert repr(entry) in str(caught.value)

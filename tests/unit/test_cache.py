@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from secretary.storage.cache import IN_USE, Cache, CacheEntry, digest_of
+from secretary.storage.cache import IN_USE, Cache, CacheEntry, sha256_of
 
 A, B = "a" * 64, "b" * 64
 
@@ -38,9 +38,9 @@ def test_an_entry_has_a_place_that_its_content_and_method_name(cache: Cache) -> 
 
 
 def test_what_was_noted_is_found_again(cache: Cache) -> None:
-    assert entry(cache).facts is None
-    entry(cache).note({"page_count": 3})
-    assert entry(cache).facts == {"page_count": 3}
+    assert entry(cache).metadata is None
+    entry(cache).save_metadata({"page_count": 3})
+    assert entry(cache).metadata == {"page_count": 3}
 
 
 def test_options_that_matter_lead_elsewhere(cache: Cache) -> None:
@@ -61,22 +61,22 @@ def test_no_option_can_be_read_from_the_name(cache: Cache) -> None:
 def test_what_another_version_made_is_thrown_away(cache: Cache) -> None:
     old = entry(cache, version="1")
     (old.directory / "page_001.txt").write_text("old")
-    old.note({"page_count": 3})
+    old.save_metadata({"page_count": 3})
     unused_for_long(old.directory)
     new = entry(cache, version="2")
     assert new.directory == old.directory
-    assert new.facts is None
+    assert new.metadata is None
     assert list(new.directory.iterdir()) == []
 
 
 def test_what_another_version_may_be_using_stays(cache: Cache) -> None:
     old = entry(cache, version="1")
-    old.note({"page_count": 3})
+    old.save_metadata({"page_count": 3})
     new = entry(cache, version="2")
-    new.note({"page_count": 4})
+    new.save_metadata({"page_count": 4})
     assert new.directory != old.directory
-    assert entry(cache, version="1").facts == {"page_count": 3}
-    assert entry(cache, version="2").facts == {"page_count": 4}
+    assert entry(cache, version="1").metadata == {"page_count": 3}
+    assert entry(cache, version="2").metadata == {"page_count": 4}
 
 
 def test_files_of_a_job_outlive_the_entry_they_are_linked_to(cache: Cache, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_files_of_a_job_outlive_the_entry_they_are_linked_to(cache: Cache, tmp_p
 @pytest.mark.parametrize("torn", ["", "{", "[]", "null", '{"version": "1"}'])
 def test_a_note_that_was_cut_short_is_no_note(cache: Cache, torn: str) -> None:
     (entry(cache).directory / "entry.json").write_text(torn)
-    assert entry(cache).facts is None
+    assert entry(cache).metadata is None
 
 
 def test_what_was_not_used_for_longest_goes_first(cache: Cache) -> None:
@@ -128,7 +128,7 @@ def test_there_may_be_no_cache_yet(tmp_path: Path) -> None:
 def test_a_digest_is_that_of_the_content(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert digest_of(tmp_path / "a") == known
+    assert sha256_of(tmp_path / "a") == known
 
 
 def test_places_that_stayed_empty_are_pruned_though_all_fits(cache: Cache) -> None:

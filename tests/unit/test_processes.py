@@ -10,7 +10,7 @@ import pytest
 
 from secretary.core import processes
 from secretary.core.processes import SANDBOX_VARIABLE
-from tests.waiting import wait_until
+from tests.polling import wait_until
 
 MIB = 1024 * 1024
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from secretary.core.errors import AddressRefused, DownloadRefused, InvalidParameters
-from secretary.storage.sources import SourceFile, Sources, url_of
+from secretary.storage.sources import SourceFile, Sources, source_url
 
 
 @dataclass
@@ -56,10 +56,10 @@ async def refused(sources: Sources, **named: Any) -> None:
 
 def test_a_source_that_is_on_the_web_has_a_url() -> None:
     url = "https://example.org/a.mp4"
-    assert url_of(Named(url=url)) == url
-    assert url_of(Named(file_source={"type": "url", "value": url})) == url
-    assert url_of(Named(file_path="a.mp4")) is None
-    assert url_of(Named(url=url, file_source={"type": "upload", "name": "a.mp4"})) is None
+    assert source_url(Named(url=url)) == url
+    assert source_url(Named(file_source={"type": "url", "value": url})) == url
+    assert source_url(Named(file_path="a.mp4")) is None
+    assert source_url(Named(url=url, file_source={"type": "upload", "name": "a.mp4"})) is None
 
 
 async def test_the_own_upload_is_found(sources: Sources, data: Path) -> None:

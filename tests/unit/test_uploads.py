@@ -12,7 +12,7 @@ import pytest
 from secretary.core.errors import FileTooLarge, NotFound
 from secretary.storage.uploads import MEBIBYTE, Uploads
 
-from ..documents import pdf
+from ..minimal_files import pdf
 
 NOW = timedelta(seconds=-1)
 
@@ -219,18 +219,18 @@ class TestOldOnes:
             os.utime(path, (at, at))
 
     async def test_only_those_that_are_old_enough(self, uploads: Uploads) -> None:
-        assert uploads.older_than(NOW) == []
+        assert uploads.stale_local(NOW) == []
         for job_id in ("job-1", "job-2"):
             await uploads.receive(job_id, "a.txt", pieces(b"x"))
         self.aged([uploads.root / "job-1" / "a.txt", uploads.root / "job-1"])
-        assert uploads.older_than(timedelta(minutes=1)) == ["job-1"]
+        assert uploads.stale_local(timedelta(minutes=1)) == ["job-1"]
 
     async def test_one_that_is_still_coming_is_not_old(self, uploads: Uploads) -> None:
         await uploads.receive("job-1", "a.txt", pieces(b"x"))
         self.aged([uploads.root / "job-1"])
-        assert uploads.older_than(timedelta(minutes=1)) == []
+        assert uploads.stale_local(timedelta(minutes=1)) == []
 
     async def test_what_others_put_there_is_not_ours(self, uploads: Uploads) -> None:
         (uploads.root / "shared").mkdir(parents=True)
         (uploads.root / "list.csv").touch()
-        assert uploads.older_than(NOW) == []
+        assert uploads.stale_local(NOW) == []

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, TypeVar
 
 import orjson
@@ -78,8 +77,34 @@ async def off_loop(function: Callable[[T], R], value: T) -> R:
 
 
 async def encode_off_loop(value: Any, encode: Callable[[Any], bytes] = encode_json) -> bytes:
-    """Encode a value, in a thread if it is large."""
-    return await off_loop(partial(encode_in_parts, encode=encode), value)
+    """Encode a value: what exceeds `LARGE_BYTES` in a thread. Cheaper than measuring it first."""
+    if not _may_be_large(value):
+        return encode(value)
+    parts, encoded, size = _encoded_parts(value, encode), list[bytes](), 0
+    if not _has_long_text(value):
+        for part in parts:
+            encoded.append(part)
+            size += len(part)
+            if size > LARGE_BYTES:
+                break
+        else:
+            return b"".join(encoded)
+    return await asyncio.to_thread(lambda: b"".join((*encoded, *parts)))
+
+
+def _may_be_large(value: Any) -> bool:
+    """Whether it has a long text or list; does not look into long lists."""
+    if isinstance(value, str):
+        return len(value) > LARGE_BYTES
+    if isinstance(value, list):
+        return len(value) > _SLICE_ITEMS or any(map(_may_be_large, value))
+    return isinstance(value, dict) and any(map(_may_be_large, value.values()))
+
+
+def _has_long_text(value: Any, depth: int = _SPLIT_DEPTH) -> bool:
+    if isinstance(value, dict):
+        return depth > 0 and any(_has_long_text(item, depth - 1) for item in value.values())
+    return isinstance(value, str) and len(value) > LARGE_BYTES
 
 
 def encode_in_parts(value: Any, encode: Callable[[Any], bytes] = encode_json) -> bytes:

@@ -7,10 +7,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-from xml.sax.saxutils import escape
 
 from ...core.errors import (
     EngineUnavailable,
@@ -213,8 +213,8 @@ def _socket_name(directory: Path) -> str:
 
 def _write_profile(directory: Path) -> None:
     items = "".join(
-        f'<item oor:path="/{escape(path)}"><prop oor:name="{name}" oor:op="fuse">'
-        f"<value>{escape(_format_value(value))}</value></prop></item>"
+        f'<item oor:path="/{escape(path, quote=False)}"><prop oor:name="{name}" oor:op="fuse">'
+        f"<value>{escape(_format_value(value), quote=False)}</value></prop></item>"
         for path, name, value in _SETTINGS
     )
     directory.mkdir(parents=True)
