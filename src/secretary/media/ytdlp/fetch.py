@@ -258,16 +258,16 @@ class _SiteDownload:
                 **more,
             )
         )
-        used_up = asyncio.create_task(proxy.used_up.wait())
+        limit_reached = asyncio.create_task(proxy.limit_reached.wait())
         try:
-            await asyncio.wait([running, used_up], return_when=asyncio.FIRST_COMPLETED)
-            if proxy.used_up.is_set():
+            await asyncio.wait([running, limit_reached], return_when=asyncio.FIRST_COMPLETED)
+            if proxy.limit_reached.is_set():
                 raise metadata.too_large(self.request, self.host)
             return running.result()
         finally:
-            for task in (running, used_up):
+            for task in (running, limit_reached):
                 task.cancel()
-            await asyncio.gather(running, used_up, return_exceptions=True)
+            await asyncio.gather(running, limit_reached, return_exceptions=True)
 
     def _on_line(self, line: str) -> None:
         if self._progress.parse(line) and self.on_progress is not None:
