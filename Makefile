@@ -24,7 +24,7 @@ test: .venv/.dev lint types ## Run all checks and tests
 test-extended: .venv/.dev ## Run the slow variants that `make test` leaves out
 	@$(PYTEST) -m extended
 
-SHARED := tests/contract tests/integration tests/unit/test_dashboard.py tests/unit/test_description.py
+SHARED := tests/contract tests/integration tests/unit/test_dashboard.py tests/unit/test_openapi.py
 test-shared: .venv/.dev ## Run the store, API and integration suites on MongoDB with GridFS, then with S3
 	@TEST_STORE=gridfs $(PYTEST) $(SHARED)
 	@TEST_STORE=s3 $(PYTEST) $(SHARED)
@@ -100,7 +100,7 @@ fuzz: .venv/.dev ## Damaged files, any request, any value, longer than the tests
 	@$(BIN)/python -m tests.fuzzing $(ARGS)
 
 fuzz-api: .venv/.dev ## Only any request, with what Schemathesis takes; ARGS="--seed 7 --max-examples 500"
-	@$(BIN)/python -m tests.fuzzing.campaign --max-examples 200 $(ARGS)
+	@$(BIN)/python -m tests.fuzzing.api --max-examples 200 $(ARGS)
 
 clean: ## Remove everything that can be made again; your data stays
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis fuzz-finds dist site

@@ -29,9 +29,9 @@ from processes import Server, running
 from soak_series import Sample, take_sample
 
 from tests.chaos.client import body_of
-from tests.chaos.orders import Check, Desk
+from tests.chaos.external_services import Elsewhere, elsewhere
 from tests.chaos.receivers import SECRET, Mailbox
-from tests.chaos.site import Elsewhere, elsewhere
+from tests.chaos.workload import Check, Desk
 from tests.mongod import Mongod
 
 SERVER = str(BENCH / "soak_server.py")

@@ -7,7 +7,7 @@ import typst
 
 from tests.acceptance.program import Program
 from tests.browser import looking_at, started
-from tests.demonstration import fill, views
+from tests.dashboard_demo import fill, views
 
 PLACE = Path(__file__).parents[1] / "docs" / "img"
 WIDE = {"width": 1280, "height": 800}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from .missing import missing, needed
+from .requirements import missing, needed
 
 PROGRAM = "chromium"
 OPTIONS = ["--no-sandbox", "--disable-background-networking", "--disable-dev-shm-usage"]

@@ -10,10 +10,10 @@ import pytest
 
 from secretary.store import Store, open_store
 
-from . import places
-from .missing import missing
+from . import backends
 from .model_server import ModelMissing, ModelServer
 from .mongod import Mongod, MongodMissing
+from .requirements import missing
 from .s3_server import S3Server
 
 #: Tests that take any value take the same ones each time; `make fuzz` takes others, and more.
@@ -73,11 +73,11 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def shared_places(request: pytest.FixtureRequest) -> None:
-    if places.KIND:
-        assert places.KIND in ("gridfs", "s3"), "TEST_STORE is gridfs or s3"
-        s3 = request.getfixturevalue("s3_server") if places.KIND == "s3" else None
-        places.use(request.getfixturevalue("mongod"), s3)
+def shared_backends(request: pytest.FixtureRequest) -> None:
+    if backends.KIND:
+        assert backends.KIND in ("gridfs", "s3"), "TEST_STORE is gridfs or s3"
+        s3 = request.getfixturevalue("s3_server") if backends.KIND == "s3" else None
+        backends.use(request.getfixturevalue("mongod"), s3)
 
 
 @pytest.fixture(scope="session")

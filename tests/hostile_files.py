@@ -8,10 +8,10 @@ from typing import Any, Literal
 from . import hostile_office as office
 from . import hostile_pdfs as pdfs
 from . import hostile_pictures as pictures
-from .documents import pdf, written, zipped
-from .good_files import GOOD, encrypted_pdf
 from .hostile_office import docx_with_doctype, html, odt_with_doctype, rtf
+from .minimal_files import pdf, written, zipped
 from .office_files import docx_of, odf_of, ole_of, paragraph
+from .sample_documents import GOOD, encrypted_pdf
 
 PDF, OFFICE, PICTURE = "/api/pdf/process", "/api/office/process", "/api/imageocr/process"
 OUT_OF_MEMORY = ("OUT_OF_MEMORY", "WORKER_CRASHED")  # PDFium ends itself when it gets none

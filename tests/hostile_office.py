@@ -5,8 +5,8 @@ import struct
 import zipfile
 from collections.abc import Mapping
 
-from .documents import zipped
 from .hostile_pictures import MIB, zeros
+from .minimal_files import zipped
 from .office_files import NAMES, ODF, TYPES, R, docx_of, odf_of, paragraph, relations
 
 LAUGHS = "".join(f'<!ENTITY l{at} "{f"&l{at - 1};" * 10 if at else "ha"}">' for at in range(10))

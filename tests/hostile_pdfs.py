@@ -3,9 +3,9 @@
 import zlib
 from collections.abc import Sequence
 
-from .documents import FONT, pdf, written
-from .good_files import picture as good_picture
 from .hostile_pictures import MIB, zeros
+from .minimal_files import FONT, pdf, written
+from .sample_documents import picture as good_picture
 
 CATALOG = b"<< /Type /Catalog /Pages 2 0 R >>"
 

@@ -5,7 +5,7 @@ import zlib
 
 from PIL import Image
 
-from .good_files import as_file, picture
+from .sample_documents import as_file, picture
 
 MIB = 1024 * 1024
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from secretary.llm import LlmOptions, Model, Price, Provider
 
-from .web import Asked, Web, serving
+from .web_server import Asked, Web, serving
 
 KEY = "sk-a-key-nobody-may-see-1234567890"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from secretary.llm import LlmOptions, Model, Provider
 
 MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
-PROGRAM = Path(__file__).with_name("small_model.py")
+PROGRAM = Path(__file__).with_name("llama_server.py")
 START_SECONDS = 60
 
 

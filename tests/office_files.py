@@ -6,7 +6,7 @@ from pathlib import Path
 from secretary.documents.office.blocks import OfficeDocument
 from secretary.documents.office.pages import read_office
 
-from .documents import zipped
+from .minimal_files import zipped
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 R = 'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'

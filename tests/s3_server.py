@@ -12,8 +12,8 @@ from uuid import uuid4
 import obstore
 from obstore.store import S3Store
 
-from .missing import needed
 from .ports import free_ports
+from .requirements import needed
 
 BUCKET = "tests"
 ACCESS_KEY, SECRET_KEY = "tester", "only-for-tests"

@@ -10,7 +10,7 @@ import numpy
 from numpy.typing import NDArray
 from PIL import Image
 
-from .printed import Print, sheet
+from .rendered_pages import Print, sheet
 
 Picture = NDArray[numpy.uint8]
 

@@ -26,7 +26,7 @@ from pydantic import (
 )
 
 from .core.errors import InvalidSettings
-from .network.addresses import allowed_host
+from .network.addresses import parse_allowed_host
 
 MEBIBYTE = 1024 * 1024
 
@@ -200,7 +200,7 @@ class AccessSettings(Group):
 
 
 def _host(entry: str) -> str:
-    allowed_host(entry)
+    parse_allowed_host(entry)
     return entry.strip()
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import httpx
 
 from ..no_tls import NO_TLS
-from ..waiting import wait_until
+from ..polling import wait_until
 from .service import ROOT, environment
-from .warm import warm_python
+from .warm_python import warm_python
 
 COMMAND = [sys.executable, "-m", "secretary"]
 

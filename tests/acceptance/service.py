@@ -9,7 +9,7 @@ from pathlib import Path
 from secretary.core.job import Job
 from secretary.store import Store
 
-from ..waiting import until
+from ..polling import until
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,8 +10,8 @@ import pytest
 
 from ..chaos.report import Report
 from ..chaos.run import chaos
-from ..missing import missing
 from ..mongod import MongodMissing, find_mongod
+from ..requirements import missing
 
 SECONDS = 40
 SEED = int(os.environ.get("CHAOS_SEED", "1"))

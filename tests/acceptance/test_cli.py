@@ -11,8 +11,8 @@ import pytest
 
 from secretary import __version__
 
-from ..documents import pdf
-from ..schedules import FOSDEM
+from ..conference_schedules import FOSDEM
+from ..minimal_files import pdf
 from .program import Program, Running
 
 HOOK = {"url": "https://example.org/hook", "token": "SECRET", "headers": {"X-Key": "SECRET"}}

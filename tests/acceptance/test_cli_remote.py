@@ -13,7 +13,7 @@ import docx
 import pytest
 from PIL import Image
 
-from ..documents import pdf
+from ..minimal_files import pdf
 from .program import Program, Running
 from .terminal import Terminal
 

@@ -10,10 +10,10 @@ import docx
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from ..documents import pdf
-from ..good_files import as_file, scan_of
+from ..audio_files import speech
 from ..llm_server import llm_server, says
-from ..sound_files import speech
+from ..minimal_files import pdf
+from ..sample_documents import as_file, scan_of
 from .program import Program, Result
 from .terminal import Terminal
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ..answering import files_in
 from ..browser import Watched, drop, looking_at, started
-from ..documents import pdf
-from ..receiver import Receiver
-from ..waiting import wait_until
+from ..http_servers import files_in
+from ..minimal_files import pdf
+from ..polling import wait_until
+from ..webhook_receiver import Receiver
 from .program import Program, Running
 
 WIDE = {"width": 1280, "height": 900}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from ..audio_files import made, sound, speech
 from ..browser import Watched, looking_at, started
-from ..good_files import encrypted_pdf, scan_of, words
-from ..sound_files import made, sound, speech
+from ..sample_documents import encrypted_pdf, scan_of, words
 from ..video_files import film, five_slides, shown
 from .program import Program, Running
 
@@ -28,7 +28,7 @@ def browser() -> Iterator[Any]:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     program = Program(
         tmp_path_factory.mktemp("service"),
-        SECRETARY_HANDLERS="tests.telling_handlers:register",
+        SECRETARY_HANDLERS="tests.dashboard_handlers:register",
         SECRETARY_GENERIC_WORKER__PROCESSES="1",
     )
     with program.serving() as running:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ..answering import answering
 from ..browser import Watched, drop, looking_at, started
-from ..documents import PNG, office, pdf
-from ..waiting import wait_until
+from ..http_servers import answering
+from ..minimal_files import PNG, office, pdf
+from ..polling import wait_until
 from .program import Program, Running
 
 WIDE = {"width": 1280, "height": 900}

@@ -14,12 +14,12 @@ import pytest
 
 from secretary.core.job import Job, JobStatus
 from secretary.store import Store, open_store
-from tests.cable import Cable
+from tests.chaos.checks import lives
 from tests.chaos.history import faults_of
-from tests.chaos.looking import lives
-from tests.documents import pdf
+from tests.minimal_files import pdf
 from tests.mongod import Mongod, ReplicaSet
-from tests.waiting import until
+from tests.network_partition import Cable
+from tests.polling import until
 
 from .program import Program, Running
 from .service import ended

@@ -14,7 +14,7 @@ from secretary.core import processes
 from secretary.core.job import Batch, Job, JobStatus
 from secretary.store import JobQuery, Store, open_store
 
-from ..waiting import until
+from ..polling import until
 from .service import WorkerProcess, ended, environment
 
 
@@ -23,7 +23,7 @@ def env(store_url: str, tmp_path: Path) -> dict[str, str]:
     return environment(
         tmp_path,
         store_url,
-        SECRETARY_HANDLERS="tests.misbehaving:register",
+        SECRETARY_HANDLERS="tests.misbehaving_handlers:register",
         SECRETARY_GENERIC_WORKER__MEMORY_LIMIT_MB="300",
         SECRETARY_GENERIC_WORKER__SHUTDOWN_GRACE_SEC="1",
     )

@@ -16,7 +16,7 @@ from pymongo.database import Database
 from secretary.core.job import Batch, Job, JobStatus
 from secretary.storage.artifacts import JobFiles
 from secretary.store import JobQuery, open_store
-from tests.contract.given import claim
+from tests.contract.factories import claim
 from tests.mongod import Mongod
 
 from .program import Program

@@ -12,9 +12,9 @@ from secretary.core.job import Job, JobStatus
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store, open_store
 
-from ..sound_files import made, speech
+from ..audio_files import made, speech
+from ..polling import until
 from ..speech import word_error_rate
-from ..waiting import until
 from .service import WorkerProcess, ended, environment
 
 WORDS = (
@@ -98,7 +98,7 @@ async def test_two_hours_are_heard_in_flat_memory_though_the_worker_dies(
     after = heard(tmp_path / "data")
     assert len(before) < len(after)
     assert all(after[number] == 1 for number in before), "no finished piece is heard again"
-    results = (await JobFiles(tmp_path / "data").filled(done)).results
+    results = (await JobFiles(tmp_path / "data").load_results(done)).results
     assert results is not None
     segments = results["transcription"]["segments"]
     starts = [one["start"] for one in segments if one["text"].startswith("The committee")]

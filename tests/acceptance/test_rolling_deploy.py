@@ -13,11 +13,11 @@ import httpx
 
 from secretary.core.job import JobStatus
 from secretary.store import open_store
+from tests.chaos.checks import lives
 from tests.chaos.history import faults_of
-from tests.chaos.looking import lives
 from tests.mongod import Mongod
 
-from ..waiting import wait_until
+from ..polling import wait_until
 from .program import Program, Running
 from .service import ROOT, ended
 

@@ -19,8 +19,8 @@ from schemathesis.schemas import BaseSchema
 
 from secretary.api.ingress import ROUTES, IngressRoute
 
-from ..fuzzing.campaign import AUTHORIZED, fuzz, started
-from ..waiting import wait_until
+from ..fuzzing.api import AUTHORIZED, fuzz, started
+from ..polling import wait_until
 from .program import Program, Running
 
 SEED = os.environ.get("SCHEMA_SEED", "1")

@@ -17,10 +17,10 @@ from typing import Any
 import httpx
 import pytest
 
-from ..documents import pdf
-from ..waiting import wait_until
-from .attack import Answer, Listener, answers, ask, connected, listening, received, send
+from ..minimal_files import pdf
+from ..polling import wait_until
 from .program import Program, Running
+from .raw_http import Answer, Listener, answers, ask, connected, listening, received, send
 
 SECRET = "the-content-of-a-secret-file"
 KEYS = {None: "k-operator-5f1c", "ann": "k-ann-93ab", "bob": "k-bob-07de"}
@@ -159,7 +159,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
         canary, allowed = (stack.enter_context(listening()) for _ in range(2))
         settings = {
             "SECRETARY_API_KEYS": keys,
-            "SECRETARY_HANDLERS": "tests.filing_handlers:register",
+            "SECRETARY_HANDLERS": "tests.symlink_handler:register",
             "SECRETARY_NETWORK__ALLOW_HOSTS": f"127.0.0.1:{allowed.port}",
             "SECRETARY_LIMITS__MAX_REQUEST_MB": "1",
             "SECRETARY_LIMITS__MAX_UPLOAD_MB": "2",

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ..missing import needed
+from ..requirements import needed
 from .program import Program, Running
 
 #: The first documentation's requests: a line, then the body.

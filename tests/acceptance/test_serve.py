@@ -10,8 +10,8 @@ import pytest
 
 from tests.mongod import Mongod
 
-from ..documents import pdf
-from ..missing import needed
+from ..minimal_files import pdf
+from ..requirements import needed
 from .program import Program, Running
 
 

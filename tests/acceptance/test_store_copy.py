@@ -14,7 +14,7 @@ import pytest
 from secretary.core.job import Batch, Completed, Job, LogEntry
 from secretary.store import BatchQuery, IdempotencyKey, JobQuery, Store, open_store
 from secretary.store.transfer import KINDS, differs
-from tests.contract.given import LEASE, claim, worker
+from tests.contract.factories import LEASE, claim, worker
 from tests.mongod import Mongod
 from tests.s3_server import S3Server
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from tests.mongod import Mongod
-from tests.streaming import OpenStream, StreamClient
+from tests.stream_client import OpenStream, StreamClient
 
 from .program import Program, Running
 

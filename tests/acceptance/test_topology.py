@@ -9,9 +9,9 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.documents import pdf
+from tests.minimal_files import pdf
 from tests.mongod import Mongod
-from tests.waiting import wait_until
+from tests.polling import wait_until
 
 from .program import Program, Running
 

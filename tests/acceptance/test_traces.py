@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collector import Collector, Told, collecting
+from tests.otlp_collector import Collector, Told, collecting
 
 from .program import Program, Running
 

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from ..documents import pdf
-from ..receiver import Receiver
+from ..minimal_files import pdf
+from ..webhook_receiver import Receiver
 from .program import Program, Running
 
 MEBIBYTE = 1024 * 1024

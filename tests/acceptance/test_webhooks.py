@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ..receiver import HANG, Received, Receiver, Reply
+from ..webhook_receiver import HANG, Received, Receiver, Reply
 from .program import Program
 
 #: A killed process holds its events for ten seconds more.

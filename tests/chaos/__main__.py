@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from . import plan
+from . import fault_plan
 from .run import chaos
 
-STORES = tuple(plan.STORE_FAULTS)
+STORES = tuple(fault_plan.STORE_FAULTS)
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     for store in options.store or STORES:
         print(f"{store}, seed {options.seed}, {options.seconds:g} s", flush=True)
         if options.plan:
-            print(plan.listed(plan.faults(options.seed, options.seconds, store)))
+            print(fault_plan.listed(fault_plan.faults(options.seed, options.seconds, store)))
             continue
         with _place(options.keep) as place:
             report = chaos(place, store, seconds=options.seconds, seed=options.seed)

@@ -12,7 +12,7 @@ from uuid import uuid4
 import httpx
 
 from .history import Accepted, AcceptedBatch
-from .orders import Check, Order
+from .workload import Check, Order
 
 #: A careful application does not give up sooner.
 PATIENCE = 90.0

@@ -10,7 +10,7 @@ from typing import Any
 from secretary.core.http_headers import webhook_signature
 
 from ..ports import free_ports
-from ..receiver import CUT, OK, RESET, Received, Receiver, Reply
+from ..webhook_receiver import CUT, OK, RESET, Received, Receiver, Reply
 
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 #: What an ill receiver does, by the name of its fault; None: it hangs, then hangs up.

@@ -16,15 +16,15 @@ from secretary.store import Store, open_store
 from secretary.store.mongo import MongoStore
 
 from ..acceptance.service import ROOT
-from . import looking, plan
+from . import checks, fault_plan
 from .client import Book, hand_in
+from .cluster import MAX_CRASHES, World, world
+from .fault_plan import Fault
 from .history import History, Sighting, broken_promises
-from .members import Member, none_alive
-from .orders import Desk
-from .plan import Fault
 from .receivers import SECRET, all_told
 from .report import Report, recoveries
-from .world import MAX_CRASHES, World, world
+from .service_process import Member, none_alive
+from .workload import Desk
 
 CLIENTS = 2
 #: After the last fault all jobs have to end within so long, and their ends to be told.
@@ -40,7 +40,7 @@ DAY = 25 * 3600.0
 
 async def run(directory: Path, store_kind: str, *, seconds: float, seed: int) -> Report:
     report = Report(store_kind, seed)
-    planned = plan.faults(seed, seconds, store_kind)
+    planned = fault_plan.faults(seed, seconds, store_kind)
     async with world(directory, store_kind) as made:
         store = open_store(made.url)
         await store.open()
@@ -62,7 +62,7 @@ class _Run:
     async def go(self, planned: dict[str, list[Fault]], seconds: float) -> None:
         made, stop = self._world, asyncio.Event()
         watching = [
-            asyncio.create_task(looking.watch(self._store, self._book, self._seen, stop)),
+            asyncio.create_task(checks.watch(self._store, self._book, self._seen, stop)),
             *(asyncio.create_task(member.supervise()) for member in made.members),
         ]
         try:
@@ -122,7 +122,7 @@ class _Run:
 
     async def _open_jobs(self) -> dict[str, int] | None:
         try:
-            return await looking.open_jobs(self._store)
+            return await checks.open_jobs(self._store)
         except StoreUnavailable:  # it is just coming back
             return None
 
@@ -139,7 +139,7 @@ class _Run:
     async def _history(self) -> History:
         made, book = self._world, self._book
         await _until_up(made.api_url)
-        jobs = await looking.stored(self._store, [one.job_id for one in book.jobs])
+        jobs = await checks.stored(self._store, [one.job_id for one in book.jobs])
         batch_ids = [one.batch_id for one in book.batches]
         counts = (await self._store.counts()).values()
         return History(
@@ -147,12 +147,12 @@ class _Run:
             accepted=book.jobs,
             batches=book.batches,
             jobs=jobs,
-            stored_batches=await looking.stored_batches(self._store, batch_ids),
+            stored_batches=await checks.stored_batches(self._store, batch_ids),
             stored_jobs=sum(sum(by_status.values()) for by_status in counts),
             sightings=self._seen,
-            lives=looking.lives(made.journal),
+            lives=checks.lives(made.journal),
             told=[told for box in made.mailboxes for told in box.told],
-            wrong_results=await looking.wrong_results(made.api_url, jobs, book.checks),
+            wrong_results=await checks.wrong_results(made.api_url, jobs, book.checks),
             clock_went_back=made.clock.went_back,
         )
 
@@ -164,10 +164,10 @@ class _Run:
         for member in made.members if made.server else made.workers[:1]:
             await asyncio.to_thread(_swept, member)
         for data in made.data_directories:
-            left += looking.left_files(data, history.jobs, shared=made.server is not None)
+            left += checks.left_files(data, history.jobs, shared=made.server is not None)
         if isinstance(self._store, MongoStore):
             blob_store = GridFsBlobStore(self._store)
-            left += await looking.left_in_depot(blob_store, history.jobs)
+            left += await checks.left_in_depot(blob_store, history.jobs)
         return left
 
     def _sum_up(self, history: History) -> None:
@@ -187,7 +187,7 @@ class _Run:
 
 
 def _swept(member: Member) -> None:
-    command = [sys.executable, "-m", "tests.chaos.sweep"]
+    command = [sys.executable, "-m", "tests.chaos.maintenance"]
     subprocess.run(command, env=member.environment, cwd=ROOT, check=True, timeout=120)
 
 

@@ -17,7 +17,7 @@ from secretary.core.job import (
 )
 from secretary.store import BatchQuery, JobQuery, Store
 
-from .given import LAPSED, add_batch, claim
+from .factories import LAPSED, add_batch, claim
 
 ERROR = JobError(code="FILE_CORRUPT", message="no")
 

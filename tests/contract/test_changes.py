@@ -12,8 +12,8 @@ from secretary.core.job import Cancelled, Completed, Failed, Job, JobError, Prog
 from secretary.store import Change, JobQuery, Store, open_store
 
 from ..mongod import Mongod
-from ..waiting import until
-from .given import LAPSED, add_batch, claim, claimed
+from ..polling import until
+from .factories import LAPSED, add_batch, claim, claimed
 
 
 @pytest.fixture(scope="module")

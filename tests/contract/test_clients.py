@@ -20,7 +20,7 @@ from secretary.core.job import (
 )
 from secretary.store import BatchQuery, IdempotencyKey, JobQuery, Store
 
-from .given import claim, claimed
+from .factories import claim, claimed
 
 ERROR = JobError(code="UPSTREAM_FAILED", message="503", details={"service": "ocr"})
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

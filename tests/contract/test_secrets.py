@@ -19,7 +19,7 @@ from secretary.core.job import (
 from secretary.store import BatchQuery, JobQuery, Store, open_store
 
 from ..mongod import Mongod
-from .given import claim, claimed
+from .factories import claim, claimed
 
 ERROR = JobError(code="FILE_ENCRYPTED", message="No")
 GIVEN = {"password": "sesame", "url": "https://example.org", "extra": {"token": "t", "note": "n"}}

@@ -8,7 +8,7 @@ from secretary.core.job import Cancelled, Completed, Failed, Job, JobError, JobS
 from secretary.store import JobQuery, Store
 from secretary.store.stats import SLOT, Throughput, bucket_of, quantile, slot_of, start_of
 
-from .given import LAPSED, claim, claimed, worker
+from .factories import LAPSED, claim, claimed, worker
 
 CORRUPT = JobError(code="FILE_CORRUPT", message="It is damaged")
 

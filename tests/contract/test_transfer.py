@@ -45,7 +45,7 @@ from secretary.store.transfer import (
 )
 from tests.mongod import Mongod
 
-from .given import LEASE, claim, claimed, worker
+from .factories import LEASE, claim, claimed, worker
 
 #: Times with all the digits that are stored; in the past, whatever the fraction of the second.
 T0 = (utc_now() - timedelta(seconds=1)).replace(microsecond=123457)

@@ -24,7 +24,7 @@ from secretary.core.job import (
 from secretary.store import JobQuery, Store
 from secretary.store.outbox import DueEvent, EventCapacity, ProgressSchedule
 
-from .given import LAPSED, add_batch, claim, claimed
+from .factories import LAPSED, add_batch, claim, claimed
 
 HOOK = Webhook(url="https://one.example/hook")
 OTHER = Webhook(url="https://two.example/hook")

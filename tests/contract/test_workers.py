@@ -24,7 +24,7 @@ from secretary.core.job import (
 )
 from secretary.store import Capacity, JobQuery, Store
 
-from .given import LAPSED, LEASE, claim, claimed, worker
+from .factories import LAPSED, LEASE, claim, claimed, worker
 
 ERROR = JobError(code="UPSTREAM_FAILED", message="503", details={"service": "ocr"})
 HOOK = Webhook(url="https://example.org/hook")

@@ -10,8 +10,8 @@ import pytest
 from secretary import client
 from secretary.client import AsyncBatch, AsyncClient, AsyncJob, Batch, Client, Job
 from secretary.config import load
-from tests.answering import answering
-from tests.waiting import wait_until
+from tests.http_servers import answering
+from tests.polling import wait_until
 
 from .examples import ROOT, Terminal, blocks
 

@@ -12,9 +12,9 @@ from secretary.handlers import BUILTIN
 from secretary.jobs.registry import Registry
 from secretary.jobs.submission import JobRequest, parse_request
 from tests.acceptance.program import Program, Running
-from tests.documents import pdf
-from tests.receiver import Receiver
-from tests.waiting import wait_until
+from tests.minimal_files import pdf
+from tests.polling import wait_until
+from tests.webhook_receiver import Receiver
 
 from .examples import Example, examples
 

@@ -14,9 +14,9 @@ import yaml
 from secretary.config import load
 from secretary.jobs.submission import BatchRequest, parse_request
 from tests.acceptance.program import Running
-from tests.documents import pdf
-from tests.missing import needed
-from tests.schedules import FOSDEM
+from tests.conference_schedules import FOSDEM
+from tests.minimal_files import pdf
+from tests.requirements import needed
 
 from .examples import STAYS, Example, Terminal, blocks, examples
 

@@ -19,7 +19,7 @@ from secretary.llm.templates import Library, parse
 from secretary.llm.templates.library import GERMAN_NAMES
 from secretary.llm.templates.parsing import TYPE_NAMES
 from secretary.webhooks.request import headers_for
-from tests.missing import needed
+from tests.requirements import needed
 
 from .examples import ROOT, Terminal, blocks
 

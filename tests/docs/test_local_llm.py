@@ -5,8 +5,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.missing import needed
 from tests.model_server import ModelServer
+from tests.requirements import needed
 
 from .examples import Terminal, blocks
 

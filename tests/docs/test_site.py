@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.answering import files_in
 from tests.browser import started
-from tests.missing import missing
+from tests.http_servers import files_in
+from tests.requirements import missing
 
 from .examples import ROOT, pages
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from . import campaign, documents, jobs, models
+from . import api, documents, jobs, properties
 from .cases import KINDS, Case, cases
-from .finds import PLACE, Report
+from .findings import PLACE, Report
 
 EVERY = ("api", "documents", *KINDS, "models")
 
@@ -38,9 +38,9 @@ def _fuzz(kind: str, arguments: argparse.Namespace) -> int:
     seconds, seed = arguments.seconds, arguments.seed
     match kind:
         case "api":
-            return campaign.fuzz_for(seconds, seed)
+            return api.fuzz_for(seconds, seed)
         case "models":
-            return models.fuzz_for(seconds, seed)
+            return properties.fuzz_for(seconds, seed)
         case "documents":
             every = _until(seconds, cases(seed, *documents.KINDS))
             batches = iter(lambda: list(islice(every, 20)), [])

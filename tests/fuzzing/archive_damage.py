@@ -6,8 +6,8 @@ from copy import deepcopy
 
 from lxml import etree
 
-from ..documents import zipped
 from ..hostile_office import members, squeezed
+from ..minimal_files import zipped
 from .damage import TOKENS, hurt
 
 #: What attributes are set to, beside what other attributes are.

@@ -13,8 +13,8 @@ from lxml import etree
 
 from secretary.core.file_types import OFFICE_TYPES
 
-from ..good_files import GOOD
-from ..good_recordings import GOOD_RECORDINGS, GOOD_SUBTITLES
+from ..sample_documents import GOOD
+from ..sample_recordings import GOOD_RECORDINGS, GOOD_SUBTITLES
 from . import archive_damage, chunk_formats, pdf_damage, picture_damage
 from .damage import Damage, hurt
 

@@ -19,7 +19,7 @@ from secretary.worker.sandbox import Limits, Sandbox
 from secretary.worker.sandbox.child_main import send
 
 from .cases import Case
-from .finds import Find, Report
+from .findings import Find, Report
 
 KINDS = ("pdf", "office", "pictures")
 LIMITS = Limits(wall_time=timedelta(seconds=20), memory_bytes=1024 * 1024 * 1024)

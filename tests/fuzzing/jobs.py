@@ -19,10 +19,10 @@ from typing import Any
 from secretary.core import processes
 from secretary.observability.logging import current_job
 
-from ..good_recordings import GOOD_RECORDINGS, GOOD_SUBTITLES, SOUNDS
-from ..workroom import Room, workroom
+from ..sample_recordings import GOOD_RECORDINGS, GOOD_SUBTITLES, SOUNDS
+from ..service_fixture import Room, workroom
 from .cases import Case
-from .finds import Find, Report
+from .findings import Find, Report
 
 ERRORS = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 LANES = 3

@@ -30,8 +30,8 @@ from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store, open_store
 from secretary.store.outbox import EventCapacity
-from tests.contract.given import LEASE, claim
-from tests.places import files_in
+from tests.backends import files_in
+from tests.contract.factories import LEASE, claim
 
 FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))
 HOOK = {"url": "https://example.org/hook", "token": "SECRET", "secret": "SECRET"}

@@ -12,16 +12,16 @@ import pytest
 
 from secretary.media.subtitles import parse_subtitles
 
-from ..llm_server import KEY, Reads, Reply, heard, llm_server, says
-from ..sound_files import (
+from ..audio_files import (
     WORDS,
     german_speech,
     made,
     sound,
     speech,
 )
+from ..llm_server import KEY, Reads, Reply, heard, llm_server, says
+from ..service_fixture import Room, workroom
 from ..speech import word_error_rate
-from ..workroom import Room, workroom
 
 ROUTE = "/api/audio/process"
 

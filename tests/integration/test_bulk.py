@@ -16,7 +16,7 @@ from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 from secretary.store import JobQuery, Store
 
-from ..contract.given import claim
+from ..contract.factories import claim
 
 FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))
 

@@ -36,15 +36,15 @@ from secretary.jobs.events import EventHub
 from secretary.jobs.registry import Registry
 from secretary.jobs.service import JobService
 from secretary.store import JobQuery, Store, open_store
-from tests.contract.given import claim
-from tests.places import files_in, kept_uploads
+from tests.backends import files_in, kept_uploads
+from tests.contract.factories import claim
 
-from ..breaking import Fault, breaking, reply
-from ..documents import pdf
-from ..receiver import Receiver
-from ..serving import served
-from ..waiting import until
-from ..workroom import workroom
+from ..api_server import served
+from ..faulty_proxy import Fault, breaking, reply
+from ..minimal_files import pdf
+from ..polling import until
+from ..service_fixture import workroom
+from ..webhook_receiver import Receiver
 
 QUICK = Retries(first_wait=0.01, longest_wait=0.05)
 BUSY = (

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from secretary.core import processes
 
-from ..documents import pdf
 from ..hostile_pdfs import second_of_three_for_ever
-from ..workroom import Room, workroom
+from ..minimal_files import pdf
+from ..service_fixture import Room, workroom
 
 PDF = "/api/pdf/process"
 SECONDS = 60

@@ -24,8 +24,8 @@ from secretary.core.errors import (
     UnexpectedContentType,
 )
 from secretary.network.client import Network
-from secretary.network.downloads import Downloaded, download
-from tests.web import Answer, Asked, Web, serving
+from secretary.network.downloads import Download, download
+from tests.web_server import Answer, Asked, Web, serving
 
 BODY = b"%PDF-1.7 and so on"
 SMALL = DownloadLimits(
@@ -42,7 +42,7 @@ def always(body: bytes = BODY, **options: Any) -> Answer:
 
 async def fetched(
     web: Web, target: Path, path: str = "/a.pdf", limits: DownloadLimits = SMALL, **options: Any
-) -> Downloaded:
+) -> Download:
     network = options.pop("network", None) or Network([web.host])
     url = options.pop("url", None) or web.url(path)
     return await download(network, url, target, limits=limits, **options)
@@ -65,7 +65,7 @@ class TestWhatComes:
         }
         async with serving(always(headers=headers)) as web:
             target = tmp_path / "new" / "file"
-            assert await fetched(web, target, "/get?id=1") == Downloaded(
+            assert await fetched(web, target, "/get?id=1") == Download(
                 path=target,
                 size=len(BODY),
                 content_type="application/pdf",
@@ -228,7 +228,7 @@ class TestBounds:
 
         limits = DownloadLimits(idle=timedelta(seconds=0.2))
         error = await failure(answer, tmp_path, limits=limits)
-        assert error.message == "127.0.0.1 does not answer in time"
+        assert error.message == "127.0.0.1 did not respond in time"
         assert error.retryable
 
     async def test_a_body_shorter_than_announced_is_a_failure(self, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ class TestBounds:
             asked.writer.close()
 
         error = await failure(answer, tmp_path)
-        assert error.message == "The connection to 127.0.0.1 broke"
+        assert error.message == "The connection to 127.0.0.1 failed"
         assert error.retryable
 
     async def test_what_comes_after_the_announced_size_is_not_taken(self, tmp_path: Path) -> None:
@@ -410,7 +410,7 @@ class TestRedirects:
             await asked.redirect(location)
 
         error = await failure(answer, tmp_path)
-        assert error.message == "127.0.0.1 redirects to nowhere"
+        assert error.message == "127.0.0.1 redirects to no valid URL"
         assert not error.retryable
 
     async def test_a_cookie_comes_back_to_its_server(self, tmp_path: Path) -> None:

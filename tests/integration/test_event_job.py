@@ -20,10 +20,10 @@ from secretary.jobs.registry import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store
-from tests.contract.given import claim
-from tests.missing import needed
-from tests.places import files_in
-from tests.serving import serving
+from tests.api_server import serving
+from tests.backends import files_in
+from tests.contract.factories import claim
+from tests.requirements import needed
 
 JOBS, BATCHES = "/api/event-job/jobs", "/api/event-job/batches"
 FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))

@@ -20,9 +20,9 @@ from secretary.storage.artifacts import JobFiles
 from secretary.storage.uploads import MEBIBYTE, Uploads
 from secretary.store import JobQuery, Store, open_store
 
-from ..documents import MP4, PNG, WAV, office, pdf
+from ..api_server import served
+from ..minimal_files import MP4, PNG, WAV, office, pdf
 from ..no_tls import NO_TLS
-from ..serving import served
 
 PATH = "/api/batches/from-files"
 HELLO = pdf("Hello")

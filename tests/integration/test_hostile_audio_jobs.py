@@ -9,9 +9,9 @@ import pytest
 
 from secretary.media.ffmpeg import run_ffmpeg
 
-from ..sound_files import RATE, sound, speech
-from ..web import Asked, serving
-from ..workroom import Room, workroom
+from ..audio_files import RATE, sound, speech
+from ..service_fixture import Room, workroom
+from ..web_server import Asked, serving
 
 ROUTE = "/api/audio/process"
 YEAR = 365 * 86400.0

@@ -17,10 +17,10 @@ from ..hostile_office import (
     rtf_that_fetches,
     xlsx_that_fetches,
 )
-from ..missing import needed
 from ..office_files import docx_of, odf_of, paragraph
-from ..web import Asked, serving
-from ..workroom import workroom
+from ..requirements import needed
+from ..service_fixture import workroom
+from ..web_server import Asked, serving
 
 DIRECT, CONVERTED = "/api/office/process", "/api/office/process-via-pdf"
 

@@ -16,9 +16,9 @@ import pytest_asyncio
 
 from secretary.core import processes
 
-from ..documents import pdf
 from ..hostile_files import ALL, ENDLESS, OFFICE, PDF, READ, REFUSED, Hostile
-from ..workroom import Room, workroom
+from ..minimal_files import pdf
+from ..service_fixture import Room, workroom
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_wide = partial(pytest_asyncio.fixture, scope="module", loop_scope="module")

@@ -16,9 +16,9 @@ from secretary.media.pcm import decode_audio, select_audio_track
 from secretary.media.probe import probe
 from secretary.media.subtitles import extract_subtitles
 
+from ..audio_files import SOUNDS, VIDEOS, long_silence, made, sound, speech, video
 from ..hostile_recordings import DISGUISES, NAMING
-from ..sound_files import SOUNDS, VIDEOS, long_silence, made, sound, speech, video
-from ..web import Asked, serving
+from ..web_server import Asked, serving
 
 MINUTE = 60.0
 

@@ -10,10 +10,10 @@ import pytest_asyncio
 from PIL import Image
 
 from ..error_rate import character_error_rate
-from ..good_files import as_file
 from ..llm_server import llm_server, says
-from ..printed import ENGLISH, GERMAN, page
-from ..workroom import Room, workroom
+from ..rendered_pages import ENGLISH, GERMAN, page
+from ..sample_documents import as_file
+from ..service_fixture import Room, workroom
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_wide = partial(pytest_asyncio.fixture, scope="module", loop_scope="module")
@@ -117,7 +117,7 @@ async def test_a_picture_without_text_is_read_as_such(room: Room) -> None:
 
 
 async def test_a_picture_from_the_web_is_read(tmp_path: Path) -> None:
-    from ..web import Asked, serving
+    from ..web_server import Asked, serving
 
     content = as_file(page(LINES), "PNG")
 

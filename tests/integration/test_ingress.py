@@ -28,10 +28,10 @@ from secretary.storage.artifacts import JobFiles
 from secretary.storage.uploads import MEBIBYTE
 from secretary.store import JobQuery, Store, open_store
 
-from ..contract.given import claim, claimed
-from ..documents import MP4, PNG, WAV, office, pdf, zipped
-from ..places import files_in, storage, store_url
-from ..serving import served
+from ..api_server import served
+from ..backends import files_in, storage, store_url
+from ..contract.factories import claim, claimed
+from ..minimal_files import MP4, PNG, WAV, office, pdf, zipped
 
 HELLO = pdf("Hello", "World")
 DOCX = office("word")
@@ -160,14 +160,14 @@ async def uploads_left(files: JobFiles) -> list[str]:
     root = files.uploads.root
     left = {path.name for path in root.iterdir()} if root.exists() else set()
     if files.blob_store is not None:
-        left |= {kept.key.split("/")[1] async for kept in files.blob_store.below("uploads/")}
+        left |= {kept.key.split("/")[1] async for kept in files.blob_store.list_blobs("uploads/")}
     return sorted(left)
 
 
 async def carried(files: JobFiles, job: Job) -> None:
     """What the executor does before it tells the end."""
     if (artifact_sync := files.artifact_sync(job)) is not None:
-        await artifact_sync.ship()
+        await artifact_sync.upload_changes()
 
 
 class TestRoutes:
@@ -584,7 +584,7 @@ class TestLifeOfAnUpload:
             while await uploads_left(files):
                 await asyncio.sleep(0.01)
         message = refused(await client.post(f"/api/jobs/{job_id}/restart"), 409)
-        assert message == "The uploaded file is no longer there; submit it again"
+        assert message == "The uploaded file no longer exists; submit it again"
         assert (await client.job(job_id))["status"] == "completed"
 
     @pytest.mark.usefixtures("worker")
@@ -637,7 +637,7 @@ class TestFiles:
     @pytest_asyncio.fixture(loop_scope="module")
     async def job(self, store: Store, files: JobFiles) -> Job:
         job = await claimed(store)
-        directory = Path(files.of_attempt(job))
+        directory = Path(files.attempt_directory(job))
         (directory / "pages").mkdir(parents=True)
         for name, content in self.CONTENTS.items():
             (directory / name).write_bytes(content)
@@ -790,7 +790,7 @@ class TestArchive:
         (running,) = await claim(store)
         response = await client.get(path)
         assert (response.status_code, response.json()["status"]) == (202, "processing")
-        directory = Path(files.of_attempt(running))
+        directory = Path(files.attempt_directory(running))
         directory.mkdir(parents=True)
         content = zipped({"a.txt": b"x"})
         (directory / "all.zip").write_bytes(content)

@@ -13,7 +13,7 @@ from secretary.api.responses import JsonResponse
 from secretary.app import Application
 from secretary.config import load
 from secretary.core.job import Completed, Job, JobStatus
-from tests.contract.given import claimed
+from tests.contract.factories import claimed
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ from mcp import StdioServerParameters
 from secretary.cli.mcp_server import make_server, pages_of
 from secretary.client import AsyncClient, Results
 
-from ..documents import pdf
-from ..workroom import workroom
+from ..minimal_files import pdf
+from ..service_fixture import workroom
 
 ROOT = Path(__file__).parents[2]
 

@@ -23,7 +23,7 @@ from secretary.core.job import (
     utc_now,
 )
 from secretary.store import BatchQuery, JobQuery, Store, open_store
-from tests.contract.given import LEASE, claim, worker
+from tests.contract.factories import LEASE, claim, worker
 from tests.mongod import Mongod
 
 ERROR = JobError(code="UPSTREAM_FAILED", message="503", details={"service": "ocr"})

@@ -35,7 +35,7 @@ from secretary.store.notifier import Notifier
 from secretary.store.outbox import EventCapacity
 from secretary.store.transfer import GROUP
 
-from ..contract.given import LEASE, worker
+from ..contract.factories import LEASE, worker
 from ..mongod import Mongod
 
 Documents = Database[dict[str, Any]]

@@ -24,7 +24,7 @@ from secretary.core.job import (
 from secretary.store import IdempotencyKey, JobQuery, Store, open_store
 from secretary.store.mongo.rows import INLINE_BYTES
 from secretary.store.mongo.schema import truncate
-from tests.contract.given import claim
+from tests.contract.factories import claim
 from tests.contract.test_webhooks import take_one
 from tests.mongod import Mongod
 

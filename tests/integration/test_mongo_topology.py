@@ -28,10 +28,10 @@ from secretary.store import Capacity, IdempotencyKey, JobQuery
 from secretary.store.mongo import MongoStore
 from secretary.store.mongo.rows import DELETED, STAGED, stamp
 
-from ..contract.given import LEASE, add_batch, claim, claimed, worker
+from ..contract.factories import LEASE, add_batch, claim, claimed, worker
 from ..mongod import Mongod
+from ..polling import until
 from ..ports import free_ports
-from ..waiting import until
 
 Documents = Database[dict[str, Any]]
 

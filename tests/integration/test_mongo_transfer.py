@@ -13,7 +13,7 @@ from pymongo.database import Database
 
 from secretary.core.errors import StoreUnavailable
 from secretary.core.job import Batch, Job, LogEntry
-from secretary.migration.legacy_import import open_legacy_source
+from secretary.migration.legacy import open_legacy_source
 from secretary.store import IdempotencyKey, JobQuery
 from secretary.store.mongo import MongoStore
 from secretary.store.mongo.rows import STAGED

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ..good_files import as_file
-from ..printed import ENGLISH, page
-from ..workroom import workroom
+from ..rendered_pages import ENGLISH, page
+from ..sample_documents import as_file
+from ..service_fixture import workroom
 
 ROUTE = "/api/imageocr/process"
 RAPID = {"ocr_engine": "rapidocr"}

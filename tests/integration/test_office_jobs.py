@@ -12,11 +12,11 @@ import pytest
 import pytest_asyncio
 from PIL import Image
 
-from ..documents import zipped
-from ..good_files import as_file, saved
-from ..missing import needed
+from ..minimal_files import zipped
 from ..office_files import odf_of, ole_of
-from ..workroom import Room, workroom
+from ..requirements import needed
+from ..sample_documents import as_file, saved
+from ..service_fixture import Room, workroom
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_wide = partial(pytest_asyncio.fixture, scope="module", loop_scope="module")

@@ -32,10 +32,10 @@ from secretary.observability.service_stats import ServiceStats
 from secretary.serve import Connection, listen
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store, open_store
-from tests.contract.given import LEASE, claim, worker
+from tests.api_server import serving
+from tests.backends import files_in
+from tests.contract.factories import LEASE, claim, worker
 from tests.no_tls import NO_TLS
-from tests.places import files_in
-from tests.serving import serving
 
 KEY = {"Authorization": "Bearer right"}
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

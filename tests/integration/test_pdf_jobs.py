@@ -15,15 +15,15 @@ from PIL import Image
 from reportlab.lib.pdfencrypt import StandardEncryption
 from reportlab.pdfgen.canvas import Canvas
 
-from ..documents import pdf
 from ..error_rate import character_error_rate
-from ..good_files import saved, scan_of
 from ..llm_server import llm_server, says
-from ..printed import ENGLISH, GERMAN, page
-from ..receiver import Receiver
-from ..streaming import OpenStream
-from ..waiting import until
-from ..workroom import Room, workroom
+from ..minimal_files import pdf
+from ..polling import until
+from ..rendered_pages import ENGLISH, GERMAN, page
+from ..sample_documents import saved, scan_of
+from ..service_fixture import Room, workroom
+from ..stream_client import OpenStream
+from ..webhook_receiver import Receiver
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_wide = partial(pytest_asyncio.fixture, scope="module", loop_scope="module")

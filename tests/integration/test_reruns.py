@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from ..documents import pdf
-from ..good_files import encrypted_pdf
-from ..sound_files import speech
-from ..workroom import Room, workroom
+from ..audio_files import speech
+from ..minimal_files import pdf
+from ..sample_documents import encrypted_pdf
+from ..service_fixture import Room, workroom
 
 
 async def again(room: Room, job_id: str, user: str | None = None, **changes: object) -> str:

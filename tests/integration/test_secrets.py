@@ -10,9 +10,9 @@ import pytest
 
 from secretary.observability import logging as logs
 
-from ..good_files import encrypted_pdf
-from ..receiver import Receiver
-from ..workroom import Room, workroom
+from ..sample_documents import encrypted_pdf
+from ..service_fixture import Room, workroom
+from ..webhook_receiver import Receiver
 from .test_reruns import again
 
 PASSWORD = "Sesame-71c2"

@@ -12,11 +12,11 @@ from typing import Any
 import yaml
 from reportlab.pdfgen.canvas import Canvas
 
+from ..audio_files import WORDS
 from ..llm_server import KEY, Reads, llm_server, says
-from ..sound_files import WORDS
+from ..service_fixture import Room, workroom
 from ..speech import word_error_rate
-from ..web import Asked, Web, serving
-from ..workroom import Room, workroom
+from ..web_server import Asked, Web, serving
 from .test_video_jobs import talk
 
 PAGE = """<!DOCTYPE html><html lang="en">

@@ -23,7 +23,7 @@ from secretary.store.sqlite import queries as reading
 from secretary.store.sqlite import queries as searching
 from secretary.store.sqlite import queue as line
 
-from ..contract.given import LEASE, worker
+from ..contract.factories import LEASE, worker
 
 JOBS = 3000
 

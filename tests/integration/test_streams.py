@@ -17,12 +17,12 @@ from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 from secretary.store import JobQuery, Page, Store
 from secretary.store.sqlite import SqliteStore
-from tests.contract.given import add_batch, claim, claimed
-from tests.places import files_in
+from tests.backends import files_in
+from tests.contract.factories import add_batch, claim, claimed
 
-from ..serving import served
-from ..streaming import Sent, StreamClient
-from ..waiting import until
+from ..api_server import served
+from ..polling import until
+from ..stream_client import Sent, StreamClient
 
 ERROR = JobError(code="FILE_CORRUPT", message="It is torn", details={"page": 3})
 

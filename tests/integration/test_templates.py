@@ -16,8 +16,8 @@ from secretary.jobs.service import JobService
 from secretary.llm.templates import Library
 from secretary.storage.artifacts import JobFiles
 from secretary.store import open_store
+from tests.api_server import serving
 from tests.no_tls import NO_TLS
-from tests.serving import serving
 
 MINE = """---
 # My talks

@@ -13,12 +13,12 @@ import yaml
 
 from secretary.llm.templates import Library
 
-from ..documents import pdf
 from ..llm_server import KEY, LlmServer, Reads, Reply, fails, llm_server, says
+from ..minimal_files import pdf
 from ..model_server import ModelServer
 from ..office_files import docx_of, paragraph
-from ..web import Asked, serving
-from ..workroom import Room, workroom
+from ..service_fixture import Room, workroom
+from ..web_server import Asked, serving
 from .test_audio_jobs import silence
 
 TEXT = "/api/transformer/text"

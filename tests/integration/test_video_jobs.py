@@ -7,11 +7,11 @@ from tempfile import mkdtemp
 
 import pytest
 
-from ..sound_files import WORDS, made, speech
+from ..audio_files import WORDS, made, speech
+from ..service_fixture import workroom
 from ..speech import word_error_rate
 from ..video_files import film, five_slides, shown
-from ..web import Asked, serving
-from ..workroom import workroom
+from ..web_server import Asked, serving
 
 ROUTE = "/api/video/process"
 #: How long each slide is shown.

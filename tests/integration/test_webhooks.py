@@ -37,8 +37,8 @@ from secretary.storage.artifacts import JobFiles
 from secretary.store import JobQuery, Store, open_store
 from secretary.webhooks import BreakerOptions, RetrySchedule, Sender, SenderOptions
 
-from ..contract.given import LAPSED, claim, claimed
-from ..receiver import HANG, RESET, Receiver, Reply
+from ..contract.factories import LAPSED, claim, claimed
+from ..webhook_receiver import HANG, RESET, Receiver, Reply
 
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 DONE = Completed({"extracted_text": "Hallo"})
@@ -530,7 +530,7 @@ class TestTheRequest:
         self, store: Store, receiver: Receiver, tmp_path: Path
     ) -> None:
         job = await claimed(store, webhook=hook(receiver, include_archive=True))
-        directory = Path(JobFiles(tmp_path).of_attempt(job))
+        directory = Path(JobFiles(tmp_path).attempt_directory(job))
         directory.mkdir(parents=True)
         (directory / "all.zip").write_bytes(b"zip")
         await store.finish(job, Completed({"archive_filename": "all.zip"}))
@@ -543,7 +543,7 @@ class TestTheRequest:
         self, store: Store, receiver: Receiver, tmp_path: Path
     ) -> None:
         job = await claimed(store, webhook=hook(receiver, include_archive=True))
-        directory = Path(JobFiles(tmp_path).of_attempt(job))
+        directory = Path(JobFiles(tmp_path).attempt_directory(job))
         directory.mkdir(parents=True)
         (directory / "page_001.txt").write_text("Hallo")
         (directory / "results.json").write_text('{"extracted_text": "Hallo"}')

@@ -15,13 +15,13 @@ import pytest
 from secretary.core.job import Attempt, Batch, Delivery, Job, JobError, JobStatus, LogEntry
 
 from ..acceptance.service import ROOT
-from ..chaos import plan
+from ..chaos import fault_plan
 from ..chaos.clock import VARIABLE, Clock
+from ..chaos.cluster import CLOCKED
 from ..chaos.history import Accepted, AcceptedBatch, History, Sighting, broken_promises
 from ..chaos.receivers import Told
 from ..chaos.report import recoveries
 from ..chaos.run import HURTS
-from ..chaos.world import CLOCKED
 
 NOON = datetime(2031, 5, 9, 12, tzinfo=UTC)
 
@@ -183,16 +183,16 @@ def test_the_end_of_a_batch_has_to_be_told_apart_from_those_of_its_jobs() -> Non
 
 
 def test_the_same_seed_gives_the_same_faults_and_another_gives_others() -> None:
-    first = plan.faults(7, 600, "sqlite")
-    assert first == plan.faults(7, 600, "sqlite")
-    assert first != plan.faults(8, 600, "sqlite")
+    first = fault_plan.faults(7, 600, "sqlite")
+    assert first == fault_plan.faults(7, 600, "sqlite")
+    assert first != fault_plan.faults(8, 600, "sqlite")
 
 
 @pytest.mark.parametrize("store", ["sqlite", "mongodb"])
 def test_every_kind_of_fault_comes_and_can_be_done(store: str) -> None:
-    planned = plan.faults(1, 600, store)
+    planned = fault_plan.faults(1, 600, store)
     drawn = {fault.kind for faults in planned.values() for fault in faults}
-    streams = [*plan.STREAMS.values(), plan.STORE_FAULTS[store]]
+    streams = [*fault_plan.STREAMS.values(), fault_plan.STORE_FAULTS[store]]
     assert drawn == {kind for stream in streams for kind in stream.kinds}
     assert drawn <= set(HURTS)
 

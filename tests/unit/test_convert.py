@@ -27,7 +27,7 @@ from secretary.jobs.registry import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 
-from ..documents import MP4, PNG, office, pdf
+from ..minimal_files import MP4, PNG, office, pdf
 
 PLAIN = ConvertOptions(Method.AUTO, (None, None), None, None, False)
 

@@ -17,9 +17,9 @@ from secretary.handlers.media_pipeline import NotKept
 from secretary.jobs.registry import Registry
 from secretary.jobs.service import JobService
 from secretary.store import Store
+from tests.api_server import serving
+from tests.backends import files_in
 from tests.no_tls import NO_TLS
-from tests.places import files_in
-from tests.serving import serving
 
 ROOT = Path(__file__).parents[2] / "src" / "secretary" / "dashboard"
 FILES = sorted(path for path in ROOT.rglob("*") if path.suffix in MEDIA_TYPES)

@@ -30,7 +30,7 @@ from secretary.observability.service_stats import ServiceStats
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store
 from secretary.worker.worker import SHUTDOWN_WRITE_TIMEOUT
-from tests.serving import serving
+from tests.api_server import serving
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

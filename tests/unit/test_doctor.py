@@ -13,7 +13,7 @@ from secretary.llm.templates import Library
 from secretary.observability import doctor
 from secretary.observability.doctor import Finding, Verdict
 from secretary.store import Store
-from tests.contract.given import worker
+from tests.contract.factories import worker
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SQLITE = {

@@ -22,9 +22,9 @@ from secretary.store import Store
 from secretary.worker.executor import Executor, Stop, backoff
 from secretary.worker.sandbox import Sandbox
 
-from ..contract.given import LAPSED, LEASE, claim
+from ..contract.factories import LAPSED, LEASE, claim
 from ..llm_server import llm_server, says
-from ..seeing_handlers import seeing
+from ..vision_handler import seeing
 
 Context = JobContext[AnyParameters]
 
@@ -82,7 +82,7 @@ async def test_a_handler_asks_a_model_and_what_that_took_is_kept(
         templates = Library(tmp_path / "own")
         executor = replace(executor, llm=Endpoints(server.options()), templates=templates)
         if outside:
-            executor.registry.load("tests.seeing_handlers:register")
+            executor.registry.load("tests.vision_handler:register")
         else:
             executor.registry.add(seeing)
         await executor.sandbox.open()
@@ -377,14 +377,14 @@ async def test_a_job_lost_at_the_last_moment_leaves_its_new_owners_files_alone(
     async def slow(ctx: Context) -> None:
         await executor.store.rescue()
         (anew,) = await claim(executor.store, "worker-2")
-        directory = Path(executor.files.of_attempt(anew))
+        directory = Path(executor.files.attempt_directory(anew))
         directory.mkdir(parents=True)
         (directory / "result.txt").write_text("the new owner's")
 
     executor.registry.add(slow)
     stored = await run(executor, Job(job_type="slow"), lease=LAPSED)
     assert stored.attempt == 2
-    assert (Path(executor.files.of_attempt(stored)) / "result.txt").exists()
+    assert (Path(executor.files.attempt_directory(stored)) / "result.txt").exists()
 
 
 async def test_a_job_past_its_time_limit_fails_by_name(executor: Executor) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from secretary.core.languages import detect_language, language_codes
 
-from ..printed import ENGLISH, GERMAN
+from ..rendered_pages import ENGLISH, GERMAN
 
 
 @pytest.mark.parametrize(

@@ -29,12 +29,12 @@ from secretary.core.processes import find
 from secretary.documents.office.libreoffice import convert_to_pdf
 from secretary.worker.sandbox import Sandbox
 
-from ..answering import answering
-from ..documents import office, pdf, zipped
 from ..hostile_office import members
-from ..missing import needed
+from ..http_servers import answering
+from ..minimal_files import office, pdf, zipped
 from ..office_files import odt_of, ole_of
-from ..waiting import until
+from ..polling import until
+from ..requirements import needed
 
 SECONDS = 60.0
 ODT_WITH_BROKEN_MANIFEST = zipped(

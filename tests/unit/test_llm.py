@@ -18,7 +18,7 @@ from secretary.core.job import ResourceCalculator
 from secretary.llm import Endpoints, Llm, LlmOptions
 from secretary.llm.vision import page_markdown
 
-from ..asking import asking
+from ..llm_fixture import asking
 from ..llm_server import (
     KEY,
     LlmServer,

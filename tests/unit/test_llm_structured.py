@@ -21,7 +21,7 @@ from secretary.llm.structured import (
     strict_schema,
 )
 
-from ..asking import asking
+from ..llm_fixture import asking
 from ..llm_server import KEY, Reply, fails, hangs, says
 
 SCHEMA: dict[str, Any] = {

@@ -13,7 +13,7 @@ from secretary.core.job import ResourceCalculator
 from secretary.llm import Endpoints, Llm, Price
 from secretary.media.speech.engines import Transcription
 
-from ..asking import asking
+from ..llm_fixture import asking
 from ..llm_server import (
     KEY,
     LlmServer,

@@ -9,9 +9,9 @@ import pytest
 
 from secretary.core.errors import ContextExceeded, EngineUnavailable, UpstreamFailed
 
-from ..asking import asking
+from ..llm_fixture import asking
 from ..llm_server import KEY, Reads, Reply, fails, says
-from ..web import Asked
+from ..web_server import Asked
 
 TEXTS = ["Hallo", "Welt", "Guten Tag", "Ende"]
 CAPITALS = ["HALLO", "WELT", "GUTEN TAG", "ENDE"]

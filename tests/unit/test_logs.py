@@ -19,7 +19,7 @@ from secretary.store import Store
 from secretary.worker.executor import Executor
 from secretary.worker.sandbox import Sandbox
 
-from ..contract.given import claim
+from ..contract.factories import claim
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

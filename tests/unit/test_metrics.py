@@ -20,7 +20,7 @@ from secretary.worker.executor import Executor, Stop
 from secretary.worker.maintenance import Maintenance, MaintenanceOptions
 from secretary.worker.sandbox import Sandbox
 
-from ..contract.given import LAPSED, LEASE, claim, worker
+from ..contract.factories import LAPSED, LEASE, claim, worker
 
 Context = JobContext[AnyParameters]
 

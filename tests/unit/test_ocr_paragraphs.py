@@ -8,7 +8,7 @@ from secretary.documents.ocr.engines import OcrLine, OcrWord, open_engine
 from secretary.documents.ocr.paragraphs import as_markdown, as_text
 from secretary.documents.ocr.recognition import recognise
 
-from ..printed import GERMAN, Print, sheet
+from ..rendered_pages import GERMAN, Print, sheet
 
 
 def lines(*texts: str, pitch: float = 30, height: float = 15, block: int = 1) -> list[OcrLine]:

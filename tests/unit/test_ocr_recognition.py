@@ -12,7 +12,7 @@ from secretary.documents.ocr.images import open_frame
 from secretary.documents.ocr.recognition import OcrResult, recognise, recognise_upright
 
 from ..error_rate import character_error_rate
-from ..printed import ENGLISH, GERMAN, Print, page, sheet
+from ..rendered_pages import ENGLISH, GERMAN, Print, page, sheet
 
 PRINTED = {"eng": "\n".join(ENGLISH), "deu": "\n".join(GERMAN)}
 LINES = {"eng": ENGLISH, "deu": GERMAN}

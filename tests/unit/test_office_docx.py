@@ -8,7 +8,7 @@ import docx
 from docx.enum.style import WD_STYLE_TYPE
 from PIL import Image
 
-from ..documents import zipped
+from ..minimal_files import zipped
 from ..office_files import M, W, docx_of, markdown, paragraph, read
 
 PICTURE = (

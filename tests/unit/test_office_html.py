@@ -7,7 +7,7 @@ import pytest
 
 from secretary.core.errors import FileCorrupt, FileEncrypted
 
-from ..documents import PNG, zipped
+from ..minimal_files import PNG, zipped
 from ..office_files import markdown, read
 
 

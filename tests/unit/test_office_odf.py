@@ -6,7 +6,7 @@ import pytest
 
 from secretary.core.errors import FileCorrupt, FileEncrypted, FileTooLarge
 
-from ..documents import PNG
+from ..minimal_files import PNG
 from ..office_files import ODF_NAMES, markdown, odf_of, odt_of, read
 
 STYLES = (

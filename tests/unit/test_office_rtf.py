@@ -6,7 +6,7 @@ import pytest
 
 from secretary.core.errors import FileCorrupt
 
-from ..documents import PNG
+from ..minimal_files import PNG
 from ..office_files import markdown, read
 
 FONTS = (

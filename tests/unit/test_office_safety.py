@@ -24,9 +24,8 @@ from secretary.core.errors import (
 )
 from secretary.core.file_types import detect_file_type
 
-from ..documents import PNG, zipped
-from ..good_files import saved
 from ..hostile_office import members
+from ..minimal_files import PNG, zipped
 from ..office_files import (
     NAMES,
     docx_of,
@@ -37,6 +36,7 @@ from ..office_files import (
     paragraph,
     read,
 )
+from ..sample_documents import saved
 
 MIB = 1024 * 1024
 LAUGHS = "".join(f'<!ENTITY l{at} "{f"&l{at - 1};" * 10 if at else "ha"}">' for at in range(10))

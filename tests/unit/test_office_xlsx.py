@@ -12,7 +12,7 @@ from PIL import Image
 from secretary.core.errors import FileTooLarge, UnsupportedFile
 from secretary.documents.office.number_formats import format_value
 
-from ..documents import zipped
+from ..minimal_files import zipped
 from ..office_files import TYPES, R, markdown, read, relations
 
 SHEET = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'

@@ -17,10 +17,10 @@ from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store
 from secretary.store.stats import Throughput, bucket_of
+from tests.api_server import serving
 from tests.no_tls import NO_TLS
-from tests.serving import serving
 
-from ..contract.given import add_batch, claimed, worker
+from ..contract.factories import add_batch, claimed, worker
 
 NOON = datetime(2026, 1, 1, 12, 0, 59, tzinfo=UTC)
 CORRUPT = JobError(code="FILE_CORRUPT", message="It is damaged")

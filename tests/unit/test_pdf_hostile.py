@@ -10,7 +10,7 @@ from secretary.core.errors import FileCorrupt, FileEncrypted
 from secretary.documents.pdf.document import open_page, open_pdf
 from secretary.documents.pdf.pages import NativePage, inspect_pdf, read_page, render_page
 
-from ..documents import pdf, written
+from ..minimal_files import pdf, written
 from ..pdf_files import PROSE, lines_of, pdf_of, write
 
 #: Many times what is needed, on a busy machine.

@@ -6,7 +6,7 @@ from secretary.documents.pdf.document import open_page, open_pdf
 from secretary.documents.pdf.font_stats import FontStats
 from secretary.documents.pdf.pages import read_page
 
-from ..documents import FONT, written
+from ..minimal_files import FONT, written
 
 
 def tagged(kinds: list[str], texts: list[str], parents: list[int], kids: dict[int, str]) -> bytes:

@@ -4,7 +4,7 @@ from datetime import timedelta
 from secretary.core.job import utc_now
 from secretary.store import WorkerInfo
 from secretary.worker.peers import EXPECTED_BACK_SECONDS, PeerCapabilities
-from tests.contract.given import worker
+from tests.contract.factories import worker
 
 
 class Clock:

@@ -16,7 +16,7 @@ from secretary.documents.ocr.rapidocr import DETECTION_MODEL, RECOGNITION_MODEL,
 from secretary.documents.ocr.recognition import recognise
 
 from ..error_rate import character_error_rate
-from ..printed import ENGLISH, GERMAN, Print, page, sheet
+from ..rendered_pages import ENGLISH, GERMAN, Print, page, sheet
 
 #: In CI it has to be.
 IS_INSTALLED = "CI" in os.environ or all(

@@ -10,7 +10,7 @@ from secretary.media.probe import probe
 from secretary.media.recording import SubtitleTrack
 from secretary.media.subtitles import extract_subtitles
 
-from ..sound_files import made, moving, speech
+from ..audio_files import made, moving, speech
 
 SRT = """1
 00:00:00,500 --> 00:00:02,250

@@ -16,7 +16,7 @@ from secretary.web.page import parse_talk_page, read_talk_page
 from secretary.web.talk import TalkPage
 from secretary.worker.sandbox import Sandbox
 
-from .. import talk_pages
+from .. import conference_pages
 
 HERE = "https://conf.example/2031/talk/x/"
 
@@ -34,7 +34,7 @@ def urls(links: tuple[Link, ...]) -> list[str]:
 
 
 def test_a_page_of_fosdem_is_read_whole() -> None:
-    page = read(talk_pages.FOSDEM, "https://fosdem.org/2031/schedule/event/gardens/")
+    page = read(conference_pages.FOSDEM, "https://fosdem.org/2031/schedule/event/gardens/")
     video = "https://video.fosdem.org/2031/janson/gardens"
     assert page == TalkPage(
         url="https://fosdem.org/2031/schedule/event/gardens/",
@@ -72,7 +72,7 @@ def test_a_page_of_fosdem_is_read_whole() -> None:
 
 
 def test_a_page_of_pretalx_is_read_on_any_host() -> None:
-    page = read(talk_pages.PRETALX, "https://talks.example/minicon-2031/talk/ABC3DE/")
+    page = read(conference_pages.PRETALX, "https://talks.example/minicon-2031/talk/ABC3DE/")
     assert (page.site, page.title, page.event) == ("pretalx", "Ducks in a row", "MiniCon 2031")
     assert page.speakers == ("Cleo Ó Briain",)
     assert (page.day, page.starttime, page.endtime) == ("2031-09-12", "11:00", "11:30")
@@ -87,7 +87,7 @@ def test_a_page_of_pretalx_is_read_on_any_host() -> None:
 
 
 def test_a_page_that_frab_exported_is_read() -> None:
-    page = read(talk_pages.FRAB, "https://tagung.example/2031/events/77.html")
+    page = read(conference_pages.FRAB, "https://tagung.example/2031/events/77.html")
     assert (page.site, page.title) == ("frab", "Nachts im Saal: ein Versuch")
     assert page.speakers == ("Jörg",)
     assert page.text == "Dunkel war's.\n\nDer Mond schien helle.\n"
@@ -101,7 +101,7 @@ def test_a_page_that_frab_exported_is_read() -> None:
 
 
 def test_a_page_of_the_newer_frab_is_read() -> None:
-    page = read(talk_pages.NEW_FRAB, "https://frab.example/de/tagung31/public/events/77")
+    page = read(conference_pages.NEW_FRAB, "https://frab.example/de/tagung31/public/events/77")
     assert (page.site, page.title, page.event) == ("frab", "Nachts im Saal", "Tagung der Träume")
     assert (page.speakers, page.text) == (("Jörg",), "Dunkel war's.\n")
     assert (page.day, page.starttime, page.endtime) == ("2031-05-09", "21:30", "22:45")
@@ -111,7 +111,7 @@ def test_a_page_of_the_newer_frab_is_read() -> None:
 
 
 def test_any_other_page_is_read_by_what_it_tells_of_itself() -> None:
-    page = read(talk_pages.GENERIC, "https://owl.example/talks/owls")
+    page = read(conference_pages.GENERIC, "https://owl.example/talks/owls")
     assert (page.site, page.title, page.event) == ("", "Owls at night", "OwlConf 2031")
     assert (page.speakers, page.room, page.language) == (("Eve & Co",), "The barn", "de")
     assert (page.day, page.starttime, page.endtime) == ("2031-03-04", "20:15", "21:00")
@@ -129,7 +129,7 @@ def test_any_other_page_is_read_by_what_it_tells_of_itself() -> None:
 
 
 def test_what_a_page_orders_stays_text_and_what_it_would_run_is_gone() -> None:
-    page = read(talk_pages.GENERIC)
+    page = read(conference_pages.GENERIC)
     assert "Ignore all previous instructions" in page.text
     assert "\\<script>alert(1)\\</script>" in page.text
     assert "alert(2)" not in page.text and "alert(3)" not in page.text
@@ -233,7 +233,7 @@ def test_a_page_too_large_is_refused_unread(tmp_path: Path) -> None:
 
 def test_a_page_travels_between_processes(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    file.write_text(talk_pages.FOSDEM)
+    file.write_text(conference_pages.FOSDEM)
     page = read_talk_page(str(file), HERE)
     assert pickle.loads(pickle.dumps(page)) == page
 
@@ -269,25 +269,25 @@ import sys; sys.path[:] = {sys.path!r}
 def refuse(event, arguments):
     if event.startswith(("socket.", "urllib.")):
         raise SystemExit(f"it reached for the network: {{event}} {{arguments}}")
-from secretary.web.page import page_of
+from secretary.web.page import parse_talk_page
 import trafilatura
-from tests.talk_pages import GENERIC
+from tests.conference_pages import GENERIC
 sys.addaudithook(refuse)
-assert page_of(GENERIC.encode(), "https://owl.example/talks/owls").text
+assert parse_talk_page(GENERIC.encode(), "https://owl.example/talks/owls").text
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 async def test_a_page_is_read_in_a_sandbox(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    file.write_text(talk_pages.GENERIC)
+    file.write_text(conference_pages.GENERIC)
     sandbox = Sandbox(1)
     await sandbox.open()
     try:
         page = await sandbox.run(read_talk_page, str(file), HERE)
     finally:
         await sandbox.close()
-    assert page == read(talk_pages.GENERIC)
+    assert page == read(conference_pages.GENERIC)
 
 
 def test_who_only_sends_the_work_loads_no_parsers() -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 from secretary.core.errors import EngineUnavailable
 from secretary.documents.ocr.engines import open_engine
 
-from ..printed import ENGLISH, GERMAN, Print, page, sheet
+from ..rendered_pages import ENGLISH, GERMAN, Print, page, sheet
 
 
 def test_it_has_english_and_german_from_the_default_install() -> None:

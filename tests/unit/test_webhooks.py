@@ -191,7 +191,7 @@ class TestPayload:
 class TestArchive:
     def finished(self, tmp_path: Path, name: str | None) -> tuple[JobFiles, Job]:
         done = job(attempt=1, results={"archive_filename": name})
-        directory = Path(JobFiles(tmp_path).of_attempt(done))
+        directory = Path(JobFiles(tmp_path).attempt_directory(done))
         directory.mkdir(parents=True)
         (directory / "a.zip").write_bytes(b"zip")
         (tmp_path / "jobs" / "secret").write_bytes(b"no")
@@ -206,7 +206,7 @@ class TestArchive:
 
     async def test_a_large_one_stays_at_home(self, tmp_path: Path) -> None:
         files, done = self.finished(tmp_path, "a.zip")
-        (Path(files.of_attempt(done)) / "a.zip").write_bytes(bytes(5 * 1024 * 1024))
+        (Path(files.attempt_directory(done)) / "a.zip").write_bytes(bytes(5 * 1024 * 1024))
         assert await read_archive(files, done) is None
 
 

@@ -19,7 +19,7 @@ from secretary.store import JobQuery, Store
 from secretary.worker.executor import Executor
 from secretary.worker.sandbox import Sandbox
 from secretary.worker.worker import Worker, WorkerOptions
-from tests.waiting import until
+from tests.polling import until
 
 Context = JobContext[AnyParameters]
 

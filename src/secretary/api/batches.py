@@ -449,7 +449,7 @@ async def submit_schedule(
     job_service, upload_id = job_service_of(request), new_id("job")
     form = await read_form(
         request,
-        job_service.files.uploads.of_this_machine(),
+        job_service.files.uploads.local_only(),
         job_id=upload_id,
         max_fields_bytes=request.app.state.max_body_bytes,
     )
@@ -460,7 +460,7 @@ async def submit_schedule(
         failure = JobError(code=error.code, message=error.message, details=error.details)
         return job_error_response(failure)
     finally:
-        await job_service.files.uploads.put_away(upload_id)
+        await job_service.files.uploads.remove_local(upload_id)
     batch = with_trace(request, batch_request(submitted, talks))
     return _enqueued(request, *await job_service.submit_batch(batch, user=user, key=key))
 

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from ..core.errors import NotFound
 from ..core.job import FINAL_STATUSES
-from ..storage.artifacts import Found, JobFiles
+from ..storage.artifacts import ArtifactFile, JobFiles
 from .auth import Caller
 from .dependencies import UUID, JobId, job_service_of
 from .errors import LEGACY_PREFIX
@@ -160,13 +160,13 @@ async def list_files(request: Request, job_id: JobId, user: Caller) -> JSONRespo
     job = await job_service.get_without_results(job_id, user=user)
     files = [
         JobFile(name=name, url=f"/api/files/{job_id}/{quote(name)}", size=size)
-        for name, size in await job_service.files.made_so_far(job)
+        for name, size in await job_service.files.list_artifacts(job)
     ]
     data = JobFileList(attempt=job.attempt, files=files)
     return success(request, "files", data, process_id=job_id)
 
 
-async def _find(request: Request, path: str, user: str | None) -> Found:
+async def _find(request: Request, path: str, user: str | None) -> ArtifactFile:
     """Find `<job_id>/<name>`; some clients put `jobs/` before it."""
     job_service = job_service_of(request)
     job_id, _, name = path.removeprefix("jobs/").partition("/")
@@ -180,11 +180,11 @@ async def _text_response(
     file = await _find(request, path, user)
     if PurePath(file.name).suffix.lower() not in suffixes or file.size > MAX_TEXT_BYTES:
         raise NotFound("There is no such text")
-    content = await job_service_of(request).files.content(file)
+    content = await job_service_of(request).files.read(file)
     return JsonResponse({"file_path": path, "content": content.decode("utf-8", "replace")})
 
 
-def _file_response(request: Request, file: Found, *, download: bool = False) -> Response:
+def _file_response(request: Request, file: ArtifactFile, *, download: bool = False) -> Response:
     suffix = PurePath(file.name).suffix.lower()
     media_type = (
         MEDIA_TYPES.get(suffix) or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
@@ -228,10 +228,10 @@ def matches_etag(etag: str, request: Request) -> bool:
     return value.strip() == "*" or etag in known
 
 
-def _validators(file: Found) -> dict[str, str]:
-    assert file.kept is not None
-    digest = hashlib.sha256(file.kept.tag.encode()).hexdigest()[:32]
-    return {"ETag": f'"{digest}"', "Last-Modified": formatdate(file.made_at, usegmt=True)}
+def _validators(file: ArtifactFile) -> dict[str, str]:
+    assert file.blob is not None
+    digest = hashlib.sha256(file.blob.etag.encode()).hexdigest()[:32]
+    return {"ETag": f'"{digest}"', "Last-Modified": formatdate(file.modified_at, usegmt=True)}
 
 
 def _disposition_name(name: str) -> str:
@@ -259,18 +259,23 @@ def _read_ranges(value: str | None, size: int) -> Ranges:
 
 
 def _blob_response(
-    files: JobFiles, file: Found, ranges: Ranges, *, media_type: str, headers: Mapping[str, str]
+    files: JobFiles,
+    file: ArtifactFile,
+    ranges: Ranges,
+    *,
+    media_type: str,
+    headers: Mapping[str, str],
 ) -> StreamingResponse:
     """Stream a file from the blob store."""
     sent = {**headers, "Accept-Ranges": "bytes"}
     if not ranges:
         sent["Content-Length"] = str(file.size)
-        return StreamingResponse(files.pieces(file), 200, sent, media_type)
+        return StreamingResponse(files.stream(file), 200, sent, media_type)
     if len(ranges) == 1:
         start, end = ranges[0]
         sent["Content-Range"] = f"bytes {start}-{end - 1}/{file.size}"
         sent["Content-Length"] = str(end - start)
-        return StreamingResponse(files.pieces(file, start, end), 206, sent, media_type)
+        return StreamingResponse(files.stream(file, start, end), 206, sent, media_type)
     boundary = token_hex(13)
     parts = [(_part_header(file, media_type, boundary, one), one) for one in ranges]
     closing = f"--{boundary}--".encode()
@@ -280,7 +285,7 @@ def _blob_response(
     async def body() -> AsyncIterator[bytes]:
         for head, (start, end) in parts:
             yield head
-            async for chunk in files.pieces(file, start, end):
+            async for chunk in files.stream(file, start, end):
                 yield chunk
             yield b"\r\n"
         yield closing
@@ -288,7 +293,9 @@ def _blob_response(
     return StreamingResponse(body(), 206, sent, f"multipart/byteranges; boundary={boundary}")
 
 
-def _part_header(file: Found, media_type: str, boundary: str, part: tuple[int, int]) -> bytes:
+def _part_header(
+    file: ArtifactFile, media_type: str, boundary: str, part: tuple[int, int]
+) -> bytes:
     start, end = part
     lines = (
         f"--{boundary}",

@@ -120,7 +120,7 @@ class LocalBackend:
             return file.path
         target = directory / file.name
         with await asyncio.to_thread(target.open, "wb") as stream:
-            async for chunk in service.files.pieces(file):
+            async for chunk in service.files.stream(file):
                 await asyncio.to_thread(stream.write, chunk)
         return target
 

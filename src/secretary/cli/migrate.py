@@ -18,8 +18,7 @@ from .tables import print_transfer_counts
 if TYPE_CHECKING:
     from ..config import Settings
     from ..migration.copy import Comparison, FileCounts, RecordCounts
-    from ..migration.legacy_documents import RunningJobs
-    from ..migration.legacy_import import KindReport, LegacyReport
+    from ..migration.legacy import KindReport, LegacyReport, RunningJobs
     from ..migration.locations import StorageLocation, StoreAddress
     from ..store.transfer import Kind
 
@@ -248,7 +247,7 @@ def import_legacy(
 async def _import(
     uri: str, settings: "Settings", running: "RunningJobs", dry_run: bool, display: ProgressDisplay
 ) -> "LegacyReport":
-    from ..migration.legacy_import import LegacyImporter, open_legacy_source
+    from ..migration.legacy import LegacyImporter, open_legacy_source
     from ..migration.locations import SETTINGS, open_location, parse_address
 
     source = open_legacy_source(uri)

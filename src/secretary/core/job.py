@@ -312,7 +312,7 @@ EMPTY_RESULTS: Mapping[str, Any] = {
 
 
 #: In stored results: the name of the artifact with the long texts, which are too large for the
-#: store. `JobFiles.filled` merges them back.
+#: store. `JobFiles.load_results` merges them back.
 RESULTS_FILE_KEY = "more_in"
 
 

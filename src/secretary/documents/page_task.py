@@ -71,7 +71,7 @@ class PageTask:
     languages: str | None = None
     ocr_engine: str = "tesseract"
     ocr_data_directory: str | None = None
-    max_pixels: int = 50_000_000
+    max_pixels: int
     page_store: PageStore
     #: Directory for files that are not needed once the pages are finished.
     scratch: str

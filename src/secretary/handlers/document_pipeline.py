@@ -39,7 +39,7 @@ from ..documents.page_store import PageStore, link_pages
 from ..documents.page_task import METHODS, OCR_PIPELINE_VERSION, DocumentInfo
 from ..jobs.handler import DEFAULT_DOCUMENTS, JobContext
 from ..storage.append_log import RecordRef
-from ..storage.cache import CacheEntry, digest_of
+from ..storage.cache import CacheEntry, sha256_of
 from ..storage.sources import SourceFile
 from ..version import __version__
 from .parameters import LanguageParameters, is_from_cache, reusable_since
@@ -89,7 +89,7 @@ async def check_source(source: SourceFile, accepted: frozenset[str]) -> Document
             f"The file is {actual}; this job type reads: {', '.join(sorted(accepted))}",
             kind=file_type,
         )
-    return Document(source, file_type, await asyncio.to_thread(digest_of, source.path))
+    return Document(source, file_type, await asyncio.to_thread(sha256_of, source.path))
 
 
 # Open the cache entry ---------------------------------------------------------------------------
@@ -165,10 +165,10 @@ async def inspect_document(
     ctx: DocumentContext, entry: CacheEntry, inspect: Callable[..., DocumentInfo], *args: Any
 ) -> DocumentInfo:
     """What is known about the document as a whole, from the cache if possible."""
-    if entry.facts is not None:
-        return cast(DocumentInfo, entry.facts)
+    if entry.metadata is not None:
+        return cast(DocumentInfo, entry.metadata)
     info: DocumentInfo = await ctx.run(inspect, *args, wall_time=ctx.documents.page_timeout)
-    entry.note(info)
+    entry.save_metadata(info)
     return info
 
 

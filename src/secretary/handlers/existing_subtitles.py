@@ -155,7 +155,7 @@ async def _store(
     def store() -> None:
         if 0 not in append_log.index(directory, made_after=since):
             append_log.append(directory, 0, record, not_before=since)
-            entry.note({})
+            entry.save_metadata({})
 
     await asyncio.to_thread(store)
     return StoredTranscript(

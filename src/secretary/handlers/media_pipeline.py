@@ -41,7 +41,7 @@ from ..media.transcript import (
     TranscriptImage,
     format_clock,
 )
-from ..storage.sources import SourceFile, named_source
+from ..storage.sources import SourceFile, parse_source
 from .document_pipeline import Document, check_source, start
 from .existing_subtitles import (
     Subtitles,
@@ -123,7 +123,7 @@ async def resolve_media(
 
 
 async def _fetch(ctx: RecordingContext, kind: "MediaKind") -> tuple[SourceFile, Origin]:
-    how, value = named_source(ctx.parameters)
+    how, value = parse_source(ctx.parameters)
     if how != "url":
         return await ctx.source(), Origin()
     from ..media.ytdlp.fetch import fetch_media  # most recordings are files
@@ -259,7 +259,7 @@ async def _use_subtitles(
     ctx: RecordingContext, media: Media, language: str | None
 ) -> SpokenText | None:
     document, recording, origin = media.document, media.recording, media.origin
-    is_local = named_source(ctx.parameters)[0] == "path"
+    is_local = parse_source(ctx.parameters)[0] == "path"
     available = [
         *await download_subtitles(ctx, ctx.parameters.subtitles_url),
         *origin.subtitles,

@@ -61,7 +61,7 @@ async def read_office(
         made_with=[package_version("lxml")],
     )
     await ctx.progress("processing_pages", 10)
-    processed = entry.facts is None or bool(page_store.made_after)
+    processed = entry.metadata is None or bool(page_store.made_after)
     if processed:
         info = await ctx.run(
             PROCESS_PAGES,
@@ -73,9 +73,9 @@ async def read_office(
             images,
             wall_time=ctx.documents.conversion_timeout,
         )
-        entry.note(info)
+        entry.save_metadata(info)
     else:
-        info = cast(DocumentInfo, entry.facts)
+        info = cast(DocumentInfo, entry.metadata)
     page_count = info["page_count"]
     check_page_count(ctx, page_count)
     return await assemble_results(

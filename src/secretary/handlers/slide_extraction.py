@@ -76,7 +76,7 @@ class SlideExtraction:
             options={"track": self.track.stream} if len(self.recording.video_tracks) > 1 else {},
             version=f"secretary {__version__}",
         )
-        entry.note({})
+        entry.save_metadata({})
         scans, processed = await self._scan(entry)
         select = partial(SELECT, scans, limit=self.ctx.media.max_frames)
         slides = await self.ctx.run(select, wall_time=WINDOW_TIMEOUT)
@@ -166,7 +166,7 @@ class SlideExtraction:
             options={"languages": languages, "engine": engine.name},
             version=f"secretary {__version__}, {engine.version}",
         )
-        entry.note({})
+        entry.save_metadata({})
         cached = await self._cached(entry)
 
         async def read(slide: Slide) -> SlideText:

@@ -129,7 +129,7 @@ class _TranscriptionRun:
 
     async def run(self) -> TranscribedRecording:
         entry = await self._open_entry()
-        facts = entry.facts or await self._split(entry)
+        facts = entry.metadata or await self._split(entry)
         chunks = [Chunk.from_json(number, value) for number, value in enumerate(facts["pieces"])]
         if not chunks:
             raise UnsupportedFile("There is no speech in the recording")
@@ -177,7 +177,7 @@ class _TranscriptionRun:
         sound, seconds = await self._decode()
         chunks = await self._ctx.run(SPLIT, sound, wall_time=SPLIT_TIMEOUT)
         facts = {"seconds": seconds, "pieces": [chunk.as_json() for chunk in chunks]}
-        entry.note(facts)
+        entry.save_metadata(facts)
         return facts
 
     async def _decode(self) -> tuple[str, float]:

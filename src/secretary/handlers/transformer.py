@@ -18,7 +18,7 @@ from ..documents.assembly import MARKDOWN_FILE, RESULTS_FILE
 from ..documents.text_output import OUTPUT_FILES, RESULT_FILE, TargetFormat, TextOutput
 from ..jobs.handler import JobContext, handles
 from ..llm.templates import Rendered, Template
-from ..storage.sources import url_of
+from ..storage.sources import source_url
 from .document_pipeline import Document, PageOptions, check_source
 from .llm_cache import LlmCache, open_llm_cache
 from .office import read_office
@@ -163,7 +163,7 @@ async def read_source(ctx: TransformerContext) -> SourceText:
 async def _read_file(ctx: TransformerContext) -> SourceText:
     await ctx.progress("downloading_or_opening", 5)
     document = await check_source(await ctx.source(), READABLE)
-    url = url_of(ctx.parameters)
+    url = source_url(ctx.parameters)
     name = document.source.name
     source = SourceText(text="", name=PurePath(name).stem or "text", file_name=name, url=url)
     if document.file_type == "html" and url is not None:

@@ -108,7 +108,7 @@ class JobContext(Generic[P_co]):
         entry = await asyncio.to_thread(
             self.cache.entry, kind, sha256, method, options=options, version=version
         )
-        return await self.artifact_sync.shared(entry) if self.artifact_sync else entry
+        return await self.artifact_sync.download_entry(entry) if self.artifact_sync else entry
 
     async def log(self, message: str, level: LogLevel = "info") -> None:
         self.reporter.log(LogEntry(level=level, message=message))

@@ -16,7 +16,7 @@ from ..core.errors import (
 from ..core.job import FINAL_STATUSES, Batch, Delivery, Job, JobStatus, OwnedResource, new_id
 from ..core.parameters import drop_masked, flatten_parameters
 from ..storage.artifacts import JobFiles
-from ..storage.uploads import UPLOAD_IS_GONE, Upload
+from ..storage.uploads import UPLOAD_GONE, Upload
 from ..store import BatchQuery, IdempotencyKey, JobQuery, Page, Store, WorkerInfo
 from ..store.claims import is_alive
 from .registry import Registry
@@ -152,7 +152,7 @@ class JobService:
 
     async def with_results(self, job: Job) -> Job:
         """The job including results that are stored in a file."""
-        return await self.files.filled(job) if job.has_results_file else job
+        return await self.files.load_results(job) if job.has_results_file else job
 
     async def peek(self, job_id: str, *, user: str | None = None) -> Job | None:
         """A job without its log; None if there is none that this user may read."""
@@ -175,7 +175,7 @@ class JobService:
         """How many of the jobs fit in memory with their results; at least one."""
         size = 0
         for number, job in enumerate(jobs):
-            size += await self.files.more_bytes(job)
+            size += await self.files.results_file_size(job)
             if number and size > self.max_results_bytes:
                 return number
         return len(jobs)
@@ -222,7 +222,7 @@ class JobService:
             return await self.submit(request, user=user, key=key)
         new_job_id = new_id("job")
         try:
-            upload = await self.files.hand_on(job, source, new_job_id)
+            upload = await self.files.copy_upload(job, source, new_job_id)
         except NotFound as error:
             raise Conflict(str(error)) from None
         try:
@@ -255,8 +255,8 @@ class JobService:
         source = uploaded_source(job)
         if source is not None:
             is_removed = job.status is JobStatus.COMPLETED
-            if is_removed or not await self.files.uploads.is_there(job.job_id, source):
-                raise Conflict(UPLOAD_IS_GONE)
+            if is_removed or not await self.files.uploads.exists(job.job_id, source):
+                raise Conflict(UPLOAD_GONE)
 
     async def replay(self, job_id: str, n: int, *, user: str | None = None) -> Delivery:
         """Deliver a final webhook event once more."""

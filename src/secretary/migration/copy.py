@@ -1,4 +1,4 @@
-"""Copies everything that one store holds into another one, and compares them."""
+"""Copies records and files from one store to another, and compares them."""
 
 import asyncio
 import os
@@ -18,11 +18,11 @@ from ..store.transfer import KINDS, Kind, Record, RecordId, differs
 
 @dataclass(slots=True)
 class RecordCounts:
-    """Of one kind of records."""
+    """Counts of one kind of record."""
 
     found: int = 0
     copied: int = 0
-    #: Known to the source, but gone meanwhile, or without what lay outside of it.
+    #: Counted by the source but deleted meanwhile, or incomplete.
     unreadable: int = 0
 
     @property
@@ -32,7 +32,7 @@ class RecordCounts:
 
 @dataclass(slots=True)
 class Comparison:
-    """Records that the copy has not, and those that say something else there."""
+    """Records that are missing from the copy, and those that differ."""
 
     compared: int = 0
     missing: list[str] = field(default_factory=list)
@@ -45,7 +45,7 @@ OnRecords = Callable[[Kind, int], None]
 async def check_copyable(
     source: Store, target: Store | None, *, anyway: bool, into_existing: bool
 ) -> None:
-    """`Conflict` when something speaks against a copy. None: the target is still to be made."""
+    """Raise `Conflict` if copying is unsafe. The target is None if it does not exist yet."""
     if not anyway:
         await _check_idle(source, "The source")
     if target is None:
@@ -54,8 +54,8 @@ async def check_copyable(
         await _check_idle(target, "The target")
     if not into_existing and not await _is_empty(target):
         raise Conflict(
-            "The target is not empty. With --into-existing what it has stays as it is"
-            " and what it has not is added."
+            "The target is not empty. --into-existing adds missing records and leaves the"
+            " others unchanged."
         )
 
 
@@ -64,8 +64,8 @@ async def _check_idle(store: Store, which: str) -> None:
     if alive:
         names = ", ".join(f"{worker.worker_id} on {worker.host}" for worker in alive)
         raise Conflict(
-            f"{which} has workers that are alive ({names}). Stop them and the service first: what"
-            " changes while it is copied may be lost. With --anyway it is copied all the same."
+            f"{which} has live workers ({names}). Stop them and the service first: changes during"
+            " the copy may be lost. --anyway copies nevertheless."
         )
 
 
@@ -90,7 +90,7 @@ async def _count_jobs(store: Store) -> int:
 async def copy_records(
     source: Store, target: Store, tell: OnRecords = lambda kind, found: None
 ) -> dict[Kind, RecordCounts]:
-    """What the target has already is left out: so it goes on where it stopped."""
+    """Copy what the target does not have, so that an interrupted copy can be resumed."""
     tallies = {kind: RecordCounts() for kind in KINDS}
     expected = await _count_jobs(source)
     for kind, tally in tallies.items():
@@ -105,7 +105,7 @@ async def copy_records(
 async def compare_records(
     source: Store, target: Store, tell: OnRecords = lambda kind, found: None
 ) -> Comparison:
-    """Each record of the source beside that of the target."""
+    """Compare each record of the source with that of the target."""
     comparison = Comparison()
     for kind in KINDS:
         seen = 0
@@ -133,9 +133,9 @@ def _compare(record: Record, other: Record | None, comparison: Comparison) -> No
         comparison.different.append(name)
 
 
-#: What jobs bring and what they have made. What is kept to save work (the cache) is made again.
+#: Uploads and artifacts; the cache is not copied, as it is rebuilt on demand.
 PREFIXES = ("uploads/", "jobs/")
-#: The second is the directory of an attempt; what lies beside it is scratch.
+#: Uploads, and the artifacts of an attempt; anything else is scratch.
 COPIED_KEYS = re.compile(r"(uploads/[^/]+|jobs/[^/]+/\d+)/[^/].*", re.DOTALL)
 
 GROUP_SIZE = 200
@@ -160,7 +160,7 @@ OnFiles = Callable[[FileCounts], object]
 async def copy_files(
     source: BlobStore, target: BlobStore, tell: OnFiles = lambda tally: None
 ) -> FileCounts:
-    """What is there with the same size already is left out: so it goes on where it stopped."""
+    """Copy files that the target lacks or has with another size, so that a copy can be resumed."""
     tally = FileCounts()
     for prefix in PREFIXES:
         is_new = await _has_no_files(target, prefix)
@@ -170,7 +170,7 @@ async def copy_files(
             _count(tally, group, copied=len(missing))
             tell(tally)
     if tally.copied and isinstance(target, DirectoryBlobStore):
-        await asyncio.to_thread(os.sync)  # a power cut after the copy must not cost a file
+        await asyncio.to_thread(os.sync)  # a power failure after the copy must not lose a file
     return tally
 
 
@@ -183,7 +183,7 @@ async def count_files(source: BlobStore) -> FileCounts:
 
 
 async def compare_files(source: BlobStore, target: BlobStore) -> list[str]:
-    """The keys of files that the target has not, or with another size."""
+    """The keys of files that the target lacks, or has with another size."""
     wrong: list[str] = []
     for prefix in PREFIXES:
         async for group in _groups(source, prefix):
@@ -198,14 +198,14 @@ async def missing_files(target: BlobStore, group: Sequence[BlobInfo]) -> list[Bl
 
 
 async def _has_no_files(blob_store: BlobStore, prefix: str) -> bool:
-    async for _ in blob_store.below(prefix):
+    async for _ in blob_store.list_blobs(prefix):
         return False
     return True
 
 
 async def _groups(blob_store: BlobStore, prefix: str) -> AsyncIterator[list[BlobInfo]]:
     group: list[BlobInfo] = []
-    async for kept in blob_store.below(prefix):
+    async for kept in blob_store.list_blobs(prefix):
         if not _is_copied(kept.key):
             continue
         group.append(kept)
@@ -236,7 +236,7 @@ async def _put(
     target: BlobStore, wanted: Sequence[BlobInfo], path_of: Callable[[str], Path]
 ) -> None:
     paths = [(kept.key, path_of(kept.key)) for kept in wanted]
-    there = [(key, path) for key, path in paths if path.is_file()]  # else removed meanwhile
+    there = [(key, path) for key, path in paths if path.is_file()]  # others were removed meanwhile
     if there:
         await target.put(there)
 

@@ -13,7 +13,7 @@ from pymongo.read_concern import ReadConcern
 from ..core.errors import InvalidParameters, NotFound
 from ..store.mongo.client import connect, translated
 from ..store.mongo.schema import Document
-from .legacy_import import LegacyCollection, LegacyDocument
+from .legacy import LegacyCollection, LegacyDocument
 
 NAMES = ["event_jobs", "event_batches"]
 #: Documents per page; each may contain an archive of several megabytes.

@@ -1,4 +1,4 @@
-"""Where jobs and their files live, by the addresses that operators give."""
+"""Store addresses on the command line, and opening what they name."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ from ..core.errors import InvalidParameters
 from ..storage.blob_store import BlobStore, DirectoryBlobStore
 from ..store import Store, open_store
 
-#: Instead of an address: whatever the settings say.
+#: Stands for the store and files of the settings.
 SETTINGS = "settings"
 MONGODB = ("mongodb://", "mongodb+srv://")
 DATABASE_SUFFIXES = {".db", ".sqlite", ".sqlite3"}
@@ -37,8 +37,8 @@ class StorageLocation:
 
 
 def parse_address(text: str, files: str | None, settings: Settings) -> StoreAddress:
-    """A data directory, the file of a database, the URI of a MongoDB, or `settings`. The files
-    are where such a store has them, unless another place is named."""
+    """Parse a data directory, a database file, a MongoDB URI, or `settings`. `files` overrides the
+    location of its files."""
     if text == SETTINGS:
         return StoreAddress(settings.store_url, files or _files_of(settings))
     if text.startswith(MONGODB):
@@ -67,7 +67,7 @@ def _database_in(directory: Path) -> Path:
 
 
 def check_exists(address: StoreAddress) -> None:
-    """A mistyped directory should be noticed, not filled."""
+    """A mistyped directory must be an error, not a new store."""
     file = address.database_file
     if file is not None and not file.is_file():
         raise InvalidParameters(f"There are no jobs in {file.parent}: it has no {file.name}")

@@ -1,4 +1,4 @@
-"""Bounded downloads."""
+"""Downloads with limits on size, time and redirects."""
 
 import asyncio
 import re
@@ -20,24 +20,24 @@ from ..core.file_types import downloaded_name
 from ..core.http_headers import read_retry_after
 from .client import Network
 
-PIECE = MEBIBYTE
+CHUNK_BYTES = MEBIBYTE
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-#: Apart from 5xx; any other status would come again.
-PASSING = frozenset({202, 408, 425, 429})
-LASTING = frozenset({501, 505})
-#: A server may ask for patience, but not for ever.
-LONGEST_RETRY_AFTER = timedelta(hours=1)
+#: Status codes worth a retry, in addition to 5xx.
+RETRYABLE = frozenset({202, 408, 425, 429})
+#: 5xx codes that are not.
+PERMANENT = frozenset({501, 505})
+MAX_RETRY_AFTER = timedelta(hours=1)
 MEDIA_TYPE = re.compile(r"[\w!#$&+^.-]+/[\w!#$&+^.-]+")
 
-#: What is not compressed cannot grow on our side.
-ASKING = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "secretary"}
+#: No compression: uncompressed data cannot expand on our side.
+REQUEST_HEADERS = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "secretary"}
 
-#: Gets the bytes so far, and how many there will be where that is known.
+#: Called with the bytes received so far and the total, if known.
 OnProgress = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Downloaded:
+class Download:
     path: Path
     size: int
     content_type: str | None
@@ -53,104 +53,87 @@ async def download(
     limits: DownloadLimits,
     on_progress: OnProgress | None = None,
     unwanted: frozenset[str] = frozenset(),
-) -> Downloaded:
-    """
-    Fetch `url` into the file `target`, which appears when it is complete and not before. What is
-    announced as of one of the `unwanted` kinds is not fetched, and ends as KindRefused.
-    """
+) -> Download:
+    """Download `url` to the file `target`, which appears once it is complete. Responses with an
+    `unwanted` content type are not read; they raise UnexpectedContentType."""
     network.check(url)
     seconds = limits.total.total_seconds()
-    limit = asyncio.timeout(seconds)
+    timeout = asyncio.timeout(seconds)
     host = httpx.URL(url).host
     try:
-        async with limit, _answer(network, url, limits) as answer:
-            _require_success(answer)
-            _require_kind(answer, unwanted)
-            size = await _save(answer, target, limits.max_bytes, on_progress)
+        async with timeout, _open_response(network, url, limits) as response:
+            _require_success(response)
+            _reject_content_types(response, unwanted)
+            size = await _save(response, target, limits.max_bytes, on_progress)
     except TimeoutError:
-        if not limit.expired():
+        if not timeout.expired():
             raise
         text = f"The download from {host} took longer than {seconds:g} s"
         raise DownloadFailed(text, host=host) from None
-    content_type = _content_type(answer)
-    return Downloaded(
+    content_type = _content_type(response)
+    return Download(
         path=target,
         size=size,
         content_type=content_type,
         file_name=downloaded_name(
-            answer.headers.get("content-disposition"), answer.url.raw_path.decode(), content_type
+            response.headers.get("content-disposition"),
+            response.url.raw_path.decode(),
+            content_type,
         ),
-        final_url=str(answer.url),
+        final_url=str(response.url),
     )
 
 
 @asynccontextmanager
-async def _answer(
+async def _open_response(
     network: Network, url: str, limits: DownloadLimits
 ) -> AsyncIterator[httpx.Response]:
-    """The answer at the end of all redirects, its body still to be read."""
+    """Follow redirects to the final response; its body is still to be read."""
     timeout = httpx.Timeout(limits.idle.total_seconds(), connect=10)
     async with network.client(timeout=timeout) as client:
-        client.cookies = httpx.Cookies()  # some servers redirect until theirs comes back
-        request = client.build_request("GET", url, headers=ASKING)
+        client.cookies = httpx.Cookies()  # some servers redirect until they get their cookie back
+        request = client.build_request("GET", url, headers=REQUEST_HEADERS)
         for _ in range(limits.max_redirects + 1):
-            with _as_failures(request.url.host):
-                answer = await client.send(request, stream=True)
+            with _as_download_errors(request.url.host):
+                response = await client.send(request, stream=True)
             try:
-                if answer.status_code not in REDIRECTS:
-                    with _as_failures(request.url.host):
-                        yield answer
+                if response.status_code not in REDIRECTS:
+                    with _as_download_errors(request.url.host):
+                        yield response
                     return
-                target = _next(answer)
+                target = _redirect_target(response)
             finally:
-                await answer.aclose()
+                await response.aclose()
             network.check(target)
-            request = client.build_request("GET", target, headers=ASKING)
+            request = client.build_request("GET", target, headers=REQUEST_HEADERS)
     text = f"{request.url.host} redirects more than {limits.max_redirects} times"
     raise DownloadRefused(text, host=request.url.host)
 
 
-def _next(answer: httpx.Response) -> httpx.URL:
-    host, status = answer.url.host, answer.status_code
-    if answer.next_request is None:
-        text = f"{host} redirects to nowhere"
-        raise DownloadRefused(text, host=host, status=status)
-    target = answer.next_request.url
-    if answer.url.scheme == "https" and target.scheme == "http":
-        text = f"{host} redirects from https to http"
-        raise DownloadRefused(text, host=host, status=status)
+def _redirect_target(response: httpx.Response) -> httpx.URL:
+    host, status = response.url.host, response.status_code
+    if response.next_request is None:
+        raise DownloadRefused(f"{host} redirects to no valid URL", host=host, status=status)
+    target = response.next_request.url
+    if response.url.scheme == "https" and target.scheme == "http":
+        raise DownloadRefused(f"{host} redirects from https to http", host=host, status=status)
     return target
 
 
-def _require_success(answer: httpx.Response) -> None:
-    status, host = answer.status_code, answer.url.host
-    if status in (200, 203):
-        return
-    text = f"{host} answered {status} {httpx.codes.get_reason_phrase(status)}".rstrip()
-    if status in PASSING or (status >= 500 and status not in LASTING):
-        failure = DownloadFailed(text, host=host, status=status)
-        wait = read_retry_after(answer.headers.get("retry-after"), datetime.now(UTC))
-        failure.retry_after = wait and min(wait, LONGEST_RETRY_AFTER)
-        raise failure
-    raise DownloadRefused(text, host=host, status=status)
-
-
 @contextmanager
-def _as_failures(host: str) -> Iterator[None]:
-    """What goes wrong on the way, as errors of the job."""
+def _as_download_errors(host: str) -> Iterator[None]:
     try:
         yield
     except httpx.TimeoutException:
-        raise DownloadFailed(f"{host} does not answer in time", host=host) from None
+        raise DownloadFailed(f"{host} did not respond in time", host=host) from None
     except httpx.ConnectError as error:
         if _is_certificate_error(error):
-            text = f"{host} has no valid certificate"
-            raise DownloadRefused(text, host=host) from None
+            raise DownloadRefused(f"{host} has no valid certificate", host=host) from None
         raise DownloadFailed(f"{host} cannot be reached", host=host) from None
     except httpx.LocalProtocolError:
-        raise DownloadRefused(f"{host} cannot be asked for this", host=host) from None
+        raise DownloadRefused(f"The request to {host} is invalid", host=host) from None
     except httpx.TransportError:
-        raise DownloadFailed(f"The connection to {host} broke", host=host) from None
+        raise DownloadFailed(f"The connection to {host} failed", host=host) from None
 
 
 def _is_certificate_error(error: BaseException | None) -> bool:
@@ -159,39 +142,67 @@ def _is_certificate_error(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _content_type(answer: httpx.Response) -> str | None:
-    kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return kind if MEDIA_TYPE.fullmatch(kind) else None
+def _require_success(response: httpx.Response) -> None:
+    status, host = response.status_code, response.url.host
+    if status in (200, 203):
+        return
+    text = f"{host} answered {status} {httpx.codes.get_reason_phrase(status)}".rstrip()
+    if status in RETRYABLE or (status >= 500 and status not in PERMANENT):
+        failure = DownloadFailed(text, host=host, status=status)
+        wait = read_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
+        failure.retry_after = wait and min(wait, MAX_RETRY_AFTER)
+        raise failure
+    raise DownloadRefused(text, host=host, status=status)
 
 
-def _require_kind(answer: httpx.Response, unwanted: frozenset[str]) -> None:
-    kind, host = _content_type(answer), answer.url.host
-    if kind in unwanted:
-        text = f"What {host} sends is of the kind {kind}"
-        raise UnexpectedContentType(text, host=host, content_type=kind)
+def _reject_content_types(response: httpx.Response, unwanted: frozenset[str]) -> None:
+    content_type, host = _content_type(response), response.url.host
+    if content_type in unwanted:
+        text = f"{host} sends a file of the type {content_type}"
+        raise UnexpectedContentType(text, host=host, content_type=content_type)
+
+
+def _content_type(response: httpx.Response) -> str | None:
+    value = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return value if MEDIA_TYPE.fullmatch(value) else None
 
 
 async def _save(
-    answer: httpx.Response, target: Path, max_bytes: int, on_progress: OnProgress | None
+    response: httpx.Response, target: Path, max_bytes: int, on_progress: OnProgress | None
 ) -> int:
-    """Write the body to `target`; its size."""
-    announced = _announced(answer, max_bytes)
+    """Write the body to `target` and return its size."""
+    expected_size = _expected_size(response, max_bytes)
     size = 0
     with _new_file(target) as file:
-        async for piece in _in_pieces(_decoded(answer)):
-            size += len(piece)
+        async for chunk in _buffered(_decoded(response)):
+            size += len(chunk)
             if size > max_bytes:
-                raise _too_large(answer, max_bytes)
+                raise _too_large(response, max_bytes)
             # A cancelled write may go on in its thread; closing the file waits for it.
-            await asyncio.to_thread(file.write, piece)
+            await asyncio.to_thread(file.write, chunk)
             if on_progress is not None:
-                on_progress(size, announced)
+                on_progress(size, expected_size)
     return size
+
+
+def _expected_size(response: httpx.Response, max_bytes: int) -> int | None:
+    """The size of the file according to the headers; None if they do not say."""
+    text = response.headers.get("content-length", "")
+    if not text.isdigit():
+        return None
+    if int(text) > max_bytes:
+        raise _too_large(response, max_bytes)
+    return None if "content-encoding" in response.headers else int(text)
+
+
+def _too_large(response: httpx.Response, max_bytes: int) -> FileTooLarge:
+    text = f"The file at {response.url.host} is larger than {max_bytes / MEBIBYTE:g} MB"
+    return FileTooLarge(text, host=response.url.host, max_bytes=max_bytes)
 
 
 @contextmanager
 def _new_file(target: Path) -> Iterator[BinaryIO]:
-    """A file that gets its name when all is written; otherwise nothing of it stays."""
+    """A file that appears at `target` once it is complete; on errors nothing is left behind."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{secrets.token_hex(8)}.part")
     try:
@@ -202,66 +213,51 @@ def _new_file(target: Path) -> Iterator[BinaryIO]:
         partial.unlink(missing_ok=True)
 
 
-def _announced(answer: httpx.Response, max_bytes: int) -> int | None:
-    """How many bytes there will be, if that is known and true."""
-    text = answer.headers.get("content-length", "")
-    if not text.isdigit():
-        return None
-    if int(text) > max_bytes:
-        raise _too_large(answer, max_bytes)
-    return None if "content-encoding" in answer.headers else int(text)
+async def _buffered(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Combine chunks until they are worth a thread call."""
+    buffer = bytearray()
+    async for chunk in chunks:
+        buffer += chunk
+        if len(buffer) >= CHUNK_BYTES:
+            yield bytes(buffer)
+            buffer.clear()
+    if buffer:
+        yield bytes(buffer)
 
 
-def _too_large(answer: httpx.Response, max_bytes: int) -> FileTooLarge:
-    text = f"The file at {answer.url.host} is larger than {max_bytes / MEBIBYTE:g} MB"
-    return FileTooLarge(text, host=answer.url.host, max_bytes=max_bytes)
-
-
-async def _in_pieces(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same bytes in pieces that are worth a thread's while."""
-    gathered = bytearray()
-    async for part in parts:
-        gathered += part
-        if len(gathered) >= PIECE:
-            yield bytes(gathered)
-            gathered.clear()
-    if gathered:
-        yield bytes(gathered)
-
-
-async def _decoded(answer: httpx.Response) -> AsyncIterator[bytes]:
-    """
-    The body as it was before it was compressed. httpx would do that too, but a small part can
-    become a thousand times as large, and once more for each further coding it names.
-    """
-    coding = answer.headers.get("content-encoding", "identity").strip().lower()
-    if coding in ("", "identity"):
-        async for part in answer.aiter_raw():
-            yield part
-    elif coding in ("gzip", "x-gzip"):
-        async for part in _unzipped(answer):
-            yield part
+async def _decoded(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The decompressed body. httpx would decompress a chunk at once, which can become a thousand
+    times as large, and again for each further encoding."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("", "identity"):
+        async for chunk in response.aiter_raw():
+            yield chunk
+    elif encoding in ("gzip", "x-gzip"):
+        async for chunk in _gunzipped(response):
+            yield chunk
     else:
-        text = f"{answer.url.host} sends the file in a coding that was not asked for"
-        raise DownloadRefused(text, host=answer.url.host, coding=coding[:100])
+        text = f"{response.url.host} uses a content encoding that was not requested"
+        raise DownloadRefused(text, host=response.url.host, coding=encoding[:100])
 
 
-async def _unzipped(answer: httpx.Response) -> AsyncIterator[bytes]:
-    unzip = _gzip()
+async def _gunzipped(response: httpx.Response) -> AsyncIterator[bytes]:
+    host = response.url.host
+    decompressor = _gzip_decompressor()
     try:
-        async for part in answer.aiter_raw():
-            while part:
-                if unzip.eof:  # several files one after the other are one
-                    unzip = _gzip()
-                yield unzip.decompress(part, PIECE)
-                part = unzip.unused_data if unzip.eof else unzip.unconsumed_tail
-        yield unzip.flush()
+        async for chunk in response.aiter_raw():
+            while chunk:
+                if decompressor.eof:  # a file may consist of several gzip members
+                    decompressor = _gzip_decompressor()
+                yield decompressor.decompress(chunk, CHUNK_BYTES)
+                chunk = (
+                    decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail
+                )
+        yield decompressor.flush()
     except zlib.error:
-        text = f"{answer.url.host} sends a file that is not compressed as it says"
-        raise DownloadFailed(text, host=answer.url.host) from None
-    if not unzip.eof:
-        raise DownloadFailed(f"The file at {answer.url.host} ends too soon", host=answer.url.host)
+        raise DownloadFailed(f"{host} sends invalid gzip data", host=host) from None
+    if not decompressor.eof:
+        raise DownloadFailed(f"The file at {host} is truncated", host=host)
 
 
-def _gzip() -> Any:
+def _gzip_decompressor() -> Any:
     return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)

@@ -1,7 +1,7 @@
-"""Carries the files of a running job to the depot, and those of others from there.
+"""Synchronizes the files of a running job with the blob store.
 
-Handlers know nothing of it: they work on directories of their machine. What they write is in the
-depot seconds later, so that other machines can show it, or go on with it when this one dies.
+Handlers only see local directories. Their files are uploaded every few seconds, so that other
+machines can serve them, or continue the work if this machine dies.
 """
 
 import asyncio
@@ -18,145 +18,146 @@ from tempfile import TemporaryDirectory
 
 from ..core.errors import StoreUnavailable
 from .blob_store import BlobInfo, BlobStore
-from .cache import NOTE, CacheEntry
+from .cache import ENTRY_FILE, CacheEntry
 
 logger = logging.getLogger(__name__)
 
-SHIP_EVERY = 2.0
-TOUCH_EVERY = 3600.0
-#: Files that are appended to; all others have their content when they have their name.
-GROWING = ".jsonl"
-#: Names of files that are not complete yet: hidden, or with a mark behind their own.
-UNFINISHED = re.compile(r"^\.|\.[0-9a-f]{32}$")
+UPLOAD_INTERVAL = 2.0
+TOUCH_INTERVAL = 3600.0
+#: Suffix of files that are appended to. All others are complete when they get their names.
+APPENDED = ".jsonl"
+#: Names of files that are still being written.
+INCOMPLETE = re.compile(r"^\.|\.[0-9a-f]{32}$")
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
-    """What a file was when it was last carried; with another one it is carried again."""
+class _FileState:
+    """The size and modification time of a file; if they change, it is uploaded again."""
 
     size: int
-    changed_at: int
+    modified_ns: int
 
 
 @dataclass(slots=True)
-class _Load:
-    """A directory, the prefix of its files in the depot, and what is there already."""
+class _SyncedDirectory:
+    """A local directory, its prefix in the blob store, and the files that are in sync."""
 
-    directory: str
+    path: str
     prefix: str
-    there: dict[str, _State] = field(default_factory=dict)
+    synced: dict[str, _FileState] = field(default_factory=dict)
 
 
 class ArtifactSync:
-    """The files of one attempt, and the places of the cache that it works with."""
+    """The directory of one attempt and the cache entries it uses."""
 
     def __init__(self, blob_store: BlobStore, attempt_directory: str, prefix: str) -> None:
-        self._depot = blob_store
-        self._loads = {prefix: _Load(attempt_directory, prefix)}
+        self._blob_store = blob_store
+        self._directories = {prefix: _SyncedDirectory(attempt_directory, prefix)}
         self._lock = asyncio.Lock()
 
-    async def shared(self, entry: CacheEntry) -> CacheEntry:
-        """The entry with what other machines have put there. That is a gain and no need: without
-        the depot the work is done again."""
+    async def download_entry(self, entry: CacheEntry) -> CacheEntry:
+        """Add what other machines have cached. If the blob store is unavailable, the work is done
+        again."""
         prefix = _prefix(entry)
-        if prefix not in self._loads:
-            load = _Load(str(entry.directory), prefix)
+        if prefix not in self._directories:
+            directory = _SyncedDirectory(str(entry.directory), prefix)
             try:
-                await self._bring(load)
+                await self._download(directory)
             except StoreUnavailable as error:
-                logger.warning("Cannot look for earlier work in the depot: %s", error)
-            self._loads[prefix] = load
-        return await asyncio.to_thread(entry.read_again)
+                logger.warning("Could not read the shared cache: %s", error)
+            self._directories[prefix] = directory
+        return await asyncio.to_thread(entry.reload)
 
-    async def _bring(self, load: _Load) -> None:
-        here = await asyncio.to_thread(_states, load.directory)
+    async def _download(self, directory: _SyncedDirectory) -> None:
+        local = await asyncio.to_thread(_file_states, directory.path)
         wanted: dict[str, BlobInfo] = {}
-        async for kept in self._depot.below(load.prefix):
-            name = kept.key.removeprefix(load.prefix)
-            state = here.get(name)
-            if state is None or (name.endswith(GROWING) and state.size < kept.size):
-                wanted[name] = kept
-            elif state.size == kept.size and not _is_to_be_touched(name, kept):
-                load.there[name] = state
-        root = Path(load.directory)
-        await self._depot.fetch(
-            list(wanted.values()), lambda key: root / key.removeprefix(load.prefix)
+        async for blob in self._blob_store.list_blobs(directory.prefix):
+            name = blob.key.removeprefix(directory.prefix)
+            state = local.get(name)
+            if state is None or (name.endswith(APPENDED) and state.size < blob.size):
+                wanted[name] = blob
+            elif state.size == blob.size and not _is_touch_due(name, blob):
+                directory.synced[name] = state
+        root = Path(directory.path)
+        await self._blob_store.fetch(
+            list(wanted.values()), lambda key: root / key.removeprefix(directory.prefix)
         )
-        brought = await asyncio.to_thread(_states, load.directory)
-        for name, kept in wanted.items():
-            if name in brought and not _is_to_be_touched(name, kept):
-                load.there[name] = brought[name]
+        local = await asyncio.to_thread(_file_states, directory.path)
+        for name, blob in wanted.items():
+            if name in local and not _is_touch_due(name, blob):
+                directory.synced[name] = local[name]
 
     async def run(self) -> None:
-        """Carry what there is now and then, until it is cancelled."""
+        """Upload changes periodically until cancelled."""
         while True:
-            await asyncio.sleep(SHIP_EVERY)
+            await asyncio.sleep(UPLOAD_INTERVAL)
             try:
-                await self.ship()
+                await self.upload_changes()
             except (StoreUnavailable, OSError) as error:
-                logger.warning("Cannot carry files to the depot, will try again: %s", error)
+                logger.warning("Could not upload files to the blob store; retrying: %s", error)
 
-    async def ship(self) -> None:
-        """Carry what has changed."""
+    async def upload_changes(self) -> None:
         async with self._lock:
-            for load in list(self._loads.values()):
-                await self._ship(load)
+            for directory in list(self._directories.values()):
+                await self._upload(directory)
 
-    async def _ship(self, load: _Load) -> None:
-        """Records go last and only as far as they went when we began: a page that has one is
-        there."""
-        found = await asyncio.to_thread(_states, load.directory)
-        if all(load.there.get(name) == state for name, state in found.items()):
-            return  # most small jobs have no files, and a place for copies takes its time
-        with TemporaryDirectory(prefix="ship-") as place:
-            copies = await asyncio.to_thread(_copied_records, load, Path(place))
-            found = await asyncio.to_thread(_states, load.directory)
-            root = Path(load.directory)
-            new = {
+    async def _upload(self, directory: _SyncedDirectory) -> None:
+        """Logs are snapshot first and uploaded last: the files that their records refer to are
+        then already there."""
+        states = await asyncio.to_thread(_file_states, directory.path)
+        if all(directory.synced.get(name) == state for name, state in states.items()):
+            return  # most small jobs have no files; save them the temporary directory
+        with TemporaryDirectory(prefix="upload-") as temporary:
+            snapshots = await asyncio.to_thread(_snapshot_logs, directory, Path(temporary))
+            states = await asyncio.to_thread(_file_states, directory.path)
+            root = Path(directory.path)
+            changed = {
                 name: state
-                for name, state in found.items()
-                if load.there.get(name) != state and not name.endswith(GROWING)
+                for name, state in states.items()
+                if directory.synced.get(name) != state and not name.endswith(APPENDED)
             }
-            await self._depot.put([(load.prefix + name, root / name) for name in new])
-            load.there.update(new)
-            await self._depot.put([(load.prefix + name, copy) for name, copy, _ in copies])
-            load.there.update({name: state for name, _, state in copies})
+            await self._blob_store.put([(directory.prefix + name, root / name) for name in changed])
+            directory.synced.update(changed)
+            await self._blob_store.put(
+                [(directory.prefix + name, copy) for name, copy, _ in snapshots]
+            )
+            directory.synced.update({name: state for name, _, state in snapshots})
 
 
 def _prefix(entry: CacheEntry) -> str:
-    """With the version in it: what an older program made is not for a newer one."""
-    mark = hashlib.sha256(entry.version.encode()).hexdigest()[:12]
-    return f"{entry.name}@{mark}/"
+    """Includes the version: entries of older versions are not used."""
+    version_hash = hashlib.sha256(entry.version.encode()).hexdigest()[:12]
+    return f"{entry.name}@{version_hash}/"
 
 
-def _is_to_be_touched(name: str, kept: BlobInfo) -> bool:
-    """The note of an entry is put anew now and then: so it is known that the entry is in use."""
-    return name == NOTE and kept.kept_at < time.time() - TOUCH_EVERY
+def _is_touch_due(name: str, blob: BlobInfo) -> bool:
+    """Entry files are uploaded again now and then, which shows that the entry is in use."""
+    return name == ENTRY_FILE and blob.stored_at < time.time() - TOUCH_INTERVAL
 
 
-def _copied_records(load: _Load, place: Path) -> list[tuple[str, Path, _State]]:
-    copies: list[tuple[str, Path, _State]] = []
-    for name, state in _states(load.directory).items():
-        if name.endswith(GROWING) and load.there.get(name) != state:
-            copy = place / name
-            with open(f"{load.directory}/{name}", "rb") as file:
+def _snapshot_logs(directory: _SyncedDirectory, target: Path) -> list[tuple[str, Path, _FileState]]:
+    snapshots: list[tuple[str, Path, _FileState]] = []
+    for name, state in _file_states(directory.path).items():
+        if name.endswith(APPENDED) and directory.synced.get(name) != state:
+            copy = target / name
+            with open(f"{directory.path}/{name}", "rb") as file:
                 copy.write_bytes(file.read(state.size))
-            copies.append((name, copy, state))
-    return copies
+            snapshots.append((name, copy, state))
+    return snapshots
 
 
-def _states(directory: str) -> dict[str, _State]:
+def _file_states(directory: str) -> dict[str, _FileState]:
     return dict(_walk(directory, ""))
 
 
-def _walk(directory: str, below: str) -> Iterator[tuple[str, _State]]:
+def _walk(directory: str, prefix: str) -> Iterator[tuple[str, _FileState]]:
     with suppress(FileNotFoundError), os.scandir(directory) as entries:
         for entry in entries:
-            if UNFINISHED.search(entry.name):
+            if INCOMPLETE.search(entry.name):
                 continue
             with suppress(FileNotFoundError):
                 if entry.is_dir(follow_symlinks=False):
-                    yield from _walk(entry.path, f"{below}{entry.name}/")
+                    yield from _walk(entry.path, f"{prefix}{entry.name}/")
                 elif entry.is_file(follow_symlinks=False):
-                    found = entry.stat()
-                    yield f"{below}{entry.name}", _State(found.st_size, found.st_mtime_ns)
+                    status = entry.stat()
+                    yield f"{prefix}{entry.name}", _FileState(status.st_size, status.st_mtime_ns)

@@ -1,4 +1,4 @@
-"""The files of jobs: what came with them, and what each attempt made."""
+"""The files of jobs: their uploads, and the artifacts that each attempt produces."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ import shutil
 import stat
 import time
 import zipfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
@@ -24,52 +24,31 @@ from ..core.parameters import flatten_parameters
 from .artifact_sync import ArtifactSync
 from .blob_store import BlobInfo, BlobStore
 from .cache import Cache
-from .uploads import UPLOAD_IS_GONE, Upload, Uploads
+from .uploads import UPLOAD_GONE, Upload, Uploads
 
-#: What cannot be made smaller.
-PACKED = frozenset({".jpg", ".jpeg", ".png", ".gif", ".webp", ".mp3", ".mp4", ".zip"})
-
-
-def pack(directory: Path, target: Path, *, without: frozenset[str]) -> None:
-    """All files of a directory; other archives in it only hold some of the same."""
-    unfinished = target.with_name(f".{uuid4().hex}")
-    try:
-        with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            for path in sorted(directory.rglob("*")):
-                if _belongs(path, without):
-                    packed = path.suffix in PACKED
-                    kind = zipfile.ZIP_STORED if packed else zipfile.ZIP_DEFLATED
-                    archive.write(path, path.relative_to(directory), kind)
-        os.replace(unfinished, target)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _belongs(path: Path, without: frozenset[str]) -> bool:
-    hidden = path.name.startswith(".")
-    return path.is_file() and not hidden and path.suffix != ".zip" and path.name not in without
-
-
-#: Of their keys in a depot.
+#: Of the artifacts' keys in a blob store.
 PREFIX = "jobs/"
+NO_SUCH_FILE = "No such file"
+#: Formats that are compressed already.
+COMPRESSED = frozenset({".jpg", ".jpeg", ".png", ".gif", ".webp", ".mp3", ".mp4", ".zip"})
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A file that a job has made: on this machine (`path`), or in the depot (`kept`)."""
+class ArtifactFile:
+    """An artifact, either on this machine (`path`) or in the blob store (`blob`)."""
 
     name: str
     size: int
-    made_at: float
+    modified_at: float
     path: Path | None = None
-    kept: BlobInfo | None = None
+    blob: BlobInfo | None = None
 
 
 class JobFiles:
-    """`jobs/<job_id>/<attempt>/`: an attempt writes to its own directory, and the job's final
-    state names the attempt that counts. So a worker that lost the job cannot spoil the results.
+    """Each attempt writes to its own directory, `jobs/<job_id>/<attempt>/`; the final state of the
+    job names the attempt that counts. So a worker that lost its lease cannot corrupt the results.
 
-    With a depot the directories are those of one machine while it works; what counts is there."""
+    With a blob store, these directories are only local working copies of what is stored there."""
 
     def __init__(
         self,
@@ -83,38 +62,38 @@ class JobFiles:
         self.cache = cache or Cache(data_directory)
         self.blob_store = blob_store
 
-    def of_attempt(self, job: Job) -> str:
-        # Plain strings: this is asked for each job, and most need no files.
+    def attempt_directory(self, job: Job) -> str:
+        # A plain string, because this is called for every job and most need no files.
         return f"{self.root}/{job.job_id}/{job.attempt}"
 
     def artifact_sync(self, job: Job) -> ArtifactSync | None:
-        """What carries the files of this attempt to where other machines find them."""
+        """What uploads the files of this attempt; None without a blob store."""
         if self.blob_store is None:
             return None
-        return ArtifactSync(self.blob_store, self.of_attempt(job), _prefix(job))
+        return ArtifactSync(self.blob_store, self.attempt_directory(job), _prefix(job))
 
-    async def bring_upload(self, job: Job) -> None:
-        """See that what came with the job is on this machine."""
+    async def download_upload(self, job: Job) -> None:
+        """Make sure that the job's upload is on this machine."""
         if self.blob_store is not None and _has_upload(job):
-            await self.uploads.bring(job.job_id)
+            await self.uploads.download(job.job_id)
 
-    async def hand_on(self, job: Job, source: dict[str, Any], other: str) -> Upload:
-        """What came with a job, for another one too. When a job has completed, its upload is gone;
-        that of a recording may have been kept."""
+    async def copy_upload(self, job: Job, source: dict[str, Any], target_job_id: str) -> Upload:
+        """Copy the upload of a job to another one. After completion the upload is gone, but a
+        recording may be among the artifacts."""
         if self.blob_store is None:
-            return await self.uploads.hand_on(self._given(job, source), source, other)
-        names = [f"uploads/{job.job_id}/{safe_name(str(source['name']))}"]
-        names += [_prefix(job) + job.recording_name] if job.recording_name else []
-        found = [kept for name in names if (kept := await self.blob_store.find(name)) is not None]
-        if not found:
-            raise NotFound(UPLOAD_IS_GONE)
-        self.root.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".", dir=self.root) as place:
-            path = Path(place) / "file"
-            await self.blob_store.fetch(found[:1], lambda _: path)
-            return await self.uploads.hand_on(path, source, other)
+            path = self._local_upload(job, source)
+            return await self.uploads.copy_to_job(path, source, target_job_id)
+        blob = await self.blob_store.find(f"uploads/{job.job_id}/{safe_name(str(source['name']))}")
+        if blob is None and job.recording_name:
+            blob = await self.blob_store.find(_prefix(job) + job.recording_name)
+        if blob is None:
+            raise NotFound(UPLOAD_GONE)
+        with self._temporary_directory() as directory:
+            path = directory / "file"
+            await self.blob_store.fetch([blob], lambda _: path)
+            return await self.uploads.copy_to_job(path, source, target_job_id)
 
-    def _given(self, job: Job, source: dict[str, Any]) -> Path:
+    def _local_upload(self, job: Job, source: dict[str, Any]) -> Path:
         try:
             return self.uploads.path_of(job.job_id, source)
         except NotFound:
@@ -122,40 +101,26 @@ class JobFiles:
                 raise
             return self.locate(job, job.recording_name)
 
-    async def find(self, job: Job, name: str) -> Found:
-        """A file that the job's last attempt made, wherever it is."""
+    async def find(self, job: Job, name: str) -> ArtifactFile:
+        """An artifact of the job's last attempt."""
         if self.blob_store is None:
-            return await asyncio.to_thread(self._find_here, job, name)
+            return await asyncio.to_thread(self._find_local, job, name)
         parts = name.split("/")
         if not {"", ".", ".."} & set(parts) and name.isprintable():
-            kept = await self.blob_store.find(_prefix(job) + name)
-            if kept is not None:
-                return Found(parts[-1], kept.size, kept.made_at, kept=kept)
-        raise NotFound("There is no such file")
+            blob = await self.blob_store.find(_prefix(job) + name)
+            if blob is not None:
+                return ArtifactFile(parts[-1], blob.size, blob.modified_at, blob=blob)
+        raise NotFound(NO_SUCH_FILE)
 
-    def _find_here(self, job: Job, name: str) -> Found:
+    def _find_local(self, job: Job, name: str) -> ArtifactFile:
         path = self.locate(job, name)
-        found = path.stat()
-        return Found(path.name, found.st_size, found.st_mtime, path=path)
-
-    async def content(self, found: Found) -> bytes:
-        """All of it, for files that are known to be small."""
-        if found.path is not None:
-            return await asyncio.to_thread(found.path.read_bytes)
-        return b"".join([piece async for piece in self.pieces(found)])
-
-    async def pieces(
-        self, found: Found, start: int = 0, end: int | None = None
-    ) -> AsyncIterator[bytes]:
-        """What is in the depot, from `start` to before `end`."""
-        assert self.blob_store is not None and found.kept is not None
-        async for piece in self.blob_store.read(found.kept, start, end):
-            yield piece
+        status = path.stat()
+        return ArtifactFile(path.name, status.st_size, status.st_mtime, path=path)
 
     def locate(self, job: Job, name: str) -> Path:
-        """A file that the job's last attempt made on this machine. `NotFound` also for whatever
-        tries to lead elsewhere: by `..`, by a link, by an absolute path."""
-        root = Path(os.path.realpath(self.of_attempt(job)))
+        """The path of a local artifact of the job's last attempt. Raises `NotFound` also for names
+        that lead elsewhere, by `..`, a link or an absolute path."""
+        root = Path(os.path.realpath(self.attempt_directory(job)))
         path = root.joinpath(*name.split("/"))
         try:
             inside = path.is_relative_to(root) and os.path.realpath(path) == str(path)
@@ -163,84 +128,98 @@ class JobFiles:
                 return path
         except (ValueError, OSError):  # a NUL, a name that is too long
             pass
-        raise NotFound("There is no such file")
+        raise NotFound(NO_SUCH_FILE)
 
-    async def made_so_far(self, job: Job) -> list[tuple[str, int]]:
-        """Names and sizes of what the last attempt has made, also while it runs."""
+    async def read(self, file: ArtifactFile) -> bytes:
+        """The content of a small file."""
+        if file.path is not None:
+            return await asyncio.to_thread(file.path.read_bytes)
+        return b"".join([chunk async for chunk in self.stream(file)])
+
+    async def stream(
+        self, file: ArtifactFile, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """Stream a file in the blob store from `start` up to `end`."""
+        assert self.blob_store is not None and file.blob is not None
+        async for chunk in self.blob_store.read(file.blob, start, end):
+            yield chunk
+
+    async def list_artifacts(self, job: Job) -> list[tuple[str, int]]:
+        """Names and sizes of the last attempt's artifacts, also while it is running."""
         if self.blob_store is None:
-            return await asyncio.to_thread(self._made_here, job)
-        prefix, unseen = _prefix(job), (job.results or {}).get(RESULTS_FILE_KEY)
-        found = [
-            (kept.key.removeprefix(prefix), kept.size)
-            async for kept in self.blob_store.below(prefix)
-        ]
-        return sorted(one for one in found if one[0] != unseen)
+            artifacts = await asyncio.to_thread(self._list_local, job)
+        else:
+            prefix = _prefix(job)
+            artifacts = [
+                (blob.key.removeprefix(prefix), blob.size)
+                async for blob in self.blob_store.list_blobs(prefix)
+            ]
+        results_file = (job.results or {}).get(RESULTS_FILE_KEY)
+        return sorted(artifact for artifact in artifacts if artifact[0] != results_file)
 
-    def _made_here(self, job: Job) -> list[tuple[str, int]]:
-        root = self.of_attempt(job)
-        unseen = (job.results or {}).get(RESULTS_FILE_KEY)
-        found = []
+    def _list_local(self, job: Job) -> list[tuple[str, int]]:
+        root = self.attempt_directory(job)
+        artifacts = []
         for directory, _, names in os.walk(root):
             for name in names:
                 path = os.path.join(directory, name)
                 with contextlib.suppress(OSError):  # it was replaced meanwhile
                     status = os.lstat(path)
-                    is_hidden = name.startswith(".") or name == unseen
-                    if stat.S_ISREG(status.st_mode) and not is_hidden:
-                        found.append((os.path.relpath(path, root), status.st_size))
-        return sorted(found)
+                    if stat.S_ISREG(status.st_mode) and not name.startswith("."):
+                        artifacts.append((os.path.relpath(path, root), status.st_size))
+        return artifacts
 
-    async def archive(self, job: Job) -> Found:
-        """The ZIP with everything the job has made. Takes a while: that of a document is packed
-        when it is first asked for."""
-        results = job.results or {}
-        name = results.get("archive_filename")
+    async def archive(self, job: Job) -> ArtifactFile:
+        """The ZIP with all artifacts. Document jobs create theirs on the first request, which can
+        take a while."""
+        name = (job.results or {}).get("archive_filename")
         if job.status is not JobStatus.COMPLETED or not isinstance(name, str):
             raise NotFound(f"The job {job.job_id} has no archive")
         if job.has_results_file and "/" not in name:
             if self.blob_store is None:
-                await asyncio.to_thread(self._pack, job, Path(self.of_attempt(job)), name)
+                directory = Path(self.attempt_directory(job))
+                await asyncio.to_thread(_create_archive, job, directory, name)
             elif await self.blob_store.find(_prefix(job) + name) is None:
-                await self._pack_from(self.blob_store, job, name)
+                await self._create_shared_archive(self.blob_store, job, name)
         return await self.find(job, name)
 
-    def _pack(self, job: Job, directory: Path, name: str) -> None:
-        if directory.is_dir() and not (directory / name).exists():
-            pack(directory, directory / name, without=_not_packed(job, job.results or {}))
-
-    async def _pack_from(self, blob_store: BlobStore, job: Job, name: str) -> None:
+    async def _create_shared_archive(self, blob_store: BlobStore, job: Job, name: str) -> None:
         prefix = _prefix(job)
-        self.root.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".", dir=self.root) as place:
-            directory = Path(place)
-            kept = [one async for one in blob_store.below(prefix)]
-            await blob_store.fetch(kept, lambda key: directory / key.removeprefix(prefix))
-            if kept:
-                await asyncio.to_thread(self._pack, job, directory, name)
+        with self._temporary_directory() as directory:
+            blobs = [blob async for blob in blob_store.list_blobs(prefix)]
+            await blob_store.fetch(blobs, lambda key: directory / key.removeprefix(prefix))
+            if blobs:
+                await asyncio.to_thread(_create_archive, job, directory, name)
                 await blob_store.put([(prefix + name, directory / name)])
 
-    async def filled(self, job: Job) -> Job:
-        """The job with all of its results: long texts are in a file."""
+    @contextlib.contextmanager
+    def _temporary_directory(self) -> Iterator[Path]:
+        self.root.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".", dir=self.root) as directory:
+            yield Path(directory)
+
+    async def load_results(self, job: Job) -> Job:
+        """The job with its complete results; long texts are stored in a file."""
         if not job.has_results_file:
             return job
         results = dict(job.results or {})
         name = str(results.pop(RESULTS_FILE_KEY))
         try:
             if self.blob_store is None:
-                more = await asyncio.to_thread(self._read_here, job, name)
+                texts = await asyncio.to_thread(self._read_local_json, job, name)
             else:
-                content = await self.content(await self.find(job, name))
-                more = await asyncio.to_thread(orjson.loads, content)
+                content = await self.read(await self.find(job, name))
+                texts = await asyncio.to_thread(orjson.loads, content)
         except (NotFound, OSError, ValueError):
-            more = {}  # removed by hand: what is left is told
-        metadata = {**(results.get("metadata") or {}), **(more.pop("metadata", None) or {})}
-        return job.model_copy(update={"results": {**results, **more, "metadata": metadata}})
+            texts = {}  # removed by hand: return the rest
+        metadata = {**(results.get("metadata") or {}), **(texts.pop("metadata", None) or {})}
+        return job.model_copy(update={"results": {**results, **texts, "metadata": metadata}})
 
-    def _read_here(self, job: Job, name: str) -> Any:
+    def _read_local_json(self, job: Job, name: str) -> Any:
         return orjson.loads(self.locate(job, name).read_bytes())
 
-    async def more_bytes(self, job: Job) -> int:
-        """How long the texts are that `filled` puts back."""
+    async def results_file_size(self, job: Job) -> int:
+        """The size of the texts that `load_results` adds."""
         if not job.has_results_file:
             return 0
         try:
@@ -248,64 +227,72 @@ class JobFiles:
         except NotFound:
             return 0
 
-    # Looking whether there is a directory takes microseconds: not worth a thread for each job.
+    # Checking whether a directory exists takes microseconds, so the event loop does it.
 
     async def clear_scratch(self, job: Job) -> None:
-        """The work is done, its end not yet written: whatever happens now, scratch is gone."""
+        """Remove scratch files before the outcome of the job is recorded."""
         try:
             names = os.listdir(f"{self.root}/{job.job_id}")
         except OSError:  # most jobs have none
             return
         scratch = f"{job.attempt}."
         if any(name.startswith(scratch) for name in names):
-            await asyncio.to_thread(
-                self._remove_directories, job.job_id, lambda name: name.startswith(scratch)
-            )
+            await self._remove_directories(job.job_id, lambda name: name.startswith(scratch))
 
-    async def abandon(self, job_id: str, attempt: int) -> None:
-        """The process that made this attempt has died; the upload stays, for the next one."""
-        if os.path.exists(f"{self.root}/{job_id}"):  # noqa: ASYNC240
-            await asyncio.to_thread(self._remove_attempt, job_id, attempt)
-        if self.blob_store is not None:
-            await self.blob_store.remove(f"{PREFIX}{job_id}/{attempt}/")
-
-    async def keep_only(self, job: Job) -> None:
-        """The job completed: its upload and what its earlier attempts left are of no use."""
-        is_here = os.path.exists(f"{self.root}/{job.job_id}")  # noqa: ASYNC240
+    async def remove_superseded(self, job: Job) -> None:
+        """After completion: remove the upload and the files of earlier attempts, and with a blob
+        store also the local working copy."""
         if self.blob_store is None:
-            if is_here and job.attempt > 1:  # what the only one left was cleared before its end
-                await asyncio.to_thread(self._remove_attempts_except, job)
+            if job.attempt > 1:  # the scratch files of the only attempt are gone already
+                # Not those of later attempts: the job may have been restarted meanwhile.
+                earlier = {str(attempt) for attempt in range(job.attempt)}
+                scratch = f"{job.attempt}."
+                await self._remove_directories(
+                    job.job_id,
+                    lambda name: name.partition(".")[0] in earlier or name.startswith(scratch),
+                )
             await self.uploads.remove(job.job_id)
             return
-        if is_here:
-            await asyncio.to_thread(self._remove_attempt, job.job_id, job.attempt)
+        await self._remove_local_attempt(job.job_id, job.attempt)
         for attempt in range(1, job.attempt):
             await self.blob_store.remove(f"{PREFIX}{job.job_id}/{attempt}/")
         if _has_upload(job):
             await self.uploads.remove(job.job_id)
 
-    async def discard(self, job: Job) -> None:
-        """This attempt came to nothing. What was uploaded stays, for the next one."""
-        if os.path.exists(f"{self.root}/{job.job_id}"):  # noqa: ASYNC240
-            await asyncio.to_thread(self._remove_attempt, job.job_id, job.attempt)
+    async def discard_attempt(self, job: Job) -> None:
+        """Remove the files of an attempt that failed. The upload stays for the next one."""
+        await self._remove_local_attempt(job.job_id, job.attempt)
         if self.blob_store is not None:
-            await self.uploads.put_away(job.job_id)
+            await self.uploads.remove_local(job.job_id)
             await self.blob_store.remove(_prefix(job))
 
-    def left_here(self, age: timedelta) -> list[str]:
-        """With a depot: ids of jobs whose directories on this machine nobody touched that long."""
+    async def remove_attempt(self, job_id: str, attempt: int) -> None:
+        """Remove the files of an attempt whose worker died. The upload stays for the next one."""
+        await self._remove_local_attempt(job_id, attempt)
+        if self.blob_store is not None:
+            await self.blob_store.remove(f"{PREFIX}{job_id}/{attempt}/")
+
+    async def _remove_local_attempt(self, job_id: str, attempt: int) -> None:
+        await self._remove_directories(job_id, lambda name: name.partition(".")[0] == str(attempt))
+
+    async def _remove_directories(self, job_id: str, unwanted: Callable[[str], bool]) -> None:
+        if os.path.exists(f"{self.root}/{job_id}"):  # noqa: ASYNC240
+            await asyncio.to_thread(_remove_directories, self.root / job_id, unwanted)
+
+    def stale_local_jobs(self, age: timedelta) -> list[str]:
+        """With a blob store: ids of jobs whose local directories have not changed for this long."""
         before = time.time() - age.total_seconds()
         try:
             entries = list(os.scandir(self.root)) if self.blob_store else []
         except FileNotFoundError:
             return []
         names = [entry.name for entry in entries if entry.name.startswith("job-")]
-        return [name for name in names if _touched_at(self.root / name) < before]
+        return [name for name in names if _modified_at(self.root / name) < before]
 
-    async def clear(self, job_id: str) -> None:
-        """Remove what is on this machine of a job."""
+    async def remove_local(self, job_id: str) -> None:
+        """Remove all files of a job on this machine."""
         await asyncio.to_thread(shutil.rmtree, self.root / job_id, ignore_errors=True)
-        await self.uploads.put_away(job_id)
+        await self.uploads.remove_local(job_id)
 
     async def remove(self, job_id: str) -> None:
         if (self.root / job_id).exists():
@@ -314,40 +301,13 @@ class JobFiles:
             await self.blob_store.remove(f"{PREFIX}{job_id}/")
         await self.uploads.remove(job_id)
 
-    def _remove_attempts_except(self, job: Job) -> None:
-        # Not the next one: the job may have been restarted meanwhile.
-        earlier = {str(attempt) for attempt in range(job.attempt)}
-        scratch = f"{job.attempt}."
-        self._remove_directories(
-            job.job_id, lambda name: name.partition(".")[0] in earlier or name.startswith(scratch)
-        )
-
-    def _remove_attempt(self, job_id: str, attempt: int) -> None:
-        self._remove_directories(job_id, lambda name: name.partition(".")[0] == str(attempt))
-
-    def _remove_directories(self, job_id: str, unwanted: Callable[[str], bool]) -> None:
-        of_job = self.root / job_id
-        with contextlib.suppress(OSError):  # removed meanwhile; or something is left in it
-            for directory in of_job.iterdir():
-                if unwanted(directory.name):
-                    shutil.rmtree(directory, ignore_errors=True)
-            of_job.rmdir()
-
 
 def _prefix(job: Job) -> str:
     return f"{PREFIX}{job.job_id}/{job.attempt}/"
 
 
-def _touched_at(directory: Path) -> float:
-    """When something in it was last made or removed."""
-    try:
-        return max(path.stat().st_mtime for path in (directory, *directory.iterdir()))
-    except OSError:  # removed meanwhile
-        return time.time()
-
-
 def _has_upload(job: Job) -> bool:
-    """Whether its parameters name what came with it, in one of the ways there are."""
+    """Whether the job's parameters refer to its upload, in any of the supported ways."""
     parameters = flatten_parameters(job.parameters)
     source = parameters.get("file_source")
     if isinstance(source, dict) and source.get("type") == "upload":
@@ -356,7 +316,41 @@ def _has_upload(job: Job) -> bool:
     return any(job.job_id in str(text) for text in (path, parameters.get("file_path")) if text)
 
 
-def _not_packed(job: Job, results: Mapping[str, Any]) -> frozenset[str]:
-    """Texts that other files have as well, and the recording: who sent it has it."""
+def _create_archive(job: Job, directory: Path, name: str) -> None:
+    """Pack a directory, without the texts that are in other files as well, without the recording
+    (its sender has it), and without other archives, which hold some of the same files."""
+    target = directory / name
+    if not directory.is_dir() or target.exists():
+        return
+    results = job.results or {}
     pages = PurePosixPath(str(results.get("page_markdown_file") or "")).name
-    return frozenset({str(results[RESULTS_FILE_KEY]), pages, job.recording_name or ""})
+    excluded = {str(results[RESULTS_FILE_KEY]), pages, job.recording_name or ""}
+    partial = target.with_name(f".{uuid4().hex}")
+    try:
+        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            for path in sorted(directory.rglob("*")):
+                if not path.is_file() or path.name.startswith(".") or path.name in excluded:
+                    continue
+                if path.suffix != ".zip":
+                    is_compressed = path.suffix in COMPRESSED
+                    method = zipfile.ZIP_STORED if is_compressed else zipfile.ZIP_DEFLATED
+                    archive.write(path, path.relative_to(directory), method)
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _remove_directories(job_directory: Path, unwanted: Callable[[str], bool]) -> None:
+    with contextlib.suppress(OSError):  # removed meanwhile, or not empty
+        for directory in job_directory.iterdir():
+            if unwanted(directory.name):
+                shutil.rmtree(directory, ignore_errors=True)
+        job_directory.rmdir()
+
+
+def _modified_at(directory: Path) -> float:
+    """When an entry of the directory was last created or removed."""
+    try:
+        return max(path.stat().st_mtime for path in (directory, *directory.iterdir()))
+    except OSError:  # removed meanwhile
+        return time.time()

@@ -1,4 +1,4 @@
-"""Where files are kept that several machines share. One machine needs none: a directory does."""
+"""Blob stores: files that several machines share. A single machine works without one."""
 
 import asyncio
 import os
@@ -6,105 +6,109 @@ import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, Self
 from uuid import uuid4
 
 from ..core.errors import NotFound
 
+CHUNK_BYTES = 1024 * 1024
+#: How many directory entries are read per thread call.
+LIST_BATCH = 200
+#: Names of files that are still being written.
+INCOMPLETE = re.compile(r"\.[0-9a-f]{32}$")
+
 
 @dataclass(frozen=True, slots=True)
 class BlobInfo:
-    """A file in the depot. `tag` is another one when its content is."""
+    """A file in a blob store."""
 
     key: str
     size: int
-    #: When it was made, as far as the depot tells without opening it, and when it was put there.
-    made_at: float
-    kept_at: float
-    tag: str
-
-
-def is_plain(key: str) -> bool:
-    """Whether a file can be put where its key says. Others may write to the same bucket, and a
-    key with `..` in it would lead out of every directory."""
-    return not {"", ".", ".."} & set(key.split("/")) and "\0" not in key
+    #: When the file was last modified, as far as the store knows without opening it.
+    modified_at: float
+    #: When it was uploaded.
+    stored_at: float
+    #: Changes whenever the content does.
+    etag: str
 
 
 class BlobStore(Protocol):
-    """Files by their keys, which look like paths (`jobs/job-1/1/pages/1.txt`).
+    """Files by key. Keys look like paths: `jobs/job-1/1/pages/1.txt`.
 
-    A file is there as a whole or not at all, and what `put` returns from survives the loss of a
-    machine. Any call raises `StoreUnavailable` when the depot does not answer. What an
-    implementation owes is written as tests: tests/contract/test_depot.py.
+    Writes are atomic, and once `put` returns, the files survive the loss of a machine. Every call
+    raises `StoreUnavailable` if the store does not respond. The tests in
+    tests/contract/test_blob_stores.py specify what an implementation must do.
     """
 
-    #: What it is called in answers and logs.
+    #: Its name in responses and logs.
     kind: str
 
     async def put(self, files: Sequence[tuple[str, Path]]) -> None:
-        """Keep these files under these keys, in place of what was there. Never more of a file
-        than a piece is in memory."""
+        """Store these files under these keys, replacing existing ones. Streams large files."""
         ...
 
     async def find(self, key: str) -> BlobInfo | None: ...
 
-    def below(self, prefix: str) -> AsyncIterator[BlobInfo]:
-        """All files below a prefix that ends with a slash, in no order; but none whose key is no
-        plain path."""
+    def list_blobs(self, prefix: str) -> AsyncIterator[BlobInfo]:
+        """All blobs below a prefix that ends with a slash, in any order. Unsafe keys are left out
+        (see `is_safe_key`)."""
         ...
 
-    def read(self, kept: BlobInfo, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
-        """Its bytes from `start` to before `end`, in pieces. `NotFound` when it is gone."""
+    def read(self, blob: BlobInfo, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        """Stream the bytes from `start` up to `end`. Raises `NotFound` if the blob is gone."""
         ...
 
-    async def fetch(self, wanted: Sequence[BlobInfo], place: Callable[[str], Path]) -> None:
-        """Bring files to the places of their keys, with the times at which they were made. One
-        that is gone meanwhile is left out."""
+    async def fetch(self, blobs: Sequence[BlobInfo], path_for: Callable[[str], Path]) -> None:
+        """Download blobs to the paths of their keys and restore their modification times. Blobs
+        that are gone are skipped."""
         ...
 
     async def remove(self, prefix: str) -> None:
-        """Forget all files below a prefix that ends with a slash."""
+        """Delete all blobs below a prefix that ends with a slash."""
         ...
 
-    async def tidy(self) -> None:
-        """Remove what writers that died have left."""
+    async def remove_incomplete(self) -> None:
+        """Delete what interrupted writes have left behind."""
         ...
 
 
-class Arrival:
-    """A file on its way to its place. It is there when all of it is, and never half."""
+def is_safe_key(key: str) -> bool:
+    """Whether a key can be used as a path. Others may write to the same bucket, and a key with
+    `..` would escape its directory."""
+    return not {"", ".", ".."} & set(key.split("/")) and "\0" not in key
 
-    def __init__(self, target: Path, made_at: float) -> None:
+
+class AtomicFileWriter:
+    """Writes a file that appears at its path on `commit`, and otherwise leaves nothing behind."""
+
+    def __init__(self, target: Path, modified_at: float) -> None:
         self._target = target
-        self._made_at = made_at
-        self._unfinished = target.with_name(f".{uuid4().hex}")
+        self._modified_at = modified_at
+        self._partial = target.with_name(f".{uuid4().hex}")
         target.parent.mkdir(parents=True, exist_ok=True)
-        self._file: BinaryIO = self._unfinished.open("xb")
+        self._file: BinaryIO = self._partial.open("xb")
         self.size = 0
 
-    def write(self, piece: bytes | memoryview) -> None:
-        self.size += self._file.write(piece)
+    def __enter__(self) -> Self:
+        return self
 
-    def finish(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
-        os.utime(self._unfinished, (self._made_at, self._made_at))
-        self._unfinished.replace(self._target)
+        self._partial.unlink(missing_ok=True)
 
-    def give_up(self) -> None:
+    def write(self, chunk: bytes | memoryview) -> None:
+        self.size += self._file.write(chunk)
+
+    def commit(self) -> None:
         self._file.close()
-        self._unfinished.unlink(missing_ok=True)
-
-
-PIECE = 1024 * 1024
-#: Names of files that are not complete yet.
-UNFINISHED = re.compile(r"\.[0-9a-f]{32}$")
-#: So many files are looked at in one go.
-GROUP = 200
+        os.utime(self._partial, (self._modified_at, self._modified_at))
+        self._partial.replace(self._target)
 
 
 class DirectoryBlobStore:
-    """`<root>/<key>` is the file of a key."""
+    """Stores each blob in the file `<root>/<key>`."""
 
     kind = "directory"
 
@@ -119,60 +123,54 @@ class DirectoryBlobStore:
             await asyncio.to_thread(_copy, path, self.path_of(key))
 
     async def find(self, key: str) -> BlobInfo | None:
-        return await asyncio.to_thread(_kept, key, self.path_of(key))
+        return await asyncio.to_thread(_blob_info, key, self.path_of(key))
 
-    async def below(self, prefix: str) -> AsyncIterator[BlobInfo]:
-        found = _walk(self.path_of(prefix.rstrip("/")), prefix)
-        while group := await asyncio.to_thread(_next, found):
-            for kept in group:
-                yield kept
+    async def list_blobs(self, prefix: str) -> AsyncIterator[BlobInfo]:
+        blobs = _walk(self.path_of(prefix.rstrip("/")), prefix)
+        while batch := await asyncio.to_thread(lambda: list(islice(blobs, LIST_BATCH))):
+            for blob in batch:
+                yield blob
 
     async def read(
-        self, kept: BlobInfo, start: int = 0, end: int | None = None
+        self, blob: BlobInfo, start: int = 0, end: int | None = None
     ) -> AsyncIterator[bytes]:
-        end = kept.size if end is None else min(end, kept.size)
+        path = self.path_of(blob.key)
+        end = blob.size if end is None else min(end, blob.size)
         while start < end:
-            piece = await asyncio.to_thread(
-                _piece, self.path_of(kept.key), start, min(end - start, PIECE)
-            )
-            start += len(piece)
-            yield piece
+            chunk = await asyncio.to_thread(_read_chunk, path, start, min(end - start, CHUNK_BYTES))
+            start += len(chunk)
+            yield chunk
 
-    async def fetch(self, wanted: Sequence[BlobInfo], place: Callable[[str], Path]) -> None:
-        for kept in wanted:
+    async def fetch(self, blobs: Sequence[BlobInfo], path_for: Callable[[str], Path]) -> None:
+        for blob in blobs:
             try:
-                await asyncio.to_thread(_copy, self.path_of(kept.key), place(kept.key))
-            except FileNotFoundError:  # gone meanwhile
+                await asyncio.to_thread(_copy, self.path_of(blob.key), path_for(blob.key))
+            except FileNotFoundError:  # removed meanwhile
                 continue
 
     async def remove(self, prefix: str) -> None:
         directory = self.path_of(prefix.rstrip("/"))
         await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
-    async def tidy(self) -> None:
-        """What is left unfinished goes with its directory."""
+    async def remove_incomplete(self) -> None:
+        """Nothing to do: incomplete files are removed with their directory."""
 
 
 def _copy(source: Path, target: Path) -> None:
-    with source.open("rb") as file:
-        arrival = Arrival(target, source.stat().st_mtime)
-        try:
-            while piece := file.read(PIECE):
-                arrival.write(piece)
-            arrival.finish()
-        finally:
-            arrival.give_up()
+    with source.open("rb") as file, AtomicFileWriter(target, source.stat().st_mtime) as writer:
+        shutil.copyfileobj(file, writer, CHUNK_BYTES)
+        writer.commit()
 
 
-def _kept(key: str, path: Path) -> BlobInfo | None:
+def _blob_info(key: str, path: Path) -> BlobInfo | None:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
     if not path.is_file() or path.is_symlink():
         return None
-    tag = f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
-    return BlobInfo(key, found.st_size, found.st_mtime, found.st_mtime, tag)
+    etag = f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
+    return BlobInfo(key, status.st_size, status.st_mtime, status.st_mtime, etag)
 
 
 def _walk(directory: Path, prefix: str) -> Iterator[BlobInfo]:
@@ -181,25 +179,21 @@ def _walk(directory: Path, prefix: str) -> Iterator[BlobInfo]:
     except (FileNotFoundError, NotADirectoryError):
         return
     for entry in entries:
-        if UNFINISHED.search(entry.name):
+        if INCOMPLETE.search(entry.name):
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(Path(entry.path), f"{prefix}{entry.name}/")
-        elif (kept := _kept(f"{prefix}{entry.name}", Path(entry.path))) is not None:
-            yield kept
+        elif (blob := _blob_info(f"{prefix}{entry.name}", Path(entry.path))) is not None:
+            yield blob
 
 
-def _next(found: Iterator[BlobInfo]) -> list[BlobInfo]:
-    return [kept for _, kept in zip(range(GROUP), found, strict=False)]
-
-
-def _piece(path: Path, start: int, length: int) -> bytes:
+def _read_chunk(path: Path, start: int, length: int) -> bytes:
     try:
         with path.open("rb") as file:
             file.seek(start)
-            piece = file.read(length)
+            chunk = file.read(length)
     except FileNotFoundError:
-        piece = b""
-    if not piece:
-        raise NotFound("There is no such file any more")
-    return piece
+        chunk = b""
+    if not chunk:
+        raise NotFound("The file no longer exists")
+    return chunk

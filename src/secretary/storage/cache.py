@@ -1,4 +1,4 @@
-"""Finished work, found again by what the file holds and by the options that matter."""
+"""The result cache: finished work, keyed by the content of the file and the relevant options."""
 
 import contextlib
 import hashlib
@@ -13,43 +13,45 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-#: What an entry is made with, and what is known of its document.
-NOTE = "entry.json"
-#: Entries used since then may belong to a job that runs.
+#: The file in each entry with its version and metadata.
+ENTRY_FILE = "entry.json"
+#: Entries used this recently may belong to a running job.
 IN_USE = timedelta(hours=1)
 _MEBIBYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """`cache/<kind>/<sha256>/<method>/`, with a mark behind the method where options differ."""
+    """The directory `cache/<kind>/<sha256>/<method>[-<hash of the options>]/`."""
 
     directory: Path
     #: Relative to the data directory.
     name: str
     version: str
-    #: What was noted about the document; None when nothing was yet.
-    facts: Mapping[str, Any] | None
+    #: What is known about the document; None until it was saved.
+    metadata: Mapping[str, Any] | None
 
-    def note(self, facts: Mapping[str, Any]) -> None:
-        write_whole(self.directory / NOTE, json.dumps({"version": self.version, "facts": facts}))
+    def save_metadata(self, metadata: Mapping[str, Any]) -> None:
+        content = json.dumps({"version": self.version, "facts": metadata})
+        _write_atomically(self.directory / ENTRY_FILE, content)
 
-    def read_again(self) -> "CacheEntry":
-        """With what was noted meanwhile."""
-        known = _noted(self.directory)
-        if known is None or known.get("version") != self.version:
+    def reload(self) -> "CacheEntry":
+        """The entry with the metadata saved since."""
+        stored = _read_entry_file(self.directory)
+        if stored is None or stored.get("version") != self.version:
             return self
-        return replace(self, facts=known["facts"])
+        return replace(self, metadata=stored["facts"])
 
     def touch(self) -> None:
-        """It is in use: not to be removed."""
+        """Mark the entry as used."""
         os.utime(self.directory)
 
 
 @dataclass(frozen=True)
 class Cache:
-    """The same file under another name, of another user, is the same entry: who has the file may
-    have what was made of it. Names and owners are not in it. Any number of processes may use it."""
+    """A cache on disk that any number of processes may share.
+
+    Entries hold no names or owners: whoever has the file may have what was made from it."""
 
     data_directory: Path
     max_bytes: int = 10 * 1024 * _MEBIBYTE
@@ -61,25 +63,25 @@ class Cache:
     def entry(
         self, kind: str, sha256: str, method: str, *, options: Mapping[str, Any], version: str
     ) -> CacheEntry:
-        """The place of this work, made if need be. What another version made is thrown away,
-        unless a process of that version may still be at it."""
-        name = f"cache/{kind}/{sha256}/{method}{_mark(options)}"
+        """Open or create an entry. An entry of another version is replaced, unless a process of
+        that version may still be using it."""
+        name = f"cache/{kind}/{sha256}/{method}{_options_suffix(options)}"
         directory = self.data_directory / name
-        known = _noted(directory)
-        if known is not None and known.get("version") != version:
+        stored = _read_entry_file(directory)
+        if stored is not None and stored.get("version") != version:
             if _used_at(directory) > time.time() - IN_USE.total_seconds():
                 options = {**options, "version": version}
                 return self.entry(kind, sha256, method, options=options, version=version)
-            remove_whole(directory)
-            known = None
-        _make(directory)
-        entry = CacheEntry(directory, name, version, known["facts"] if known else None)
+            _remove_atomically(directory)
+            stored = None
+        _make_directory(directory)
+        entry = CacheEntry(directory, name, version, stored["facts"] if stored else None)
         entry.touch()
         return entry
 
     def prune(self) -> int:
-        """Remove what was not used for longest until the rest fits, and what failures have left:
-        places with nothing in them. The number of entries."""
+        """Evict the least recently used entries until the rest fits, and all empty ones, which
+        failed jobs leave behind. Returns how many were removed."""
         entries = sorted(self._entries())
         surplus = sum(size for _, size, _ in entries) - self.max_bytes
         before = time.time() - IN_USE.total_seconds()
@@ -89,19 +91,19 @@ class Cache:
                 break
             if size and surplus <= 0:
                 continue
-            remove_whole(directory)
-            with contextlib.suppress(OSError):  # it has other entries
+            _remove_atomically(directory)
+            with contextlib.suppress(OSError):  # there are other entries for this file
                 directory.parent.rmdir()
             surplus -= size
             removed += 1
         return removed
 
     def size(self) -> int:
-        """In bytes; looks at every entry."""
+        """The total size in bytes. Reads every entry."""
         return sum(size for _, size, _ in self._entries())
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        """When each was last used, how large it is, and where."""
+        """Time of last use, size and directory of each entry."""
         for directory in self.root.glob("*/*/*"):
             try:
                 used_at = directory.stat().st_mtime
@@ -111,12 +113,37 @@ class Cache:
             yield used_at, sum(sizes), directory
 
 
-def _make(directory: Path) -> None:
-    while True:
-        try:
-            return directory.mkdir(parents=True, exist_ok=True)
-        except FileNotFoundError:  # the place above it was pruned in this moment
-            continue
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fingerprint(files: Mapping[str, Path]) -> str:
+    """Identifies a set of files by their names and sizes."""
+    sizes = "".join(f"{name}:{path.stat().st_size};" for name, path in sorted(files.items()))
+    return hashlib.sha256(sizes.encode()).hexdigest()[:12]
+
+
+def _options_suffix(options: Mapping[str, Any]) -> str:
+    if not options:
+        return ""
+    text = json.dumps(options, sort_keys=True, default=str)
+    return "-" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _read_entry_file(directory: Path) -> dict[str, Any] | None:
+    try:
+        stored = json.loads((directory / ENTRY_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # missing, or truncated by a power failure
+        return None
+    return stored if isinstance(stored, dict) and "facts" in stored else None
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    """Replace the file rather than write into it: jobs may have hard links to it."""
+    partial = path.with_name(f"{path.name}.{uuid4().hex}")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
 
 
 def _used_at(directory: Path) -> float:
@@ -126,43 +153,19 @@ def _used_at(directory: Path) -> float:
         return 0.0
 
 
-def digest_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _make_directory(directory: Path) -> None:
+    while True:
+        try:
+            return directory.mkdir(parents=True, exist_ok=True)
+        except FileNotFoundError:  # its parent was pruned at this moment
+            continue
 
 
-def write_whole(path: Path, text: str) -> None:
-    """All of it or nothing, and never into a file that someone else has a link to."""
-    unfinished = path.with_name(f"{path.name}.{uuid4().hex}")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
-
-
-def remove_whole(directory: Path) -> None:
-    """Gone at once, however long the files take."""
-    aside = directory.with_name(f".{uuid4().hex}")
+def _remove_atomically(directory: Path) -> None:
+    """Rename the directory before deleting it, so that nobody sees half an entry."""
+    trash = directory.with_name(f".{uuid4().hex}")
     try:
-        directory.rename(aside)
-    except FileNotFoundError:  # someone else was quicker
+        directory.rename(trash)
+    except FileNotFoundError:  # removed by another process
         return
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _mark(options: Mapping[str, Any]) -> str:
-    if not options:
-        return ""
-    text = json.dumps(options, sort_keys=True, default=str)
-    return "-" + hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _noted(directory: Path) -> dict[str, Any] | None:
-    try:
-        noted = json.loads((directory / NOTE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # never made, or cut short by a power failure
-        return None
-    return noted if isinstance(noted, dict) and "facts" in noted else None
-
-
-def fingerprint(files: Mapping[str, Path]) -> str:
-    told = "".join(f"{name}:{path.stat().st_size};" for name, path in sorted(files.items()))
-    return hashlib.sha256(told.encode()).hexdigest()[:12]
+    shutil.rmtree(trash, ignore_errors=True)

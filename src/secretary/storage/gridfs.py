@@ -1,11 +1,12 @@
-"""A blob store in MongoDB, in the format of GridFS.
+"""Blob store in MongoDB, in the GridFS format.
 
-The documents are written and read here rather than by the driver's GridFS, which takes several
-round trips for each file: a document has hundreds of small ones.
+It writes the GridFS documents itself: the driver's GridFS needs several round trips per file, and
+a document has hundreds of small ones.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,25 +20,25 @@ from ..core.errors import NotFound
 from ..store.mongo import MongoStore
 from ..store.mongo.client import translated
 from ..store.mongo.schema import DURABLE, Document, Documents
-from .blob_store import Arrival, BlobInfo, is_plain
+from .blob_store import AtomicFileWriter, BlobInfo, is_safe_key
 
 BUCKET = "files"
-CHUNK = 255 * 1024
-#: Small files are written and read in groups of up to this many files and bytes.
-GROUP, GROUP_BYTES = 200, 8 * 1024 * 1024
-#: How many chunks of a large file are written at a time.
-CHUNKS = 16
-#: Names of files that do not exist yet, or no longer. No prefix matches them.
-UNFINISHED, REMOVED = ".unfinished", ".removed"
-#: Files that are unfinished for longer were abandoned.
-WRITING = timedelta(days=1)
+CHUNK_BYTES = 255 * 1024
+#: Small files are written and read in batches of at most this many files and bytes.
+BATCH_FILES, BATCH_BYTES = 200, 8 * 1024 * 1024
+#: Large files are written this many chunks at a time.
+CHUNKS_PER_WRITE = 16
+#: Names of files that are incomplete or being deleted. No prefix matches them.
+INCOMPLETE, REMOVED = ".unfinished", ".removed"
+#: An incomplete file of this age was abandoned by its writer.
+MAX_WRITE_TIME = timedelta(days=1)
 
 
 class GridFsBlobStore:
     kind = "gridfs"
 
     def __init__(self, store: MongoStore) -> None:
-        """Share the connection of an open store."""
+        """Uses the connection of an open store."""
         database = store.database.with_options(
             write_concern=DURABLE,
             read_concern=ReadConcern("majority"),
@@ -51,8 +52,8 @@ class GridFsBlobStore:
     async def put(self, files: Sequence[tuple[str, Path]]) -> None:
         with translated(self._address):
             await self._create_indexes()
-            for group in _groups((key, path, path.stat().st_size) for key, path in files):
-                await self._put_group(group)
+            for batch in _batches((key, path, path.stat().st_size) for key, path in files):
+                await self._put_batch(batch)
 
     async def _create_indexes(self) -> None:
         if not self._has_indexes:
@@ -62,125 +63,126 @@ class GridFsBlobStore:
             )
             self._has_indexes = True
 
-    async def _put_group(self, group: list[tuple[str, Path, int]]) -> None:
-        heads = [_head(path) for _, path, _ in group]
-        await self._files.insert_many(heads, ordered=False)
-        ids = [head["_id"] for head in heads]
-        if group[0][2] > CHUNK:
-            sizes = [await self._put_chunks(ids[0], group[0][1])]
+    async def _put_batch(self, batch: list[tuple[str, Path, int]]) -> None:
+        headers = [_incomplete_file(path) for _, path, _ in batch]
+        await self._files.insert_many(headers, ordered=False)
+        ids = [header["_id"] for header in headers]
+        if batch[0][2] > CHUNK_BYTES:
+            sizes = [await self._put_large(ids[0], batch[0][1])]
         else:
-            sizes = await self._put_small(ids, [path for _, path, _ in group])
+            sizes = await self._put_small(ids, [path for _, path, _ in batch])
         now = datetime.now(UTC)
-        changes = [{"filename": key, "uploadDate": now} for key, _, _ in group]
+        keys = [key for key, _, _ in batch]
         updates = [
-            UpdateOne({"_id": file_id}, {"$set": {**change, "length": size}})
-            for file_id, change, size in zip(ids, changes, sizes, strict=True)
+            UpdateOne(
+                {"_id": file_id}, {"$set": {"filename": key, "uploadDate": now, "length": size}}
+            )
+            for file_id, key, size in zip(ids, keys, sizes, strict=True)
         ]
         await self._files.bulk_write(updates, ordered=False)
-        await self._retire({key: one for (key, _, _), one in zip(group, ids, strict=True)})
+        await self._drop_older(dict(zip(keys, ids, strict=True)))
 
     async def _put_small(self, ids: list[ObjectId], paths: list[Path]) -> list[int]:
         chunks = await asyncio.to_thread(_read_small, ids, paths)
         await self._chunks.insert_many(chunks, ordered=False)
         return [len(chunk["data"]) for chunk in chunks]
 
-    async def _put_chunks(self, file_id: ObjectId, path: Path) -> int:
-        number = size = 0
+    async def _put_large(self, file_id: ObjectId, path: Path) -> int:
+        count = size = 0
         with path.open("rb") as file:
-            while data := await asyncio.to_thread(_read_chunks, file):
-                await self._chunks.insert_many(
-                    [
-                        {"files_id": file_id, "n": number + i, "data": chunk}
-                        for i, chunk in enumerate(data)
-                    ],
-                    ordered=False,
-                )
-                number += len(data)
-                size += sum(map(len, data))
+            while chunks := await asyncio.to_thread(_read_chunks, file):
+                documents = [
+                    {"files_id": file_id, "n": number, "data": data}
+                    for number, data in enumerate(chunks, start=count)
+                ]
+                await self._chunks.insert_many(documents, ordered=False)
+                count += len(chunks)
+                size += sum(map(len, chunks))
         return size
 
-    async def _retire(self, new: dict[str, ObjectId]) -> None:
-        """Drop older versions only, so that one remains of two concurrent writes."""
-        versions = self._files.find({"filename": {"$in": list(new)}}, {"filename": 1})
+    async def _drop_older(self, new: dict[str, ObjectId]) -> None:
+        """Delete only older versions, so that one of two concurrent writes remains."""
+        files = self._files.find({"filename": {"$in": list(new)}}, {"filename": 1})
         await self._drop(
-            [one["_id"] async for one in versions if one["_id"] < new[one["filename"]]]
+            [file["_id"] async for file in files if file["_id"] < new[file["filename"]]]
         )
 
     async def find(self, key: str) -> BlobInfo | None:
         with translated(self._address):
-            document = await self._files.find_one({"filename": key}, sort=[("_id", -1)])
-            return _blob_info(document) if document else None
+            file = await self._files.find_one({"filename": key}, sort=[("_id", -1)])
+            return _blob_info(file) if file else None
 
-    async def below(self, prefix: str) -> AsyncIterator[BlobInfo]:
-        """List files; of concurrent writes, the newer one counts."""
+    async def list_blobs(self, prefix: str) -> AsyncIterator[BlobInfo]:
+        # Concurrent writes can leave several versions of a file; the last one counts.
         last: Document | None = None
         with translated(self._address):
-            query = self._files.find(_below(prefix)).sort([("filename", UP), ("_id", UP)])
-            async for document in query:
-                if last is not None and last["filename"] != document["filename"]:
+            files = self._files.find(_with_prefix(prefix)).sort([("filename", UP), ("_id", UP)])
+            async for file in files:
+                if last is not None and last["filename"] != file["filename"]:
                     yield _blob_info(last)
-                last = document if is_plain(document["filename"]) else None
+                last = file if is_safe_key(file["filename"]) else None
         if last is not None:
             yield _blob_info(last)
 
     async def read(
-        self, kept: BlobInfo, start: int = 0, end: int | None = None
+        self, blob: BlobInfo, start: int = 0, end: int | None = None
     ) -> AsyncIterator[bytes]:
-        end = kept.size if end is None else min(end, kept.size)
+        end = blob.size if end is None else min(end, blob.size)
         if start >= end:
             return
-        numbers = {"$gte": start // CHUNK, "$lte": (end - 1) // CHUNK}
-        at = start - start % CHUNK
+        numbers = {"$gte": start // CHUNK_BYTES, "$lte": (end - 1) // CHUNK_BYTES}
+        offset = start - start % CHUNK_BYTES
         with translated(self._address):
-            query = {"files_id": ObjectId(kept.tag), "n": numbers}
+            query = {"files_id": ObjectId(blob.etag), "n": numbers}
             async for chunk in self._chunks.find(query).sort("n", UP):
                 data = chunk["data"]
-                yield data[max(start - at, 0) : end - at]
-                at += len(data)
-        if at < end:
-            raise NotFound("There is no such file any more")
+                yield data[max(start - offset, 0) : end - offset]
+                offset += len(data)
+        if offset < end:
+            raise NotFound("The file no longer exists")
 
-    async def fetch(self, wanted: Sequence[BlobInfo], place: Callable[[str], Path]) -> None:
+    async def fetch(self, blobs: Sequence[BlobInfo], path_for: Callable[[str], Path]) -> None:
         with translated(self._address):
-            for group in _groups((kept, None, kept.size) for kept in wanted):
-                await self._fetch_group([kept for kept, _, _ in group], place)
+            for batch in _batches((blob, None, blob.size) for blob in blobs):
+                await self._fetch_batch([blob for blob, _, _ in batch], path_for)
 
-    async def _fetch_group(self, group: list[BlobInfo], place: Callable[[str], Path]) -> None:
-        known = {ObjectId(kept.tag): kept for kept in group}
-        arrivals: dict[ObjectId, Arrival] = {}
-        query = {"files_id": {"$in": list(known)}}
-        try:
+    async def _fetch_batch(self, batch: list[BlobInfo], path_for: Callable[[str], Path]) -> None:
+        blobs = {ObjectId(blob.etag): blob for blob in batch}
+        writers: dict[ObjectId, AtomicFileWriter] = {}
+        query = {"files_id": {"$in": list(blobs)}}
+        with ExitStack() as stack:
             async for chunk in self._chunks.find(query).sort([("files_id", UP), ("n", UP)]):
-                kept = known[chunk["files_id"]]
+                file_id = chunk["files_id"]
                 if chunk["n"] == 0:
-                    arrival = await asyncio.to_thread(Arrival, place(kept.key), kept.made_at)
-                    arrivals[chunk["files_id"]] = arrival
-                arrival = arrivals[chunk["files_id"]]
-                await asyncio.to_thread(arrival.write, chunk["data"])
-            for file_id, arrival in arrivals.items():
-                if arrival.size == known[file_id].size:  # otherwise it was removed meanwhile
-                    await asyncio.to_thread(arrival.finish)
-        finally:
-            for arrival in arrivals.values():
-                arrival.give_up()
+                    blob = blobs[file_id]
+                    writers[file_id] = stack.enter_context(
+                        await asyncio.to_thread(
+                            AtomicFileWriter, path_for(blob.key), blob.modified_at
+                        )
+                    )
+                await asyncio.to_thread(writers[file_id].write, chunk["data"])
+            for file_id, writer in writers.items():
+                if writer.size == blobs[file_id].size:  # else it was removed meanwhile
+                    await asyncio.to_thread(writer.commit)
 
     async def remove(self, prefix: str) -> None:
         with translated(self._address):
             while True:
-                documents = self._files.find(_below(prefix), {"_id": 1}).limit(GROUP)
-                ids = [one["_id"] async for one in documents]
+                files = self._files.find(_with_prefix(prefix), {"_id": 1}).limit(BATCH_FILES)
+                ids = [file["_id"] async for file in files]
                 if not ids:
                     return
                 await self._drop(ids)
 
-    async def tidy(self) -> None:
+    async def remove_incomplete(self) -> None:
         with translated(self._address):
-            abandoned = {"filename": UNFINISHED, "uploadDate": {"$lt": datetime.now(UTC) - WRITING}}
-            documents = self._files.find({"$or": [abandoned, {"filename": REMOVED}]}, {"_id": 1})
-            await self._drop([one["_id"] async for one in documents])
+            before = datetime.now(UTC) - MAX_WRITE_TIME
+            abandoned = {"filename": INCOMPLETE, "uploadDate": {"$lt": before}}
+            files = self._files.find({"$or": [abandoned, {"filename": REMOVED}]}, {"_id": 1})
+            await self._drop([file["_id"] async for file in files])
 
     async def _drop(self, ids: list[ObjectId]) -> None:
-        """Remove the document last: while it exists, `tidy` finds the rest of the file."""
+        """Delete files, their documents last: `remove_incomplete` needs them to find the rest."""
         if not ids:
             return
         query = {"_id": {"$in": ids}}
@@ -189,57 +191,57 @@ class GridFsBlobStore:
         await self._files.delete_many(query)
 
 
-def _head(path: Path) -> Document:
+def _batches(files: Iterable[tuple[Any, Any, int]]) -> Iterator[list[tuple[Any, Any, int]]]:
+    """Batches of small files; each large file is a batch of its own. The third item is the size."""
+    batch: list[tuple[Any, Any, int]] = []
+    size = 0
+    for file in files:
+        if file[2] > CHUNK_BYTES:
+            yield [file]
+            continue
+        if len(batch) == BATCH_FILES or size + file[2] > BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(file)
+        size += file[2]
+    if batch:
+        yield batch
+
+
+def _incomplete_file(path: Path) -> Document:
     return {
         "_id": ObjectId(),
-        "filename": UNFINISHED,
+        "filename": INCOMPLETE,
         "length": 0,
-        "chunkSize": CHUNK,
+        "chunkSize": CHUNK_BYTES,
         "uploadDate": datetime.now(UTC),
         "metadata": {"made_at": path.stat().st_mtime},
     }
 
 
-def _blob_info(document: Document) -> BlobInfo:
-    return BlobInfo(
-        key=document["filename"],
-        size=document["length"],
-        made_at=document["metadata"]["made_at"],
-        kept_at=document["uploadDate"].timestamp(),
-        tag=str(document["_id"]),
-    )
-
-
-def _below(prefix: str) -> Document:
-    return {"filename": {"$gte": prefix, "$lt": prefix[:-1] + chr(ord(prefix[-1]) + 1)}}
-
-
-def _groups(files: Iterable[tuple[Any, Any, int]]) -> Iterator[list[tuple[Any, Any, int]]]:
-    """Group small files; each large file is a group of its own."""
-    group: list[tuple[Any, Any, int]] = []
-    size = 0
-    for file in files:
-        if file[2] > CHUNK:
-            yield [file]
-            continue
-        if len(group) == GROUP or size + file[2] > GROUP_BYTES:
-            yield group
-            group, size = [], 0
-        group.append(file)
-        size += file[2]
-    if group:
-        yield group
-
-
 def _read_small(ids: Sequence[ObjectId], paths: Sequence[Path]) -> list[Document]:
-    """Read one chunk per file, also of empty files. A file that has grown meanwhile is cut: its
-    writer will store it again."""
+    """One chunk per file, even for empty ones, so that `fetch` finds them. A file that has grown
+    beyond a chunk is truncated: it will be put again."""
     chunks: list[Document] = []
     for file_id, path in zip(ids, paths, strict=True):
         with path.open("rb") as file:
-            chunks.append({"files_id": file_id, "n": 0, "data": file.read(CHUNK)})
+            chunks.append({"files_id": file_id, "n": 0, "data": file.read(CHUNK_BYTES)})
     return chunks
 
 
 def _read_chunks(file: BinaryIO) -> list[bytes]:
-    return [chunk for _ in range(CHUNKS) if (chunk := file.read(CHUNK))]
+    return [chunk for _ in range(CHUNKS_PER_WRITE) if (chunk := file.read(CHUNK_BYTES))]
+
+
+def _blob_info(file: Document) -> BlobInfo:
+    return BlobInfo(
+        key=file["filename"],
+        size=file["length"],
+        modified_at=file["metadata"]["made_at"],
+        stored_at=file["uploadDate"].timestamp(),
+        etag=str(file["_id"]),
+    )
+
+
+def _with_prefix(prefix: str) -> Document:
+    return {"filename": {"$gte": prefix, "$lt": prefix[:-1] + chr(ord(prefix[-1]) + 1)}}

@@ -1,4 +1,4 @@
-"""Files in a bucket of any store that speaks the protocol of S3."""
+"""Blob store in a bucket of any S3-compatible service."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -13,153 +13,149 @@ from obstore.store import S3Store
 
 from ..core.callables import map_limited
 from ..core.errors import InvalidSettings, NotFound, StoreUnavailable
-from .blob_store import Arrival, BlobInfo, is_plain
+from .blob_store import AtomicFileWriter, BlobInfo, is_safe_key
 
-#: What a file is read in, so that no request lasts long however large the file is.
-PIECE = 8 * 1024 * 1024
-#: So many requests of one call are on their way at a time.
-LANES = 8
-#: Files above this size are sent in parts; of each file so many parts are in memory.
-PART, PARTS = 5 * 1024 * 1024, 3
-MADE_AT = "made-at"
-ABSENT = (NotFoundError, FileNotFoundError)
-#: How often a file is asked for that is written anew all the time.
-TRIES = 5
-#: Objects are forgotten in groups: a request may name so many.
-GROUP = 1000
+#: Files are read in ranges of this size, so that no request takes long.
+RANGE_BYTES = 8 * 1024 * 1024
+#: Concurrent requests per call.
+MAX_CONCURRENT = 8
+#: Files above this size are uploaded in parts; this many parts of a file are in memory.
+PART_BYTES, PARTS_IN_MEMORY = 5 * 1024 * 1024, 3
+#: Object attribute with the modification time of the file.
+MODIFIED_AT = "made-at"
+MISSING = (NotFoundError, FileNotFoundError)
+#: How often to retry a download of an object that keeps being replaced.
+MAX_FETCH_ATTEMPTS = 5
+#: The maximum number of objects per list or delete request.
+PAGE_SIZE = 1000
 
 CLIENT: dict[str, Any] = {"connect_timeout": "5s", "timeout": "60s", "pool_idle_timeout": "30s"}
 RETRIES: Any = {"max_retries": 4}
 
 
 class S3BlobStore:
-    """`url` is `s3://bucket/prefix?endpoint=…&region=…`. Keys and all else that is not told there
-    come from where programs look for them: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, …"""
+    """`url` is `s3://bucket/prefix?endpoint=…&region=…`. Credentials and other options come from
+    the usual environment variables: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, …"""
 
     kind = "s3"
 
     def __init__(self, url: str) -> None:
-        bucket, options = _read(url)
+        bucket, options = _parse_url(url)
         try:
             self._store = S3Store(bucket, retry_config=RETRIES, **options)
         except (BaseError, ValueError, TypeError) as error:
             raise InvalidSettings(f"storage.files: {_first_line(error)}") from None
-        self._where = f"The bucket {bucket}"
+        self._name = f"The bucket {bucket}"
 
     async def put(self, files: Sequence[tuple[str, Path]]) -> None:
-        async def one(file: tuple[str, Path]) -> None:
+        async def upload(file: tuple[str, Path]) -> None:
             key, path = file
-            made_at = path.stat().st_mtime
             await obstore.put_async(
                 self._store,
                 key,
                 path,
-                attributes={MADE_AT: repr(made_at)},
-                chunk_size=PART,
-                max_concurrency=PARTS,
+                attributes={MODIFIED_AT: repr(path.stat().st_mtime)},
+                chunk_size=PART_BYTES,
+                max_concurrency=PARTS_IN_MEMORY,
             )
 
         with self._translated():
-            await map_limited(files, LANES, one)
+            await map_limited(files, MAX_CONCURRENT, upload)
 
     async def find(self, key: str) -> BlobInfo | None:
         with self._translated():
             try:
-                return _kept(await obstore.head_async(self._store, key))
-            except ABSENT:
+                return _blob_info(await obstore.head_async(self._store, key))
+            except MISSING:
                 return None
 
-    async def below(self, prefix: str) -> AsyncIterator[BlobInfo]:
+    async def list_blobs(self, prefix: str) -> AsyncIterator[BlobInfo]:
         with self._translated():
-            async for page in obstore.list(self._store, prefix, chunk_size=GROUP):
-                for found in page:
-                    if is_plain(found["path"]):
-                        yield _kept(found)
+            async for page in obstore.list(self._store, prefix, chunk_size=PAGE_SIZE):
+                for entry in page:
+                    if is_safe_key(entry["path"]):
+                        yield _blob_info(entry)
 
     async def read(
-        self, kept: BlobInfo, start: int = 0, end: int | None = None
+        self, blob: BlobInfo, start: int = 0, end: int | None = None
     ) -> AsyncIterator[bytes]:
-        end = kept.size if end is None else min(end, kept.size)
+        end = blob.size if end is None else min(end, blob.size)
         while start < end:
-            piece = await self._piece(kept, start, min(start + PIECE, end))
-            start += len(piece)
-            yield piece
+            _, chunk = await self._get(blob, range=(start, min(start + RANGE_BYTES, end)))
+            start += len(chunk)
+            yield chunk
 
-    async def _piece(self, kept: BlobInfo, start: int, end: int) -> bytes:
-        _, piece = await self._got(kept, range=(start, end))
-        return piece
-
-    async def _got(self, kept: BlobInfo, **options: Any) -> tuple[Any, bytes]:
-        """What is known about a file, and a part of it."""
+    async def _get(self, blob: BlobInfo, **options: Any) -> tuple[Any, bytes]:
+        """The attributes of an object and (a range of) its content."""
         with self._translated():
             try:
-                asked: Any = {"if_match": kept.tag, **options}
-                found = await obstore.get_async(self._store, kept.key, options=asked)
-                return found.attributes, bytes(await found.bytes_async())
-            except (*ABSENT, PreconditionError):
-                raise NotFound("There is no such file any more") from None
+                conditions: Any = {"if_match": blob.etag, **options}
+                response = await obstore.get_async(self._store, blob.key, options=conditions)
+                return response.attributes, bytes(await response.bytes_async())
+            except (*MISSING, PreconditionError):
+                raise NotFound("The file no longer exists") from None
 
-    async def fetch(self, wanted: Sequence[BlobInfo], place: Callable[[str], Path]) -> None:
-        async def one(kept: BlobInfo) -> None:
-            for _ in range(TRIES):
+    async def fetch(self, blobs: Sequence[BlobInfo], path_for: Callable[[str], Path]) -> None:
+        async def download(blob: BlobInfo) -> None:
+            for _ in range(MAX_FETCH_ATTEMPTS):
                 try:
-                    return await self._brought(kept, place(kept.key))
-                except NotFound:  # written anew in this moment, or gone
-                    found = await self.find(kept.key)
-                    if found is None:
+                    return await self._download(blob, path_for(blob.key))
+                except NotFound:  # replaced meanwhile, or gone
+                    current = await self.find(blob.key)
+                    if current is None:
                         return
-                    kept = found
+                    blob = current
 
-        await map_limited(wanted, LANES, one)
+        await map_limited(blobs, MAX_CONCURRENT, download)
 
-    async def _brought(self, kept: BlobInfo, target: Path) -> None:
-        options = {"range": (0, PIECE)} if kept.size else {}
-        about, first = await self._got(kept, **options)
-        made_at = float(about.get(MADE_AT, kept.made_at))
-        arrival = await asyncio.to_thread(Arrival, target, made_at)
-        try:
-            await asyncio.to_thread(arrival.write, first)
-            async for piece in self.read(kept, len(first)):
-                await asyncio.to_thread(arrival.write, piece)
-            await asyncio.to_thread(arrival.finish)
-        finally:
-            arrival.give_up()
+    async def _download(self, blob: BlobInfo, target: Path) -> None:
+        options = {"range": (0, RANGE_BYTES)} if blob.size else {}
+        attributes, first = await self._get(blob, **options)
+        modified_at = float(attributes.get(MODIFIED_AT, blob.modified_at))
+        with await asyncio.to_thread(AtomicFileWriter, target, modified_at) as writer:
+            await asyncio.to_thread(writer.write, first)
+            async for chunk in self.read(blob, len(first)):
+                await asyncio.to_thread(writer.write, chunk)
+            await asyncio.to_thread(writer.commit)
 
     async def remove(self, prefix: str) -> None:
-        keys = [kept.key async for kept in self.below(prefix)]
+        keys = [blob.key async for blob in self.list_blobs(prefix)]
         with self._translated():
-            for first in range(0, len(keys), GROUP):
-                await obstore.delete_async(self._store, keys[first : first + GROUP])
+            for first in range(0, len(keys), PAGE_SIZE):
+                await obstore.delete_async(self._store, keys[first : first + PAGE_SIZE])
 
-    async def tidy(self) -> None:
-        """Uploads in parts that were never finished are the bucket's to remove: it has a rule
-        for that (AbortIncompleteMultipartUpload)."""
+    async def remove_incomplete(self) -> None:
+        """Nothing to do: a lifecycle rule of the bucket (AbortIncompleteMultipartUpload) removes
+        incomplete multipart uploads."""
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
         except (BaseError, PermissionError) as error:
-            raise StoreUnavailable(f"{self._where} does not answer: {_first_line(error)}") from None
+            raise StoreUnavailable(f"{self._name} is unavailable: {_first_line(error)}") from None
 
 
-def _read(url: str) -> tuple[str, dict[str, Any]]:
+def _parse_url(url: str) -> tuple[str, dict[str, Any]]:
     parts = urlsplit(url)
-    given = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    if not parts.netloc or parts.username or not set(given) <= {"endpoint", "region"}:
+    query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    if not parts.netloc or parts.username or not set(query) <= {"endpoint", "region"}:
         raise InvalidSettings(
-            "storage.files: an S3 address looks like s3://bucket/prefix?endpoint=https://host&region=…"
-            " and has no keys in it: they come from the environment"
+            "storage.files: an S3 URL looks like s3://bucket/prefix?endpoint=https://host&region=…"
+            " and contains no credentials: these come from the environment"
         )
-    options: dict[str, Any] = {"prefix": parts.path.strip("/") or None, **given}
-    options.setdefault("region", "us-east-1")
-    is_plain = given.get("endpoint", "").startswith("http://")
-    return parts.netloc, {**options, "client_options": {**CLIENT, "allow_http": is_plain}}
+    allow_http = query.get("endpoint", "").startswith("http://")
+    return parts.netloc, {
+        "prefix": parts.path.strip("/") or None,
+        "region": "us-east-1",
+        **query,
+        "client_options": {**CLIENT, "allow_http": allow_http},
+    }
 
 
-def _kept(found: Any) -> BlobInfo:
-    made_at = found["last_modified"].timestamp()
-    return BlobInfo(found["path"], found["size"], made_at, made_at, found["e_tag"] or str(made_at))
+def _blob_info(entry: Any) -> BlobInfo:
+    time = entry["last_modified"].timestamp()
+    return BlobInfo(entry["path"], entry["size"], time, time, entry["e_tag"] or str(time))
 
 
 def _first_line(error: BaseException) -> str:

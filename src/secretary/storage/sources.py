@@ -1,4 +1,4 @@
-"""Brings what a job is to work on to a local file: an upload, a URL, or a file under a root."""
+"""Resolves the source of a job to a local file: an upload, a URL, or a path below a root."""
 
 import os
 from dataclasses import dataclass, fields
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 DEFAULT_LIMITS = DownloadLimits()
 
 
-class Named(Protocol):
-    """Parameters that name a source, in one of these ways."""
+class SourceParameters(Protocol):
+    """Parameters that name a source in one of these ways."""
 
     url: str | None
     file_path: str | None
@@ -27,7 +27,7 @@ class Named(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """`name` is what its owner calls it; `path` is where we have it."""
+    """`name` is the original file name; `path` is the local file."""
 
     path: Path
     name: str
@@ -35,17 +35,17 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Sources:
-    """Plain values only, so that it can travel to a sandbox process."""
+    """Finds and downloads sources. Can be pickled and sent to a sandbox process."""
 
     data_directory: Path
-    #: Where `file_path` may lead. Uploads are under the data directory and belong to their jobs.
+    #: Where `file_path` may point to.
     roots: tuple[Path, ...] = ()
     allow_hosts: tuple[str, ...] = ()
     limits: DownloadLimits = DEFAULT_LIMITS
 
     @cached_property
     def network(self) -> "Network":
-        """The one that all downloads of this process share."""
+        """Shared by all downloads of this process."""
         from ..network.client import Network  # most processes never download
 
         return Network(self.allow_hosts)
@@ -53,9 +53,9 @@ class Sources:
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    async def fetch(self, named: Named, *, job_id: str, into: Path) -> SourceFile:
-        """The source as a file; what is downloaded goes `into` a directory."""
-        kind, value = named_source(named)
+    async def fetch(self, parameters: SourceParameters, *, job_id: str, into: Path) -> SourceFile:
+        """The source as a local file. Downloads go into the directory `into`."""
+        kind, value = parse_source(parameters)
         match kind:
             case "upload":
                 return self._upload(job_id, value)
@@ -72,54 +72,54 @@ class Sources:
         return SourceFile(path, path.name)
 
     async def download(self, url: str, target: Path) -> SourceFile:
-        """The file at a URL, as the file `target`."""
+        """Download a URL to the file `target`."""
         from ..network.downloads import download
 
-        done = await download(self.network, url, target, limits=self.limits)
-        return SourceFile(done.path, done.file_name)
+        result = await download(self.network, url, target, limits=self.limits)
+        return SourceFile(result.path, result.file_name)
 
     def _local(self, text: str, job_id: str) -> SourceFile:
-        """A file under one of the roots. Links and `..` are followed first, so none leads out."""
+        """A file below one of the roots, after resolving links and `..`."""
         uploads = Uploads(self.data_directory).root
         for root in (*self.roots, uploads):
-            path = _within(root, text) or _within(root, text.removeprefix("uploads/"))
-            if path is not None and self._is_open(path, root, job_id):
+            path = _resolve(root, text) or _resolve(root, text.removeprefix("uploads/"))
+            if path is not None and self._is_allowed(path, root, job_id):
                 return SourceFile(path, safe_name(path.name))
-        raise InvalidParameters("file_path: there is no such file where this service may read")
+        raise InvalidParameters("file_path: no such file in the directories that may be read")
 
-    def _is_open(self, path: Path, root: Path, job_id: str) -> bool:
-        """A root round the data directory opens nothing in it: there are the store, and the
-        results and uploads of others."""
+    def _is_allowed(self, path: Path, root: Path, job_id: str) -> bool:
+        """A root that contains the data directory gives no access to it: there are the store and
+        the results and uploads of other users."""
         data, uploads = self.data_directory.resolve(), Uploads(self.data_directory).root.resolve()
         if path.is_relative_to(uploads):
             return _is_own(path, uploads, job_id)
         return not (path.is_relative_to(data) and data.is_relative_to(root.resolve()))
 
 
-def url_of(named: Named) -> str | None:
-    """The URL of the source, when it has one."""
-    kind, value = named_source(named)
+def source_url(parameters: SourceParameters) -> str | None:
+    """The URL of the source if it has one."""
+    kind, value = parse_source(parameters)
     return str(value) if kind == "url" else None
 
 
-def named_source(named: Named) -> tuple[str, Any]:
-    """`upload`, `url` or `path`, and which."""
-    source = named.file_source
+def parse_source(parameters: SourceParameters) -> tuple[str, Any]:
+    """The kind of source (`upload`, `url` or `path`) and its value."""
+    source = parameters.file_source
     if source is not None:
         value = source.get("path") or source.get("value")
         if source.get("type") == "upload" and source.get("name"):
             return "upload", source
         if value:
             return ("url" if source.get("type") == "url" else "path"), value
-    if named.url:
-        return "url", named.url
-    if named.file_path:
-        return "path", named.file_path
+    if parameters.url:
+        return "url", parameters.url
+    if parameters.file_path:
+        return "path", parameters.file_path
     raise InvalidParameters("A file or a url is needed")
 
 
-def _within(root: Path, text: str) -> Path | None:
-    """The file `text` below `root`, None when there is none or it leads elsewhere."""
+def _resolve(root: Path, text: str) -> Path | None:
+    """The file `text` below `root`; None if it does not exist or lies outside."""
     try:
         path = Path(os.path.realpath(root / text))
         return path if path.is_relative_to(root.resolve()) and path.is_file() else None
@@ -128,6 +128,6 @@ def _within(root: Path, text: str) -> Path | None:
 
 
 def _is_own(path: Path, uploads: Path, job_id: str) -> bool:
-    """Whose upload it is says the directory; a file beside those is everybody's."""
+    """Directories named after a job belong to it; other files are shared."""
     first, *rest = path.relative_to(uploads).parts
     return not rest or not first.startswith("job-") or first == job_id

@@ -183,7 +183,7 @@ async def read_archive(files: JobFiles, job: Job) -> bytes | None:
     """The job's result archive; None if there is none or it is too large to inline."""
     try:
         archive = await files.archive(job)
-        return await files.content(archive) if archive.size < MAX_ARCHIVE_BYTES else None
+        return await files.read(archive) if archive.size < MAX_ARCHIVE_BYTES else None
     except NotFound:
         return None
 
@@ -239,9 +239,9 @@ async def build_request(
 ) -> WebhookRequest:
     archive = None
     if isinstance(owner, Job):
-        if webhook.include_archive:  # before `filled`: the stored results name the files to pack
+        if webhook.include_archive:  # first: the stored results name the files to pack
             archive = await read_archive(files, owner)
-        owner = await files.filled(owner)
+        owner = await files.load_results(owner)
     return await asyncio.to_thread(_build_request, event, owner, webhook, archive)
 
 

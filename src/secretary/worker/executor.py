@@ -166,7 +166,7 @@ class Execution:
             resources=self._resources,
             reporter=self._reporter,
             run=self._run_in_sandbox,
-            attempt_directory=executor.files.of_attempt(job),
+            attempt_directory=executor.files.attempt_directory(job),
             sources=executor.sources,
             cache=executor.files.cache,
             documents=executor.documents,
@@ -179,13 +179,14 @@ class Execution:
         if artifact_sync is None:
             return await self._run_handler(handler, ctx)
         transfer = partial(_retry_until_available, "Could not transfer files")
-        await transfer(lambda: executor.files.bring_upload(job))
+        await transfer(lambda: executor.files.download_upload(job))
         syncing = asyncio.create_task(artifact_sync.run())
         try:
             results = await self._run_handler(handler, ctx)
         finally:
             syncing.cancel()
-        await transfer(artifact_sync.ship)  # artifacts must be there before the job is completed
+        # Upload the artifacts before the job is recorded as completed.
+        await transfer(artifact_sync.upload_changes)
         return results
 
     async def _run_handler(
@@ -280,9 +281,9 @@ class Execution:
         files = self._executor.files
         try:
             if isinstance(outcome, Completed):
-                await files.keep_only(self.job)
+                await files.remove_superseded(self.job)
             else:
-                await files.discard(self.job)
+                await files.discard_attempt(self.job)
         except StoreUnavailable as error:
             logger.warning("Could not remove unneeded files; maintenance will: %s", error)
 

@@ -108,7 +108,7 @@ class Maintenance:
             outcome = "cancelled, as requested" if job.cancelled else outcome
             logger.warning("Worker %s was lost; %s is %s", job.worker_id, job.job_id, outcome)
         for job in rescued:
-            await self._files.abandon(job.job_id, job.attempt)
+            await self._files.remove_attempt(job.job_id, job.attempt)
 
     async def prune(self) -> int:
         """Delete jobs past their retention. Files go first: a job without files can be deleted
@@ -148,20 +148,20 @@ class Maintenance:
     async def clear_local_files(self) -> int:
         """With a shared blob store: remove local files that a process left behind when it died."""
         removed = 0
-        for job_id in await asyncio.to_thread(self._files.left_here, MAX_UPLOAD_TIME):
+        for job_id in await asyncio.to_thread(self._files.stale_local_jobs, MAX_UPLOAD_TIME):
             try:
                 job = await self._store.get(job_id)
             except NotFound:
                 job = None
             if job is None or job.status is not JobStatus.PROCESSING:
-                await self._files.clear(job_id)
+                await self._files.remove_local(job_id)
                 removed += 1
         return removed
 
     async def sweep_blob_store(self, blob_store: BlobStore) -> None:
         """Evict cache entries and remove orphans: a worker that lost its lease may have uploaded
         files after the job was deleted."""
-        await blob_store.tidy()
+        await blob_store.remove_incomplete()
         entries = await prune_cache(blob_store, self._files.cache.max_bytes)
         orphans = 0
         async for job_id in job_ids_in(blob_store, older_than=ORPHAN_AGE):
@@ -214,9 +214,9 @@ class _Entry:
 async def prune_cache(blob_store: BlobStore, max_bytes: int) -> int:
     """Evict the least recently used cache entries until the rest fits; returns how many."""
     entries: dict[str, _Entry] = {}
-    async for blob in blob_store.below(CACHE):
+    async for blob in blob_store.list_blobs(CACHE):
         entry = entries.setdefault("/".join(blob.key.split("/")[:4]) + "/", _Entry())
-        entry.used_at = max(entry.used_at, blob.kept_at)
+        entry.used_at = max(entry.used_at, blob.stored_at)
         entry.size += blob.size
     surplus = sum(entry.size for entry in entries.values()) - max_bytes
     before = time.time() - IN_USE.total_seconds()
@@ -234,8 +234,8 @@ async def job_ids_in(blob_store: BlobStore, *, older_than: timedelta) -> AsyncIt
     """The ids of jobs with files of at least this age."""
     before = time.time() - older_than.total_seconds()
     seen = ""
-    async for blob in blob_store.below(JOBS):
+    async for blob in blob_store.list_blobs(JOBS):
         job_id = blob.key.split("/")[1]
-        if job_id != seen and blob.kept_at < before:
+        if job_id != seen and blob.stored_at < before:
             seen = job_id
             yield job_id

@@ -1,0 +1,543 @@
+"""Imports jobs and batches of the legacy service (`event_jobs`, `event_batches`), which it leaves
+unchanged."""
+
+import base64
+import binascii
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Container, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, Protocol, cast, get_args
+from uuid import UUID, uuid5
+
+from pydantic import ValidationError
+
+from ..core.file_types import safe_name
+from ..core.job import (
+    DEFAULT_JOB_TYPE,
+    FINAL_STATUSES,
+    MAX_LOG_ENTRIES,
+    MAX_LOG_MESSAGE,
+    OWNER_ONLY,
+    QUEUED,
+    AccessControl,
+    Batch,
+    Job,
+    JobError,
+    JobStatus,
+    LogEntry,
+    LogLevel,
+    Progress,
+    Webhook,
+    iso,
+)
+from ..core.parameters import normalize_parameters
+from ..jobs.submission import accept_any_url, webhook_problems
+from ..storage.blob_store import BlobStore
+from ..store import Store
+from ..store.outbox import first_schedule
+from ..store.transfer import NO_EVENT, BatchRecord, JobRecord, Kind, OutboxState, Record, RecordId
+
+LegacyCollection = Literal["event_jobs", "event_batches"]
+
+#: JSON values and datetimes.
+LegacyDocument = Mapping[str, Any]
+
+
+#: The status that jobs running in the legacy service are imported with.
+RunningJobs = Literal["failed", "pending"]
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyJob:
+    record: JobRecord
+    #: The ZIP inside the document; it becomes an artifact.
+    archive: bytes | None
+
+
+class LegacySource(Protocol):
+    async def open(self) -> None:
+        """Raises `NotFound` if neither collection exists."""
+        ...
+
+    async def close(self) -> None: ...
+
+    def documents(self, name: LegacyCollection) -> AsyncIterator[list[LegacyDocument]]:
+        """All documents of a collection, oldest first, in groups that fit in memory."""
+        ...
+
+
+def open_legacy_source(url: str) -> LegacySource:
+    """Imports the MongoDB driver only now, so that it stays optional."""
+    module = import_module("secretary.migration.legacy_source")
+    return cast(LegacySource, module.MongoLegacySource(url))
+
+
+@dataclass(slots=True)
+class KindReport:
+    found: int = 0
+    imported: int = 0
+    #: Already imported.
+    skipped: int = 0
+    #: Reasons by the id in the legacy service.
+    unreadable: dict[str, str] = field(default_factory=dict)
+    #: Unknown fields that were dropped, with the number of documents.
+    left_behind: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class LegacyReport:
+    jobs: KindReport = field(default_factory=KindReport)
+    batches: KindReport = field(default_factory=KindReport)
+    archives: int = 0
+    #: Of the imported jobs.
+    by_status: Counter[JobStatus] = field(default_factory=Counter)
+
+
+class LegacyImporter:
+    """Imports everything once: ids are mapped deterministically, so a repeated run adds nothing."""
+
+    def __init__(
+        self,
+        source: LegacySource,
+        store: Store | None,
+        files: BlobStore | None,
+        *,
+        running: RunningJobs = "failed",
+        dry_run: bool = False,
+    ) -> None:
+        """`store` is None for a dry run without an existing store."""
+        self._source = source
+        self._store = store
+        self._files = files
+        self._running = running
+        self._dry_run = dry_run
+        self._report = LegacyReport()
+        #: Ids of batches with pending jobs.
+        self._open: set[str] = set()
+
+    async def run(self, tell: Callable[[int], object] = lambda found: None) -> LegacyReport:
+        inactive = await self._inactive()
+        async for group in self._source.documents("event_jobs"):
+            await self._import_jobs(group, inactive)
+            tell(self._report.jobs.found)
+        async for group in self._source.documents("event_batches"):
+            await self._import_batches(group)
+        return self._report
+
+    async def _inactive(self) -> set[str]:
+        found: set[str] = set()
+        async for group in self._source.documents("event_batches"):
+            for document in group:
+                if not is_active(document) and (document.get("batch_id") or document.get("_id")):
+                    found.add(record_id("batch", document))
+        return found
+
+    async def _import_jobs(self, group: list[LegacyDocument], inactive: set[str]) -> None:
+        report = self._report.jobs
+        jobs: dict[RecordId, LegacyJob] = {}
+        for document in group:
+            report.found += 1
+            try:
+                job = convert_job(document, inactive=inactive, running=self._running)
+                _check_new(job.record, jobs)
+            except UnreadableDocument as error:
+                report.unreadable[_name(document, "job_id")] = str(error)
+                continue
+            jobs[job.record.record_id] = job
+            report.left_behind.update(document.keys() - JOB_FIELDS)
+            if job.record.job.status is JobStatus.PENDING and job.record.job.batch_id:
+                self._open.add(job.record.job.batch_id)
+        known = await self._known("jobs", list(jobs))
+        new = [job for record_id, job in jobs.items() if record_id not in known]
+        if not self._dry_run:
+            await self._put_archives(new)
+        taken = await self._import_records([job.record for job in new])
+        self._note(report, len(jobs), taken)
+        for job in new:
+            if job.record.record_id in taken:
+                self._report.by_status[job.record.job.status] += 1
+                self._report.archives += job.archive is not None
+
+    async def _put_archives(self, jobs: list[LegacyJob]) -> None:
+        """Before the jobs, so that every imported job has its archive."""
+        with TemporaryDirectory(prefix="legacy-") as place:
+            for n, older in enumerate(jobs):
+                if older.archive is None or self._files is None:
+                    continue
+                job, path = older.record.job, Path(place) / str(n)
+                path.write_bytes(older.archive)
+                name = (job.results or {})["archive_filename"]
+                await self._files.put([(f"jobs/{job.job_id}/{job.attempt}/{name}", path)])
+                path.unlink()
+
+    async def _import_batches(self, group: list[LegacyDocument]) -> None:
+        report = self._report.batches
+        batches: dict[RecordId, BatchRecord] = {}
+        for document in group:
+            report.found += 1
+            try:
+                batch = convert_batch(document, still_open=self._open)
+                _check_new(batch, batches)
+            except UnreadableDocument as error:
+                report.unreadable[_name(document, "batch_id")] = str(error)
+                continue
+            batches[batch.record_id] = batch
+            report.left_behind.update(document.keys() - BATCH_FIELDS)
+        known = await self._known("batches", list(batches))
+        taken = await self._import_records([b for name, b in batches.items() if name not in known])
+        self._note(report, len(batches), taken)
+
+    async def _known(self, kind: Kind, ids: list[RecordId]) -> set[RecordId]:
+        if self._store is None or not ids:
+            return set()
+        found = self._store.records(kind, ids)
+        return {record.record_id async for group in found for record in group}
+
+    async def _import_records(self, records: list[Record]) -> set[RecordId]:
+        if self._dry_run or self._store is None:
+            return {record.record_id for record in records}
+        return await self._store.import_records(records) if records else set()
+
+    def _note(self, report: KindReport, readable: int, taken: set[RecordId]) -> None:
+        report.imported += len(taken)
+        report.skipped += readable - len(taken)
+
+
+def _check_new(record: Record, among: Container[RecordId]) -> None:
+    if record.record_id in among:
+        raise UnreadableDocument("another document has the same id")
+
+
+def _name(document: LegacyDocument, field_name: str) -> str:
+    return str(document.get(field_name) or document.get("_id"))
+
+
+#: Namespace of the ids derived from legacy ids that are not valid here.
+NAMESPACE = UUID("6f1d6d1e-6c0b-5c0e-9c55-5ec2e7a2ab1e")
+VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
+STATUSES = {status.value: status for status in JobStatus} | {
+    "queued": JobStatus.PENDING,
+    "running": JobStatus.PROCESSING,
+    "error": JobStatus.FAILED,
+    "canceled": JobStatus.CANCELLED,
+}
+LEVELS = {level: level for level in get_args(LogLevel)} | {"warn": "warning", "fatal": "critical"}
+
+
+class UnreadableDocument(Exception):
+    """The document cannot be imported; the message says why."""
+
+
+def record_id(kind: Literal["job", "batch"], document: Mapping[str, Any]) -> str:
+    own = document.get(f"{kind}_id") or document.get("_id")
+    if not own:
+        raise UnreadableDocument("it has no id")
+    return valid_id(kind, str(own))
+
+
+def valid_id(kind: Literal["job", "batch"], own: str) -> str:
+    if own.startswith(f"{kind}-") and VALID_ID.fullmatch(own):
+        return own
+    return f"{kind}-{uuid5(NAMESPACE, f'{kind}/{own}')}"
+
+
+def job_status(document: Mapping[str, Any]) -> JobStatus:
+    told = str(document.get("status") or "").lower()
+    if told not in STATUSES:
+        raise UnreadableDocument(f"its status is {told or 'missing'}")
+    return STATUSES[told]
+
+
+def parse_time(value: Any) -> datetime | None:
+    """Times without a zone are UTC, as the legacy service wrote them."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if not isinstance(value, datetime):
+        return None
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def creation_time(document: Mapping[str, Any]) -> datetime:
+    """From the field, or from the MongoDB ObjectId."""
+    if (told := parse_time(document.get("created_at"))) is not None:
+        return told
+    own = str(document.get("_id", ""))
+    if re.fullmatch("[0-9a-f]{24}", own):
+        return datetime.fromtimestamp(int(own[:8], 16), UTC)
+    raise UnreadableDocument("it has no creation time")
+
+
+def to_json(value: Any) -> Any:
+    """The value with datetimes as ISO 8601 texts."""
+    match value:
+        case datetime():
+            at = parse_time(value)
+            assert at is not None
+            return iso(at)
+        case Mapping():
+            return {key: to_json(item) for key, item in value.items()}
+        case list():
+            return [to_json(item) for item in value]
+        case _:
+            return value
+
+
+def text_or_none(value: Any) -> str | None:
+    return str(value) if value not in (None, "") else None
+
+
+def convert_error(value: Any) -> JobError | None:
+    if not value:
+        return None
+    if not isinstance(value, Mapping):
+        return JobError(code="INTERNAL_ERROR", message=str(value))
+    details = to_json(value.get("details"))
+    if details is not None and not isinstance(details, dict):
+        details = {"told": details}
+    code = text_or_none(value.get("code")) or "INTERNAL_ERROR"
+    return JobError(code=code, message=str(value.get("message") or ""), details=details)
+
+
+def convert_access(value: Any) -> AccessControl:
+    if not isinstance(value, Mapping):
+        return OWNER_ONLY
+    lists = {
+        name: tuple(str(user) for user in value.get(name) or () if user)
+        for name in ("read_access", "write_access", "admin_access")
+    }
+    public = str(value.get("visibility")).lower() == "public"
+    return AccessControl(visibility="public" if public else "private", **lists)
+
+
+def convert_log(value: Any, otherwise: datetime) -> LogEntry:
+    if not isinstance(value, Mapping):
+        return LogEntry(timestamp=otherwise, message=str(value)[:MAX_LOG_MESSAGE])
+    told = str(value.get("level") or "info").lower()
+    return LogEntry.model_validate(
+        {
+            "timestamp": parse_time(value.get("timestamp")) or otherwise,
+            "level": LEVELS.get(told, "info"),
+            "message": str(value.get("message") or "")[:MAX_LOG_MESSAGE],
+        }
+    )
+
+
+def convert_webhook(value: Any) -> Webhook | None:
+    """None also for a webhook to which every delivery would fail."""
+    if not isinstance(value, Mapping) or not value.get("url"):
+        return None
+    try:
+        webhook = Webhook.model_validate(
+            {name: item for name, item in to_json(value).items() if item is not None}
+        )
+    except ValidationError:
+        return None
+    return None if list(webhook_problems(webhook, accept_any_url)) else webhook
+
+
+#: The worker id in the attempts of imported jobs.
+LEGACY_WORKER_ID = "event_jobs"
+ARCHIVE_NAME = "archive.zip"
+#: Fields that are imported, or derived from imported ones.
+JOB_FIELDS = frozenset({
+    "_id", "job_id", "job_type", "job_name", "status", "parameters", "progress", "results", "error",
+    "created_at", "updated_at", "processing_started_at", "completed_at", "batch_id", "user_id",
+    "access_control", "logs", "archived", "webhook",
+})  # fmt: skip
+BATCH_FIELDS = frozenset({
+    "_id", "batch_id", "batch_name", "status", "total_jobs", "completed_jobs", "failed_jobs",
+    "pending_jobs", "processing_jobs", "cancelled_jobs", "isActive", "is_active", "archived",
+    "created_at", "updated_at", "completed_at", "user_id", "access_control", "webhook",
+})  # fmt: skip
+
+INTERRUPTED = JobError(
+    code="WORKER_CRASHED",
+    message="The job was running in the legacy service when it was imported; you can restart it",
+)
+NO_REASON = JobError(code="INTERNAL_ERROR", message="The legacy service recorded no reason")
+
+
+def convert_job(
+    document: Mapping[str, Any], *, inactive: Collection[str] = (), running: RunningJobs = "failed"
+) -> LegacyJob:
+    try:
+        return _convert_job(document, inactive, running)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UnreadableDocument(f"{place}: {first['msg']}") from None
+
+
+def _convert_job(
+    document: Mapping[str, Any], inactive: Collection[str], running: RunningJobs
+) -> LegacyJob:
+    told = job_status(document)
+    status = JobStatus(running) if told is JobStatus.PROCESSING else told
+    created_at = creation_time(document)
+    parameters, webhook = _parameters(document)
+    results, archive = _results(document)
+    batch_id = text_or_none(document.get("batch_id"))
+    logs, dropped = _logs(document, created_at)
+    job = Job(
+        job_id=record_id("job", document),
+        job_type=str(document.get("job_type") or DEFAULT_JOB_TYPE),
+        job_name=text_or_none(document.get("job_name")),
+        status=status,
+        parameters=parameters,
+        results=results if status in FINAL_STATUSES else None,
+        created_at=created_at,
+        batch_id=valid_id("batch", batch_id) if batch_id else None,
+        user_id=text_or_none(document.get("user_id")),
+        access_control=convert_access(document.get("access_control")),
+        logs=logs,
+        archived=bool(document.get("archived")),
+        webhook=webhook,
+        **_state(document, status, told, created_at),
+    )
+    if status is not JobStatus.COMPLETED or job.results is None:
+        archive = None
+    elif archive is not None:
+        job = job.model_copy(update={"results": _with_archive(job)})
+    is_pending = status is JobStatus.PENDING
+    record = JobRecord(
+        job=job,
+        dropped_logs=dropped,
+        paused=is_pending and job.batch_id in inactive,
+        outbox=_first_progress_event(webhook) if is_pending else NO_EVENT,
+    )
+    return LegacyJob(record, archive)
+
+
+def _state(
+    document: Mapping[str, Any], status: JobStatus, told: JobStatus, created_at: datetime
+) -> dict[str, Any]:
+    """The fields that depend on the status: times, progress, error, attempt."""
+    updated_at = parse_time(document.get("updated_at")) or created_at
+    if status not in FINAL_STATUSES:
+        return {"updated_at": updated_at, "progress": QUEUED}
+    error = convert_error(document.get("error"))
+    if told is JobStatus.PROCESSING:
+        error = INTERRUPTED
+    elif status is JobStatus.FAILED:
+        error = error or NO_REASON
+    elif status is JobStatus.CANCELLED:
+        error = error or JobError(code="CANCELLED", message="The job was cancelled")
+    else:
+        error = None
+    started_at = parse_time(document.get("processing_started_at"))
+    completed_at = parse_time(document.get("completed_at")) or updated_at
+    return {
+        "updated_at": updated_at,
+        "progress": _progress(document, status),
+        "error": error,
+        "processing_started_at": started_at,
+        "completed_at": completed_at,
+        "attempt": 1,
+        "worker_id": LEGACY_WORKER_ID if started_at else None,
+        "failures": int(status is JobStatus.FAILED),
+        "cancel_requested": status is JobStatus.CANCELLED,
+    }
+
+
+def _progress(document: Mapping[str, Any], status: JobStatus) -> Progress:
+    told = document.get("progress")
+    told = told if isinstance(told, Mapping) else {}
+    if status is JobStatus.COMPLETED:
+        return Progress(step="completed", percent=100, message=str(told.get("message") or ""))
+    percent = told.get("percent")
+    number = int(percent) if isinstance(percent, int | float) else 0
+    return Progress(
+        step=str(told.get("step") or "queued"),
+        percent=min(max(number, 0), 100),
+        message=str(told.get("message") or ""),
+    )
+
+
+def _parameters(document: Mapping[str, Any]) -> tuple[dict[str, Any], Webhook | None]:
+    """The parameters without the webhook that may be among them: clients can read parameters, but
+    must not see its token."""
+    given = to_json(document.get("parameters") or {})
+    if not isinstance(given, dict):
+        raise UnreadableDocument("its parameters are not a document")
+    parameters = normalize_parameters(given, None)
+    webhook = convert_webhook(document.get("webhook"))
+    for place in (parameters, parameters.get("extra")):
+        if isinstance(place, dict):
+            inner, url = place.pop("webhook", None), place.pop("callback_url", None)
+            token = place.pop("callback_token", None)
+            webhook = (
+                webhook or convert_webhook(inner) or convert_webhook({"url": url, "token": token})
+            )
+    return parameters, webhook
+
+
+def _results(document: Mapping[str, Any]) -> tuple[dict[str, Any] | None, bytes | None]:
+    """The results, and the archive that may be inside them."""
+    results = to_json(document.get("results"))
+    if not isinstance(results, dict):
+        return None, None
+    data = results.pop("archive_data", None)
+    try:
+        archive = base64.b64decode(data, validate=True) if isinstance(data, str) else None
+    except (binascii.Error, ValueError):
+        archive = None
+    return results, archive or None
+
+
+def _with_archive(job: Job) -> dict[str, Any]:
+    results = job.results or {}
+    name = safe_name(str(results.get("archive_filename") or "")) or ARCHIVE_NAME
+    url = f"/api/jobs/{job.job_id}/download-archive"
+    return {**results, "archive_filename": name, "archive_url": url}
+
+
+def _logs(document: Mapping[str, Any], otherwise: datetime) -> tuple[tuple[LogEntry, ...], int]:
+    """The newest entries that a job keeps, and the number of dropped ones."""
+    told = document.get("logs")
+    entries = list(told) if isinstance(told, list) else []
+    kept = entries[-MAX_LOG_ENTRIES:]
+    return tuple(convert_log(entry, otherwise) for entry in kept), len(entries) - len(kept)
+
+
+def _first_progress_event(webhook: Webhook | None) -> OutboxState:
+    if webhook is None or not webhook.wants_progress:
+        return NO_EVENT
+    first = first_schedule()
+    return OutboxState(due_at=first.due_at, schedule=first)
+
+
+def convert_batch(document: Mapping[str, Any], *, still_open: Collection[str] = ()) -> BatchRecord:
+    """`still_open` has the ids of batches with pending jobs. Counters are recomputed."""
+    created_at = creation_time(document)
+    updated_at = parse_time(document.get("updated_at")) or created_at
+    batch_id = record_id("batch", document)
+    ended_at = parse_time(document.get("completed_at")) or updated_at
+    waited = str(document.get("status") or "").lower() in ("", "pending", "queued")
+    batch = Batch(
+        batch_id=batch_id,
+        batch_name=text_or_none(document.get("batch_name")),
+        created_at=created_at,
+        updated_at=updated_at,
+        started_at=None if waited else created_at,
+        completed_at=None if batch_id in still_open else ended_at,
+        is_active=is_active(document),
+        archived=bool(document.get("archived")),
+        webhook=convert_webhook(document.get("webhook")),
+        user_id=text_or_none(document.get("user_id")),
+        access_control=convert_access(document.get("access_control")),
+    )
+    return BatchRecord(batch=batch)
+
+
+def is_active(document: Mapping[str, Any]) -> bool:
+    told = document.get("isActive", document.get("is_active"))
+    return told is None or bool(told)

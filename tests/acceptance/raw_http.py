@@ -1,0 +1,131 @@
+"""A client that sends what no decent client would, byte by byte."""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..http_servers import answering
+
+SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`status` is 0 when the server only hung up."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode(errors="replace")
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@contextmanager
+def connected(url: str) -> Iterator[socket.socket]:
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    with socket.create_connection((parts.hostname, parts.port or 80), SECONDS) as connection:
+        yield connection
+
+
+def send(url: str, data: bytes, *, seconds: float = SECONDS) -> list[Answer]:
+    """All answers that come on one connection until the server closes it, or says no more."""
+    with connected(url) as connection:
+        with suppress(OSError):  # it may be refused while it is sent
+            connection.sendall(data)
+        connection.settimeout(seconds)
+        return answers(received(connection))
+
+
+def received(connection: socket.socket) -> bytes:
+    """Everything up to the end of the connection."""
+    data = bytearray()
+    with suppress(ConnectionResetError, TimeoutError):
+        while piece := connection.recv(65536):
+            data += piece
+    return bytes(data)
+
+
+def answers(data: bytes) -> list[Answer]:
+    found = []
+    while data:
+        head, _, rest = data.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        fields = (line.partition(":") for line in lines)
+        headers = {name.strip().lower(): value.strip() for name, _, value in fields}
+        size = int(headers.get("content-length", len(rest)))
+        found.append(Answer(int(first.split(" ")[1]), headers, rest[:size]))
+        data = rest[size:]
+    return found
+
+
+def ask(
+    url: str,
+    target: str | bytes,
+    *,
+    method: str = "GET",
+    headers: list[tuple[str, str]] | None = None,
+    body: bytes = b"",
+) -> Answer:
+    """One request whose target and headers go out as they are."""
+    raw = target if isinstance(target, bytes) else target.encode()
+    lines = [("Host", urlsplit(url).netloc), ("Connection", "close"), *(headers or [])]
+    if not any(name.lower() in ("content-length", "transfer-encoding") for name, _ in lines):
+        lines.append(("Content-Length", str(len(body))))
+    given = {name.lower() for name, _ in headers or []}
+    if "host" in given:
+        lines = lines[1:]
+    head = b"".join(f"{name}: {value}\r\n".encode() for name, value in lines)
+    request = method.encode() + b" " + raw + b" HTTP/1.1\r\n" + head + b"\r\n" + body
+    found = send(url, request)
+    return found[0] if found else Answer(0, {}, b"")
+
+
+@dataclass
+class Listener:
+    """A server on loopback that notes who came, and may send them on."""
+
+    url: str = ""
+    #: Also those that ask nothing we understand, as with TLS.
+    connections: int = 0
+    asked: list[str] = field(default_factory=list)
+    location: str | None = None
+
+    @property
+    def port(self) -> int:
+        return urlsplit(self.url).port or 0
+
+
+@contextmanager
+def listening() -> Iterator[Listener]:
+    listener = Listener()
+
+    class Handler(BaseHTTPRequestHandler):
+        def setup(self) -> None:
+            listener.connections += 1
+            super().setup()
+
+        def do_GET(self) -> None:
+            listener.asked.append(self.path)
+            self.send_response(302 if listener.location else 200)
+            if listener.location:
+                self.send_header("Location", listener.location)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with answering(Handler) as listener.url:
+        yield listener

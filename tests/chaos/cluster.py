@@ -1,0 +1,136 @@
+"""The service in a world that can be hurt: processes, store, disk, clock, receivers."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..acceptance.service import ROOT, environment
+from ..mongod import Mongod
+from ..ports import free_ports
+from .clock import VARIABLE, Clock
+from .disk import Disk, small_disk
+from .external_services import Elsewhere, elsewhere
+from .fault_plan import WORKERS
+from .receivers import Mailbox
+from .service_process import Member
+
+#: A job that lost its process so often fails for good.
+MAX_CRASHES = 4
+CLOCKED = Path(__file__).parent / "clocked"
+#: Another program at the database, a backup say, that takes its time.
+HOLD_LOCK = """
+import sqlite3, sys, time
+db = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)
+db.execute("BEGIN IMMEDIATE")
+time.sleep(float(sys.argv[2]))
+db.execute("ROLLBACK")
+"""
+
+
+@dataclass
+class World:
+    directory: Path
+    disk: Disk
+    clock: Clock
+    #: The store as the runner reaches it.
+    url: str
+    server: Mongod | None
+    api: Member
+    workers: list[Member]
+    mailboxes: list[Mailbox]
+    elsewhere: Elsewhere
+    port: int
+
+    @property
+    def api_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def journal(self) -> Path:
+        """Not on the disk that is filled up: it must tell of everything."""
+        return self.directory / "journal"
+
+    @property
+    def members(self) -> list[Member]:
+        return [self.api, *self.workers]
+
+    @property
+    def token(self) -> str:
+        """What is in the environment of all processes of this world, and of no other."""
+        return f"{VARIABLE}={self.clock.file}"
+
+    @property
+    def data_directories(self) -> list[Path]:
+        return sorted(path for path in self.disk.root.iterdir() if path.is_dir())
+
+    async def hurt_store(self, seconds: float) -> None:
+        if self.server is not None:
+            self.server.stop()
+            await asyncio.sleep(seconds)
+            await asyncio.to_thread(self.server.start)
+            return
+        file = self.url.removeprefix("sqlite://")
+        holder = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", HOLD_LOCK, file, str(seconds), stderr=subprocess.DEVNULL
+        )
+        await holder.wait()
+
+
+@asynccontextmanager
+async def world(directory: Path, store: str) -> AsyncIterator[World]:
+    with small_disk(directory) as disk:
+        server = await asyncio.to_thread(_mongod, directory) if store == "mongodb" else None
+        mailboxes = [Mailbox(), Mailbox()]
+        try:
+            async with elsewhere() as other:
+                made = _made(directory, disk, server, mailboxes, other)
+                try:
+                    yield made
+                finally:
+                    for member in made.members:
+                        await member.end()
+        finally:
+            for mailbox in mailboxes:
+                mailbox.close()
+            if server is not None:
+                server.stop()
+
+
+def _mongod(directory: Path) -> Mongod:
+    place = directory / "mongod"
+    place.mkdir()
+    server = Mongod(place)
+    server.start()
+    return server
+
+
+def _made(
+    directory: Path, disk: Disk, server: Mongod | None, mailboxes: list[Mailbox], other: Elsewhere
+) -> World:
+    clock, (port,) = Clock(directory / "clock"), free_ports(1)  # for one that is started again
+    url = server.url("chaos") if server else f"sqlite://{disk.root}/data/secretary.db"
+    settings = {
+        "PYTHONPATH": f"{CLOCKED}:{ROOT / 'src'}:{ROOT}",
+        VARIABLE: str(clock.file),
+        "SECRETARY_HANDLERS": "tests.chaos.handlers:register",
+        "SECRETARY_GENERIC_WORKER__SHUTDOWN_GRACE_SEC": "2",
+        "SECRETARY_GENERIC_WORKER__MAX_CRASHES": str(MAX_CRASHES),
+        "SECRETARY_NETWORK__ALLOW_HOSTS": "127.0.0.1",
+        "PYTHONUNBUFFERED": "1",
+        **other.model,
+    }
+
+    def member(name: str, command: list[str], ready: str) -> Member:
+        # With MongoDB each is a machine of its own; the embedded store has one for all.
+        place = disk.root / (name.replace(" ", "-") if server else "data")
+        place.mkdir(exist_ok=True)
+        env = environment(place, url, **settings)
+        return Member(name, command, env, directory / f"{name.replace(' ', '-')}.log", ready)
+
+    api = member("api", ["serve", "--no-worker", "--port", str(port)], "listens on")
+    workers = [member(f"worker {n + 1}", ["worker"], "takes jobs") for n in range(WORKERS)]
+    return World(directory, disk, clock, url, server, api, workers, mailboxes, other, port)

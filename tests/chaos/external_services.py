@@ -1,0 +1,70 @@
+"""What jobs need from elsewhere, on loopback: the page of a talk, and a scripted language model."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ..llm_server import KEY, Reads, Reply, llm_server, says
+from ..minimal_files import pdf
+from ..web_server import Asked, serving
+
+THEME = "What happens to community {number} when its project is licensed anew?"
+ORGANISERS = "Written by the organisers"
+SLIDES = ("Three forks", "What the numbers say")
+PAGE = """<!DOCTYPE html><html lang="en"><head><title>Forked communities {number}</title></head>
+<body><h1>Forked communities {number}</h1><p>{theme} We look at three forks and at what became of
+the people who worked on them.</p></body></html>"""
+SUBTITLES = f"WEBVTT\n\n00:00.000 --> 00:02.000\n{ORGANISERS}\n"
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    site: str
+    model: dict[str, str]
+
+
+@asynccontextmanager
+async def elsewhere() -> AsyncIterator[Elsewhere]:
+    async with serving(_answer) as web, llm_server(Reads(_said)) as server:
+        model = {
+            "SECRETARY_LLM__BASE_URL": server.web.url("/v1"),
+            "SECRETARY_LLM__API_KEY": KEY,
+            "SECRETARY_LLM__MODEL": "scripted",
+        }
+        yield Elsewhere(web.url().rstrip("/"), model)
+
+
+async def _answer(asked: Asked) -> None:
+    if (found := re.fullmatch(r"/event/(\d+)", asked.target)) is not None:
+        page = PAGE.format(number=found[1], theme=THEME.format(number=found[1]))
+        await asked.answer(page.encode(), headers={"Content-Type": "text/html"})
+    elif asked.target == "/slides.pdf":
+        await asked.answer(_slides(), headers={"Content-Type": "application/pdf"})
+    elif asked.target == "/talk.vtt":
+        await asked.answer(SUBTITLES.encode(), headers={"Content-Type": "text/vtt"})
+    else:
+        await asked.answer(b"gone", status="404 Not Found")
+
+
+@cache
+def _slides() -> bytes:
+    return pdf(*SLIDES)
+
+
+def _said(request: Mapping[str, Any]) -> Reply:
+    """Fills in every field of a form; else says which field the text is about."""
+    asked = request.get("response_format") or {}
+    if "json_schema" in asked:
+        fields = asked["json_schema"]["schema"]["properties"]
+        filled = {name: _value(name, field) for name, field in fields.items()}
+        return says(json.dumps(filled))
+    found = re.search(r"field (\d+)", str(request["messages"][-1]["content"]))
+    return says(f"In short: field {found[1] if found else 'unknown'}.")
+
+
+def _value(name: str, field: Mapping[str, Any]) -> Any:
+    return ["one", "two"] if field.get("type") == "array" else f"About {name}"

@@ -1,0 +1,90 @@
+"""Whatever a worker tells of a job is kept, as far as it can be written: names of files, words of
+a model and titles of a site come from anywhere, and none of them may keep a job from ending."""
+
+import json
+from typing import Any
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from secretary.core.job import (
+    MAX_LOG_ENTRIES,
+    MAX_LOG_MESSAGE,
+    Completed,
+    Failed,
+    JobError,
+    JobStatus,
+    LogEntry,
+    Progress,
+)
+from secretary.store import Store
+
+from ..strategies import ANY_TEXT
+from .factories import claimed
+
+ALL = list(HealthCheck)
+HALF = "half a character: \ud800"
+ANY_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | ANY_TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+DETAILS = st.dictionaries(ANY_TEXT, ANY_JSON, max_size=3)
+
+
+def whole(text: str) -> str:
+    """Half characters cannot be written; two halves are one."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+@settings(max_examples=40, suppress_health_check=ALL)
+@given(text=ANY_TEXT, details=DETAILS)
+@example(text=HALF, details={HALF: [HALF]})
+async def test_a_failed_job_keeps_its_error(
+    store: Store, text: str, details: dict[str, Any]
+) -> None:
+    job = await claimed(store)
+    logs = [LogEntry(message=text)]
+    await store.report(job, Progress(step=text, percent=3, message=text), logs)
+    await store.finish(job, Failed(JobError(code="FILE_CORRUPT", message=text, details=details)))
+    found = await store.get(job.job_id)
+    assert found.status is JobStatus.FAILED
+    assert found.error is not None
+    assert found.error.message == whole(text)
+    assert (found.progress.step, found.progress.message) == (whole(text), whole(text))
+    assert [entry.message for entry in found.logs] == [whole(text)]
+    json.dumps(found.document()).encode()
+
+
+@settings(max_examples=25, suppress_health_check=ALL)
+@given(results=DETAILS)
+@example(results={HALF: {HALF: HALF}})
+async def test_a_completed_job_keeps_its_results(store: Store, results: dict[str, Any]) -> None:
+    job = await claimed(store)
+    await store.finish(job, Completed(results))
+    found = await store.get(job.job_id)
+    assert found.status is JobStatus.COMPLETED
+    assert found.results == json.loads(json.dumps(results))
+
+
+@settings(max_examples=10, suppress_health_check=ALL)
+@given(parts=st.lists(st.integers(1, 700), min_size=1, max_size=4), length=st.integers(0, 9000))
+async def test_a_log_is_bounded(store: Store, parts: list[int], length: int) -> None:
+    job = await claimed(store)
+    total = 0
+    for part in parts:
+        entries = [LogEntry(message=f"{total + n} " + "x" * length) for n in range(part)]
+        await store.report(job, None, entries)
+        total += part
+    logs = (await store.get(job.job_id)).logs
+    assert len(logs) <= MAX_LOG_ENTRIES + 1, "a note on those that are gone is one more"
+    assert all(len(entry.message) <= MAX_LOG_MESSAGE + 100 for entry in logs)
+    assert logs[-1].message.startswith(f"{total - 1} ")
+    if total <= MAX_LOG_ENTRIES and length < 100:
+        assert len(logs) == total
+    elif total > MAX_LOG_ENTRIES:
+        assert "were dropped" in logs[0].message

@@ -1,0 +1,87 @@
+"""What is written as subtitles is read again as it was said."""
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secretary.media.speech.engines import TimedText, Transcription
+from secretary.media.subtitles import (
+    LINE_LENGTH,
+    LINES,
+    as_srt,
+    as_vtt,
+    format_timestamp,
+    parse_subtitles,
+)
+from secretary.media.transcript import decode_record, encode_record
+
+from ..strategies import TEXT
+
+#: Words as an engine hears them, and some that look like the formats themselves; only what older
+#: formats have in braces is left out by those who read.
+LETTERS = st.characters(exclude_categories=["Cs", "Cc", "Zs", "Zl", "Zp"], exclude_characters="{")
+LIKE_FORMATS = ("-->", "<i>a</i>", "&lt;", "&amp;lt;", "WEBVTT", "NOTE", "1", "00:00:01.000", "<")
+WORDS = st.lists(
+    st.text(LETTERS, min_size=1, max_size=12)
+    | st.sampled_from((*LIKE_FORMATS, ">", "&", "STYLE", "a<b", "<v Ann>")),
+    min_size=1,
+    max_size=30,
+)
+
+
+@st.composite
+def spoken(draw: st.DrawFn) -> list[TimedText]:
+    said, at = [], 0.0
+    for words in draw(st.lists(WORDS, min_size=1, max_size=5)):
+        start = at + draw(st.floats(0, 50_000))
+        at = start + draw(st.floats(0.5, 60))
+        said.append(TimedText(start, at, " ".join(words)))
+    return said
+
+
+@given(spoken())
+def test_what_is_written_as_webvtt_is_read_again(said: list[TimedText]) -> None:
+    text = "".join(as_vtt(said))
+    again = parse_subtitles(text)
+    assert words_of(again) == words_of(said)
+    assert again[0].start == round_to_milliseconds(said[0].start)
+    assert all(one.start <= one.end for one in again)
+    assert all(before.start <= after.start for before, after in itertools.pairwise(again))
+
+
+@given(spoken())
+def test_each_screen_fits_and_takes_its_time(said: list[TimedText]) -> None:
+    for text in ("".join(as_srt(said)), "".join(as_vtt(said)).removeprefix("WEBVTT\n\n")):
+        for screen in text.strip("\n").split("\n\n"):
+            lines = screen.splitlines()
+            times = next(index for index, line in enumerate(lines) if " --> " in line)
+            assert times <= 1
+            shown = lines[times + 1 :]
+            assert 1 <= len(shown) <= LINES
+            assert "-->" not in "".join(shown)
+            begins, _, ends = lines[times].partition(" --> ")
+            assert begins < ends or len(begins) != len(ends)
+    srt_lines = "".join(as_srt(said)).splitlines()
+    assert all(len(line) <= LINE_LENGTH for line in srt_lines if " --> " not in line)
+
+
+@given(st.floats(0, 4e6))
+def test_a_time_is_written_to_the_millisecond(seconds: float) -> None:
+    hours, minutes, rest = format_timestamp(seconds).split(":")
+    assert abs(int(hours) * 3600 + int(minutes) * 60 + float(rest) - seconds) <= 0.0005 + 1e-6
+    assert float(rest) < 60 and int(minutes) < 60
+
+
+@given(st.lists(st.builds(TimedText, st.floats(0, 1e6), st.floats(0, 1e6), TEXT), max_size=4), TEXT)
+def test_what_was_heard_is_kept_as_it_was(said: list[TimedText], language: str) -> None:
+    heard = Transcription(segments=tuple(said), language=language, confidence=0.5)
+    assert decode_record(encode_record(heard)) == heard
+
+
+def words_of(said: list[TimedText]) -> list[str]:
+    return " ".join(one.text for one in said).split()
+
+
+def round_to_milliseconds(seconds: float) -> float:
+    return round(seconds * 1000) / 1000

@@ -1,0 +1,124 @@
+"""Whatever a template asks for: its schema is one, and what keeps to it makes a document."""
+
+import json
+from typing import Any
+
+import jsonschema_rs
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from secretary.core.errors import InvalidParameters, InvalidTemplate, UpstreamFailed
+from secretary.llm.templates import (
+    Field,
+    FieldType,
+    Template,
+    fill_without_model,
+    parse,
+    prompt_messages,
+    render,
+    validate_answer,
+)
+from secretary.llm.templates.template import schema
+
+from ..strategies import ANY_TEXT, JSON, TEXT
+from .test_template_documents import front_matter
+
+INSTRUCTIONS = st.sampled_from(
+    ["Text", "list: names", "list of {name, age: number}", "one of a | b | c", "number: how many",
+     "integer: how many", "boolean: is it", "date: when", "date or null", "Array of tags",
+     "list of one of x|y", "{a, b: list of {c: date}}", "one of a|b or null", "Zahl oder null"]
+) | TEXT.filter(lambda text: "}" not in text and "{" not in text)  # fmt: skip
+NAMES = st.sampled_from(["title", "tags", "a_b", "Größe", "x-y", "date"])
+
+
+@st.composite
+def templates(draw: st.DrawFn) -> Template:
+    fields = draw(st.dictionaries(NAMES, INSTRUCTIONS, min_size=1, max_size=4))
+    slots = [f"{{{{{name}|{told}}}}}" for name, told in fields.items()]
+    head = draw(st.integers(0, len(slots)))
+    entries = "\n".join(f"k{n}: {slot}" for n, slot in enumerate(slots[:head]))
+    body = draw(
+        st.sampled_from(["# {}", "{}", "- {}", "> {}", "| {} |\n|---|\n", "[a]({})", "x {} y"])
+    )
+    parts = "\n\n".join(body.format(slot) for slot in slots[head:])
+    text = f"---\nfirst: {{{{given}}}}\n{entries}\nlast: 1\n---\n{parts}\n{{{{given}}}}\n"
+    try:
+        return parse(text)
+    except InvalidTemplate:
+        assume(False)
+        raise
+
+
+def answers(kind: FieldType) -> st.SearchStrategy[Any]:
+    """What the schema lets a model say."""
+    if kind.is_list:
+        return st.lists(single(kind), max_size=3)
+    return single(kind) | st.none() if kind.nullable else single(kind)
+
+
+def single(kind: FieldType) -> st.SearchStrategy[Any]:
+    match kind.base:
+        case "number":
+            return st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+        case "integer":
+            return st.integers()
+        case "boolean":
+            return st.booleans()
+        case "choice":
+            return st.sampled_from(kind.choices)
+        case "object":
+            return st.fixed_dictionaries({name: answers(part) for name, part in kind.properties})
+        case _:
+            return ANY_TEXT
+
+
+def filled_by(fields: tuple[Field, ...]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({field.name: answers(field.field_type) for field in fields})
+
+
+@given(templates(), st.data())
+@settings(max_examples=70)
+def test_what_keeps_to_the_schema_makes_a_document(template: Template, data: st.DataObject) -> None:
+    asked = schema(template)
+    jsonschema_rs.validator_for(asked)
+    assert asked["required"] == list(asked["properties"])
+    filled = data.draw(filled_by(template.fields))
+    if is_writable(filled):
+        assert jsonschema_rs.is_valid(asked, filled), "the schema lets it be said"
+    assert validate_answer(template.fields, filled) == []
+    given_value = data.draw(ANY_TEXT)
+    document = render(template, {"given": given_value}, filled, "source")
+    document.markdown.encode()
+    found = front_matter(document.markdown)
+    # Whatever a value holds, it is the value of its key and nothing beside it.
+    assert list(found) == [entry.key for entry in template.entries]
+    assert found["last"] == 1
+    assert isinstance(found["first"], str)
+    json.dumps(document.structured_data, allow_nan=False)
+
+
+@given(templates(), st.dictionaries(NAMES, JSON), st.dictionaries(TEXT, JSON, max_size=3))
+@settings(max_examples=50)
+def test_any_answer_makes_a_document_or_a_named_error(
+    template: Template, filled: dict[str, Any], context: dict[str, Any]
+) -> None:
+    told = prompt_messages(template, context, json.dumps(filled))
+    assert all(json.dumps(message) for message in told)
+    try:
+        document = render(template, context, filled, "")
+    except (UpstreamFailed, InvalidParameters) as error:
+        assert error.code in ("UPSTREAM_FAILED", "VALIDATION_ERROR")
+    else:
+        assert list(front_matter(document.markdown)) == [entry.key for entry in template.entries]
+    assert validate_answer(template.fields, {}) != []
+    empty = fill_without_model(template.fields, filled)
+    assert set(empty) == {field.name for field in template.fields}
+
+
+def is_writable(value: Any) -> bool:
+    """Half a surrogate pair is in no answer of a model."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
