@@ -47,19 +47,19 @@ def file(directory: Path, content: bytes, *, made_at: float = 1_700_000_000.25) 
 
 
 async def keys(blob_store: BlobStore, prefix: str) -> list[str]:
-    return sorted([kept.key async for kept in blob_store.list_blobs(prefix)])
+    return sorted([blob.key async for blob in blob_store.list_blobs(prefix)])
 
 
 async def found(blob_store: BlobStore, key: str) -> BlobInfo:
-    kept = await blob_store.find(key)
-    assert kept is not None
-    return kept
+    blob = await blob_store.find(key)
+    assert blob is not None
+    return blob
 
 
 async def content(
-    blob_store: BlobStore, kept: BlobInfo, start: int = 0, end: int | None = None
+    blob_store: BlobStore, blob: BlobInfo, start: int = 0, end: int | None = None
 ) -> bytes:
-    return b"".join([piece async for piece in blob_store.read(kept, start, end)])
+    return b"".join([piece async for piece in blob_store.read(blob, start, end)])
 
 
 @pytest.mark.parametrize("size", [0, 1, 255 * 1024, 255 * 1024 + 1, LARGE])
@@ -68,10 +68,10 @@ async def test_a_file_comes_back_as_it_was(
 ) -> None:
     path = file(tmp_path, os.urandom(size))
     await blob_store.put([("jobs/a/1/x.bin", path)])
-    kept = await found(blob_store, "jobs/a/1/x.bin")
-    assert kept.size == size
-    assert await content(blob_store, kept) == path.read_bytes()
-    await blob_store.fetch([kept], lambda key: tmp_path / "back" / key)
+    blob = await found(blob_store, "jobs/a/1/x.bin")
+    assert blob.size == size
+    assert await content(blob_store, blob) == path.read_bytes()
+    await blob_store.fetch([blob], lambda key: tmp_path / "back" / key)
     back = tmp_path / "back" / "jobs/a/1/x.bin"
     assert back.read_bytes() == path.read_bytes()
     assert back.stat().st_mtime == path.stat().st_mtime
@@ -80,13 +80,13 @@ async def test_a_file_comes_back_as_it_was(
 async def test_any_part_of_a_file_can_be_read(blob_store: BlobStore, tmp_path: Path) -> None:
     data = os.urandom(LARGE)
     await blob_store.put([("a/x", file(tmp_path, data))])
-    kept = await found(blob_store, "a/x")
+    blob = await found(blob_store, "a/x")
     chunk = 255 * 1024
     for start, end in [
         (0, 1), (chunk - 1, chunk + 1), (chunk, 2 * chunk), (5, LARGE - 5), (LARGE - 1, LARGE),
         (LARGE - 3, LARGE + 99), (7, 7), (LARGE, LARGE),
     ]:  # fmt: skip
-        assert await content(blob_store, kept, start, end) == data[start:end], (start, end)
+        assert await content(blob_store, blob, start, end) == data[start:end], (start, end)
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ async def test_many_files_are_put_and_brought_at_once(
     files = [(f"c/{i}", file(tmp_path, str(i).encode())) for i in range(450)]
     files.append(("c/large", file(tmp_path, os.urandom(600_000))))
     await blob_store.put(files)
-    kept = [one async for one in blob_store.list_blobs("c/")]
-    await blob_store.fetch(kept, lambda key: tmp_path / "back" / key)
-    assert len(kept) == 451
+    blobs = [one async for one in blob_store.list_blobs("c/")]
+    await blob_store.fetch(blobs, lambda key: tmp_path / "back" / key)
+    assert len(blobs) == 451
     assert all((tmp_path / "back" / key).read_bytes() == path.read_bytes() for key, path in files)
 
 
@@ -152,11 +152,11 @@ async def test_what_is_not_there_is_not_found(blob_store: BlobStore, tmp_path: P
     assert await blob_store.find("a/none") is None
     await blob_store.remove("nothing/here/")
     await blob_store.put([("a/x", file(tmp_path, b"old"))])
-    kept = await found(blob_store, "a/x")
+    blob = await found(blob_store, "a/x")
     await blob_store.remove("a/")
     with pytest.raises(NotFound):
-        await content(blob_store, kept)
-    await blob_store.fetch([kept], lambda key: tmp_path / "back" / key)
+        await content(blob_store, blob)
+    await blob_store.fetch([blob], lambda key: tmp_path / "back" / key)
     assert not (tmp_path / "back" / "a/x").exists()
 
 

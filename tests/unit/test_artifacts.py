@@ -153,8 +153,8 @@ class TestArchive:
 
     async def test_one_that_the_job_made_is_given_as_it_is(self, files: JobFiles, job: Job) -> None:
         (files.root / job.job_id / "2" / "own.zip").write_bytes(b"own")
-        found = await files.archive(completed(job, archive_filename="own.zip"))
-        assert await files.read(found) == b"own"
+        archive = await files.archive(completed(job, archive_filename="own.zip"))
+        assert await files.read(archive) == b"own"
 
     @pytest.mark.parametrize("name", [None, 7, "", "../x.zip", "/x.zip", "pages/x.zip", ".."])
     async def test_a_name_that_leads_elsewhere_is_none(

@@ -127,16 +127,16 @@ def test_there_may_be_no_cache_yet(tmp_path: Path) -> None:
 
 def test_a_digest_is_that_of_the_content(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
-    known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert sha256_of(tmp_path / "a") == known
+    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert sha256_of(tmp_path / "a") == expected
 
 
 def test_places_that_stayed_empty_are_pruned_though_all_fits(cache: Cache) -> None:
-    kept = filled(cache, A, size=10)
+    used_entry = filled(cache, A, size=10)
     empty = entry(cache, B).directory
     unused_for_long(empty)
     fresh = entry(cache, "c" * 64).directory
     assert cache.prune() == 1
     assert not empty.parent.exists()
-    assert kept.exists()
+    assert used_entry.exists()
     assert fresh.exists()

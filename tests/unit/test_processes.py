@@ -89,9 +89,9 @@ def test_a_process_with_a_strange_name_is_read_right(tmp_path: Path) -> None:
     process = subprocess.Popen([str(strange), "1000"])
     try:
         wait_until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "a) R 1 (b\n")
-        found = processes.find(process.pid)
-        assert found is not None
-        assert found.parent == os.getpid()
+        process_info = processes.find(process.pid)
+        assert process_info is not None
+        assert process_info.parent == os.getpid()
     finally:
         process.kill()
         process.wait()

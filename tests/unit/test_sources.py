@@ -64,8 +64,8 @@ def test_a_source_that_is_on_the_web_has_a_url() -> None:
 
 async def test_the_own_upload_is_found(sources: Sources, data: Path) -> None:
     source = {"type": "upload", "name": "own.txt"}
-    found = await fetch(sources, Named(file_source=source))
-    assert found == SourceFile(data / "uploads/job-1/own.txt", "own.txt")
+    source_file = await fetch(sources, Named(file_source=source))
+    assert source_file == SourceFile(data / "uploads/job-1/own.txt", "own.txt")
 
 
 @pytest.mark.parametrize("path", ["uploads/job-1/own.txt", "job-1/own.txt", "shared.txt"])

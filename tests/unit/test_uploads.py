@@ -154,7 +154,7 @@ async def test_two_at_once_do_not_mix(uploads: Uploads) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "kept"),
+    ("declared", "stored_name"),
     [
         ("../../x", "x"),
         ("/etc/passwd", "passwd"),
@@ -175,10 +175,12 @@ async def test_two_at_once_do_not_mix(uploads: Uploads) -> None:
         ("\ud800.pdf", "pdf"),
     ],
 )
-async def test_a_hostile_name_stays_inside(uploads: Uploads, told: str, kept: str) -> None:
-    upload = await uploads.receive("job-1", told, pieces(b"x"))
-    assert upload.name == kept
-    assert left(uploads) == ["job-1", f"job-1/{kept}"]
+async def test_a_hostile_name_stays_inside(
+    uploads: Uploads, declared: str, stored_name: str
+) -> None:
+    upload = await uploads.receive("job-1", declared, pieces(b"x"))
+    assert upload.name == stored_name
+    assert left(uploads) == ["job-1", f"job-1/{stored_name}"]
     assert uploads.path_of("job-1", upload.source()).is_file()
 
 
