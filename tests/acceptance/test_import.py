@@ -60,7 +60,7 @@ def test_the_output_of_a_dry_run_can_be_submitted(program: Program) -> None:
     ("arguments", "says"),
     [
         (("nowhere.xml",), "nowhere.xml: No such file"),
-        (("schedule.xml", "--track", "Perl"), "Its tracks: Main Track - Janson, Rust, Go."),
+        (("schedule.xml", "--track", "Perl"), "Tracks: Main Track - Janson, Rust, Go."),
         (("http://10.0.0.1/schedule.xml",), "url:"),
         (("schedule.xml", "-p", "use_cache=maybe"), "use_cache"),
     ],
@@ -78,4 +78,4 @@ def test_invalid_imports_are_rejected_without_effect(
 def test_an_invalid_schedule_is_reported(program: Program) -> None:
     (program.directory / "broken.xml").write_text("<schedule>")
     result = program.run("import", "broken.xml")
-    assert result.code == 1 and "The schedule is no XML that can be read" in result.err
+    assert result.code == 1 and "The schedule is not valid XML" in result.err

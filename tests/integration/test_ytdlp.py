@@ -336,7 +336,7 @@ class TestWhatIsTooMuch:
             site(files, talk=page("", html)), tmp_path, max_duration=timedelta(hours=4)
         )
         assert isinstance(error, FileTooLarge)
-        assert error.message == "The recording at 127.0.0.1 takes 18000 s; 14400 s are allowed"
+        assert error.message == "The recording at 127.0.0.1 is 18000 s long; the limit is 14400 s"
 
     async def test_a_film_that_is_announced_larger_than_allowed(
         self, tmp_path: Path, files: dict[str, bytes]
@@ -394,19 +394,19 @@ class TestWhatIsTooMuch:
         live = files["/dash/film.mpd"].replace(b'type="static"', b'type="dynamic"')
         error = await refusal(site(files | {"/live.mpd": live}), tmp_path, path="/live.mpd")
         assert type(error) is DownloadRefused
-        assert error.message.startswith("This is a live transmission at 127.0.0.1")
+        assert error.message.startswith("The recording at 127.0.0.1 is a live stream")
 
 
 class TestWhatIsNotThere:
     async def test_a_page_without_a_recording(self, tmp_path: Path) -> None:
         error = await refusal(site({}, talk=page("Just words")), tmp_path)
         assert type(error) is UnsupportedFile
-        assert error.message == "Nothing that can be played was found at 127.0.0.1"
+        assert error.message == "No playable media was found at 127.0.0.1"
 
     async def test_a_page_with_several(self, tmp_path: Path, files: dict[str, bytes]) -> None:
         films = page('<video src="/film.mp4"></video><video src="/film.mp4?2"></video>')
         error = await refusal(site(files, talk=films), tmp_path)
-        assert "holds several recordings" in error.message
+        assert "has several recordings" in error.message
 
     @pytest.mark.parametrize(
         ("status", "kind", "retryable"),

@@ -113,7 +113,10 @@ def test_links_are_relative_to_where_the_schedule_came_from() -> None:
 def test_talks_of_one_title_have_different_files_whichever_are_chosen() -> None:
     everything = [talk["filename"] for talk in parameters(FOSDEM)]
     assert everything[1:] == ["Welcome-9102.md", "WELCOME-9103.md"]
-    assert parameters(FOSDEM, choice=TalkFilter(tracks=("go",)))[0]["filename"] == "WELCOME-9103.md"
+    assert (
+        parameters(FOSDEM, talk_filter=TalkFilter(tracks=("go",)))[0]["filename"]
+        == "WELCOME-9103.md"
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,12 +134,12 @@ def test_talks_of_one_title_have_different_files_whichever_are_chosen() -> None:
     ],
 )
 def test_talks_are_chosen_by_track_day_and_title(choice: TalkFilter, tracks: list[str]) -> None:
-    assert [talk["track"] for talk in parameters(FOSDEM, choice=choice)] == tracks
+    assert [talk["track"] for talk in parameters(FOSDEM, talk_filter=choice)] == tracks
 
 
 def test_when_nothing_fits_the_error_says_what_there_is() -> None:
     with pytest.raises(InvalidParameters) as caught:
-        parameters(FOSDEM, choice=TalkFilter(tracks=("Perl",)))
+        parameters(FOSDEM, talk_filter=TalkFilter(tracks=("Perl",)))
     assert caught.value.details["tracks"] == ["Main Track - Janson", "Rust", "Go"]
     assert "2031-02-01, 2031-02-02" in str(caught.value)
 

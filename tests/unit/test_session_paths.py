@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from secretary.web.paths import (
-    LONGEST_FOLDER,
-    LONGEST_STEM,
+    MAX_FOLDER,
+    MAX_STEM,
     SessionPaths,
     file_stem,
     filename_key,
@@ -161,7 +161,7 @@ def assert_safe(part: str) -> None:
     assert part and part not in (".", "..")
     assert not re.search(r'[/\\<>:"|?*\x00-\x1f\x7f$`~#%^\[\]]', part)
     assert part == part.strip(" .") and not part.startswith("-")
-    assert len(part.encode()) <= max(LONGEST_FOLDER, LONGEST_STEM) + len(".md")
+    assert len(part.encode()) <= max(MAX_FOLDER, MAX_STEM) + len(".md")
     assert part.partition(".")[0].strip().upper() not in RESERVED
     assert unicodedata.normalize("NFC", part) == part
     assert all(unicodedata.category(char)[0] not in "CZ" or char == " " for char in part)

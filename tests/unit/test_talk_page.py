@@ -269,11 +269,11 @@ import sys; sys.path[:] = {sys.path!r}
 def refuse(event, arguments):
     if event.startswith(("socket.", "urllib.")):
         raise SystemExit(f"it reached for the network: {{event}} {{arguments}}")
-from secretary.web.page import page_of
+from secretary.web.page import parse_talk_page
 import trafilatura
 from tests.conference_pages import GENERIC
 sys.addaudithook(refuse)
-assert page_of(GENERIC.encode(), "https://owl.example/talks/owls").text
+assert parse_talk_page(GENERIC.encode(), "https://owl.example/talks/owls").text
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 

@@ -23,28 +23,28 @@ def told(line: str) -> JobFailed | None:
 @pytest.mark.parametrize(
     ("line", "kind", "words"),
     [
-        ("Unsupported URL: https://site.example/a", UnsupportedFile, "Nothing that can be played"),
-        ("[x] 1: No video formats found!; please report this", UnsupportedFile, "Nothing that"),
+        ("Unsupported URL: https://site.example/a", UnsupportedFile, "No playable"),
+        ("[x] 1: No video formats found!; please report this", UnsupportedFile, "No playable"),
         ("[x] 1: Private video. Sign in if you've been granted access", DownloadRefused, "private"),
-        ("[x] 1: Sign in to confirm your age. This video may be", DownloadRefused, "logged in"),
-        ("[x] 1: Join this channel to get access to members-only", DownloadRefused, "logged in"),
-        ("[x] 1: This video is only available for registered users", DownloadRefused, "logged in"),
+        ("[x] 1: Sign in to confirm your age. This video may be", DownloadRefused, "a login"),
+        ("[x] 1: Join this channel to get access to members-only", DownloadRefused, "a login"),
+        ("[x] 1: This video is only available for registered users", DownloadRefused, "a login"),
         ("[x] 1: The uploader has not made this video available in your country",
          DownloadRefused, "country"),
         ("[x] 1: This video is not available from your location due to geo restriction",
          DownloadRefused, "country"),
         ("[x] 1: Video unavailable. This video has been removed by the uploader",
-         DownloadRefused, "not at site.example any more"),
+         DownloadRefused, "no such recording at site.example"),
         ("[x] 1: Unable to download webpage: HTTP Error 404: Not Found (caused by <HTTPError>)",
-         DownloadRefused, "not at site.example any more"),
-        ("[x] 1: This video is DRM protected", DownloadRefused, "against copying"),
-        ("[x] 1: Premieres in 3 hours", DownloadRefused, "live transmission"),
-        ("[x] 1: This live event will begin in 2 days.", DownloadRefused, "live transmission"),
-        ("[x] 1: Sign in to confirm you're not a bot. Use --cookies", DownloadFailed, "robot"),
-        ("[x] 1: HTTP Error 429: Too Many Requests", DownloadFailed, "robot"),
-        ("[x] 1: HTTP Error 503: Service Unavailable", DownloadFailed, "cannot answer"),
+         DownloadRefused, "no such recording at site.example"),
+        ("[x] 1: This video is DRM protected", DownloadRefused, "with DRM"),
+        ("[x] 1: Premieres in 3 hours", DownloadRefused, "live stream"),
+        ("[x] 1: This live event will begin in 2 days.", DownloadRefused, "live stream"),
+        ("[x] 1: Sign in to confirm you're not a bot. Use --cookies", DownloadFailed, "bot"),
+        ("[x] 1: HTTP Error 429: Too Many Requests", DownloadFailed, "bot"),
+        ("[x] 1: HTTP Error 503: Service Unavailable", DownloadFailed, "unavailable at the moment"),
         ("[x] 1: Unable to download webpage: Read timed out.", DownloadFailed, "connection"),
-        ("[x] 1: Requested format is not available. Use -F", DownloadRefused, "no form"),
+        ("[x] 1: Requested format is not available. Use -F", DownloadRefused, "no supported"),
     ],
 )  # fmt: skip
 def test_each_reason_has_words_of_our_own(line: str, kind: type[JobFailed], words: str) -> None:
@@ -65,7 +65,7 @@ def test_nobody_is_shown_our_paths_or_advice_for_a_command_line() -> None:
 def test_a_program_that_does_not_know_our_options_is_too_old() -> None:
     error = known_error("yt-dlp: error: no such option: --xff\n", "site.example", hidden=HIDDEN)
     assert type(error) is EngineUnavailable
-    assert error.message.startswith("The program yt-dlp is too old")
+    assert error.message.startswith("yt-dlp is too old")
 
 
 def test_what_is_not_understood_is_said_as_such_with_the_age_of_the_program() -> None:
@@ -74,7 +74,7 @@ def test_what_is_not_understood_is_said_as_such_with_the_age_of_the_program() ->
     error = unknown_error(line, "site.example", hidden=HIDDEN, version="2020.01.01")
     assert type(error) is DownloadRefused
     assert error.message == (
-        "The recording at site.example could not be fetched: the program yt-dlp is out of date,"
+        "The recording at site.example could not be downloaded: yt-dlp is out of date,"
         " pip install -U yt-dlp may help"
     )
     assert error.details["said"] == "[x] 1: Unable to extract player"

@@ -14,8 +14,8 @@ from secretary.media.recording import Chapter
 from secretary.media.ytdlp.metadata import (
     MAX_BYTES,
     SiteRequest,
-    check_allowed,
-    parse_info,
+    check_limits,
+    read_info,
     select_subtitles,
     sizes,
     to_site_media,
@@ -39,23 +39,23 @@ class TestReading:
     def test_one_recording_is_taken_alone_or_out_of_a_list(self, tmp_path: Path) -> None:
         one = {"_type": "video", "id": "1"}
         listed = {"_type": "playlist", "entries": [None, one]}
-        assert parse_info(written(tmp_path, one), "x") == one
-        assert parse_info(written(tmp_path, listed), "x") == one
+        assert read_info(written(tmp_path, one), "x") == one
+        assert read_info(written(tmp_path, listed), "x") == one
 
     @pytest.mark.parametrize("entries", [[], [None], [{"id": "1"}, {"id": "2"}]])
     def test_a_list_of_several_or_of_none_is_refused(
         self, tmp_path: Path, entries: list[Any]
     ) -> None:
         with pytest.raises(DownloadRefused):
-            parse_info(written(tmp_path, {"_type": "playlist", "entries": entries}), "x")
+            read_info(written(tmp_path, {"_type": "playlist", "entries": entries}), "x")
 
     def test_nothing_at_all_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(DownloadRefused):
-            parse_info(written(tmp_path, None), "x")
+            read_info(written(tmp_path, None), "x")
 
     def test_too_many_words_are_refused(self, tmp_path: Path) -> None:
         with pytest.raises(FileTooLarge):
-            parse_info(written(tmp_path, {"description": "x" * MAX_BYTES}), "x")
+            read_info(written(tmp_path, {"description": "x" * MAX_BYTES}), "x")
 
 
 class TestRefusing:
@@ -70,7 +70,7 @@ class TestRefusing:
     )
     def test_what_is_live(self, info: dict[str, Any]) -> None:
         with pytest.raises(DownloadRefused):
-            check_allowed(info, REQUEST, "x")
+            check_limits(info, REQUEST, "x")
 
     @pytest.mark.parametrize(
         "info",
@@ -83,7 +83,7 @@ class TestRefusing:
     )
     def test_what_is_too_much(self, info: dict[str, Any]) -> None:
         with pytest.raises(FileTooLarge):
-            check_allowed(info, REQUEST, "x")
+            check_limits(info, REQUEST, "x")
 
     @pytest.mark.parametrize(
         "info",
@@ -95,10 +95,10 @@ class TestRefusing:
         ],
     )
     def test_nothing_else(self, info: dict[str, Any]) -> None:
-        check_allowed(info, REQUEST, "x")
+        check_limits(info, REQUEST, "x")
 
     def test_no_duration_is_too_long_where_none_is_named(self) -> None:
-        check_allowed({"duration": 1e6}, replace(REQUEST, max_duration=None), "x")
+        check_limits({"duration": 1e6}, replace(REQUEST, max_duration=None), "x")
 
     def test_sizes_are_those_of_the_chosen_formats(self) -> None:
         chosen = [{"filesize": 10, "filesize_approx": 99}, {"filesize_approx": 5.5}]

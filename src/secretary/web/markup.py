@@ -1,4 +1,4 @@
-"""A downloaded page as a tree: bounded, without scripts, its links absolute."""
+"""Parses downloaded pages within limits, and converts their elements to text and Markdown."""
 
 import copy
 import re
@@ -19,37 +19,44 @@ Element: TypeAlias = Any
 
 MAX_BYTES = 8 * 1024 * 1024
 MAX_ELEMENTS = 60_000
-#: Bytes of one tag without the values of its attributes. The parser compares each with each.
+#: Bytes of a tag without attribute values. The parser compares every attribute with every other.
 MAX_TAG = 16 * 1024
-#: Of the text that is kept; an abstract has a few thousand.
+#: Characters of the extracted text; an abstract has a few thousand.
 MAX_TEXT = 200_000
+#: Limits for Trafilatura, which visits every element many times; pages of talks have some hundreds.
+MAX_EXTRACTED_ELEMENTS = 20_000
+MAX_EXTRACTED_CHARACTERS = 1_000_000
+#: If Trafilatura finds less, it is likely to have taken everything, menus included.
+MIN_EXTRACTED = 200
+#: Page furniture and forms.
+FRAME = ("nav", "header", "footer", "aside", "form", "button", "dialog")
 _UNREAD = ("script", "style", "noscript", "template", "svg", "canvas", "object", "embed", "math")
 _HEADING = re.compile(rb"<(/?)h([1-6])(?![\w-])", re.I)
 _VALUE = re.compile(rb"\"[^\"]*\"|'[^']*'")
 _LONG_TAG = re.compile(rb"<[A-Za-z](?:[^\"'>]|\"[^\"]*\"|'[^']*'){2000,}+")
-#: What stands on every page of a site, and forms.
-FRAME = ("nav", "header", "footer", "aside", "form", "button", "dialog")
+_BOM = b"\xef\xbb\xbf"
 
 
-def page_at(path: str) -> bytes:
+def read_page(path: str) -> bytes:
     if Path(path).stat().st_size > MAX_BYTES:
         raise FileTooLarge("The page is larger than allowed", limit_bytes=MAX_BYTES)
     return Path(path).read_bytes()
 
 
-def parsed_page(data: bytes, url: str) -> Element:
-    _require_short_tags(data)
-    root = parse_html(_with_ended_headings(data))
+def parse_page(data: bytes, url: str) -> Element:
+    """Parse a page and make its links absolute; links that do not lead to the web are removed."""
+    _check_tags(data)
+    root = parse_html(_close_headings(data))
     if sum(1 for _ in zip(root.iter(), range(MAX_ELEMENTS + 1), strict=False)) > MAX_ELEMENTS:
         raise FileTooLarge("The page has more elements than allowed", max_elements=MAX_ELEMENTS)
     base = root.find(".//base[@href]")
-    place = (absolute_url(base.get("href"), url) if base is not None else None) or url
+    base_url = (absolute_url(base.get("href"), url) if base is not None else None) or url
     for element in root.iter():
         for name in ("href", "src", "data-src"):
             target = element.get(name) if isinstance(element.tag, str) else None
             if target is None:
                 continue
-            whole = absolute_url(target, place) if not target.startswith("#") else None
+            whole = absolute_url(target, base_url) if not target.startswith("#") else None
             if whole is None:
                 del element.attrib[name]
             else:
@@ -57,133 +64,129 @@ def parsed_page(data: bytes, url: str) -> Element:
     return root
 
 
-def _require_short_tags(data: bytes) -> None:
-    for tag in _LONG_TAG.finditer(_outside_scripts(data)):
+def _check_tags(data: bytes) -> None:
+    for tag in _LONG_TAG.finditer(_without_script_content(data)):
         if len(_VALUE.sub(b"", tag[0])) > MAX_TAG:
             raise FileCorrupt("An element of the page has more attributes than allowed")
 
 
-def _outside_scripts(data: bytes) -> bytes:
-    """In a script a sign for `less` begins no tag."""
+def _without_script_content(data: bytes) -> bytes:
+    """A less-than sign in a script starts no tag."""
     first, *others = re.split(rb"<script", data, flags=re.I)
-    kept = [first]
+    parts = [first]
     for part in others:
         start, end = part.find(b">") + 1, re.search(rb"</script", part, re.I)
-        kept += [b"<script", part[:start], part[end.start() :] if end else b""]
-    return b"".join(kept)
+        parts += [b"<script", part[:start], part[end.start() :] if end else b""]
+    return b"".join(parts)
 
 
-def _with_ended_headings(data: bytes) -> bytes:
-    """`<h1>…</h2>` ends the heading, to browsers and on FOSDEM's pages; not so to our parser."""
-    rank = b""
+def _close_headings(data: bytes) -> bytes:
+    """Correct `<h1>…</h2>`, found on FOSDEM's pages: browsers close the heading, lxml does not."""
+    level = b""
 
-    def ended(tag: re.Match[bytes]) -> bytes:
-        nonlocal rank
+    def correct(tag: re.Match[bytes]) -> bytes:
+        nonlocal level
         if not tag[1]:
-            rank = tag[2]
+            level = tag[2]
             return tag[0]
-        told, rank = rank or tag[2], b""
-        return b"</h" + told
+        closed, level = level or tag[2], b""
+        return b"</h" + closed
 
-    return _HEADING.sub(ended, data)
+    return _HEADING.sub(correct, data)
 
 
-def without_scripts(root: Element) -> None:
-    """Without what nobody sees, too: some of it is written for machines to obey."""
+def remove_unread(root: Element) -> None:
+    """Remove scripts and hidden elements: some of them contain instructions for machines."""
     for element in root.iter():
-        is_page = element.tag in ("html", "body", "main", "article")  # shown when it is complete
+        is_page = element.tag in ("html", "body", "main", "article")  # hidden until it is loaded
         if isinstance(element.tag, str) and not is_page and is_hidden(element):
             element.tag = _UNREAD[0]
     etree.strip_elements(root, *_UNREAD, with_tail=False)
 
 
-def text_of(element: Element | None, longest: int = 500) -> str:
-    """In one line."""
+def text_of(element: Element | None, max_length: int = 500) -> str:
+    """Return the text of an element as one line."""
     if element is None:
         return ""
     parts, size = [], 0
     for part in element.itertext():
         parts.append(part)
         size += len(part)
-        if size > 8 * longest:
+        if size > 8 * max_length:
             break
-    return single_line("".join(parts), longest)
+    return single_line("".join(parts), max_length)
 
 
 def with_class(root: Element, name: str, tag: str = "*") -> list[Element]:
     test = f"contains(concat(' ', normalize-space(@class), ' '), ' {name} ')"
-    found: list[Element] = root.xpath(f".//{tag}[{test}]")
-    return found
+    elements: list[Element] = root.xpath(f".//{tag}[{test}]")
+    return elements
 
 
-def is_within(element: Element, names: Iterable[str]) -> bool:
-    return any(parent.tag in names for parent in element.iterancestors())
+def is_within(element: Element, tags: Iterable[str]) -> bool:
+    return any(parent.tag in tags for parent in element.iterancestors())
 
 
-def markdown_of(elements: Iterable[Element]) -> str:
-    """What they say, one after the other; pictures are left out."""
+def to_page_markdown(elements: Iterable[Element]) -> str:
+    """Convert elements to Markdown without their images."""
     blocks: list[Block] = []
     for element in elements:
         blocks += html_blocks(element, lambda source, alt: Picture("", None))
     try:
-        return bounded(to_markdown(blocks))
+        return _limit_text(to_markdown(blocks))
     except RecursionError:
         raise FileCorrupt("The elements of the page are nested too deeply") from None
 
 
-def markdown_of_html(html: str) -> str:
-    """Of a piece of HTML in a text, or of a plain text."""
+def html_to_markdown(html: str) -> str:
+    """Convert an HTML fragment or a plain text to Markdown."""
     if not html.strip():
         return ""
     data = f"<html><body><div>{html[:MAX_TEXT]}</div></body></html>".encode("utf-8", "replace")
-    root = parse_html(b"\xef\xbb\xbf" + data)
-    without_scripts(root)
-    return markdown_of([root])
+    root = parse_html(_BOM + data)
+    remove_unread(root)
+    return to_page_markdown([root])
 
 
-def bounded(text: str) -> str:
-    """At the end of a paragraph, where it is too long."""
+def _limit_text(text: str) -> str:
+    """Cut a text that is too long at the end of a paragraph."""
     if len(text) <= MAX_TEXT:
         return text
     cut = text[:MAX_TEXT]
     return cut[: cut.rfind("\n\n") + 1 or None].rstrip() + "\n"
 
 
-#: Trafilatura looks at each element many times; pages of talks have some hundreds.
-MAIN_TEXT_MAX_ELEMENTS = 20_000
-MAX_LETTERS = 1_000_000
-#: Where it finds less it takes all there is, menus too.
-ENOUGH = 200
-
-
 def main_text(root: Element) -> str:
-    found = _by_trafilatura(root)
-    if len(found) >= ENOUGH:
-        return found
-    region = region_of(root)
-    own = markdown_of([_without_frame(region)]) if region is not None else ""
-    return own or found
+    """Return the main content of a page as Markdown."""
+    extracted = _extract(root)
+    if len(extracted) >= MIN_EXTRACTED:
+        return extracted
+    element = content_element(root)
+    own = to_page_markdown([_without_frame(element)]) if element is not None else ""
+    return own or extracted
 
 
-def region_of(root: Element) -> Element | None:
-    """The part of a page that says of itself to be its content."""
-    found = root.xpath("//main | //*[@role='main'] | //article | //*[@id='content' or @id='main']")
-    return found[0] if found else None
+def content_element(root: Element) -> Element | None:
+    """Return the element that is marked as the content of the page."""
+    elements = root.xpath(
+        "//main | //*[@role='main'] | //article | //*[@id='content' or @id='main']"
+    )
+    return elements[0] if elements else None
 
 
-def _by_trafilatura(root: Element) -> str:
+def _extract(root: Element) -> str:
     if (
-        sum(1 for _ in root.iter()) > MAIN_TEXT_MAX_ELEMENTS
-        or sum(map(len, root.itertext())) > MAX_LETTERS
+        sum(1 for _ in root.iter()) > MAX_EXTRACTED_ELEMENTS
+        or sum(map(len, root.itertext())) > MAX_EXTRACTED_CHARACTERS
     ):
         return ""
-    # Loaded here: pages of known programs go without.
+    # Imported here: pages of known conference systems do not need it.
     from lxml import html
     from trafilatura import extract
 
-    # Given a tree it has nothing to fetch; the names of links are kept, and pictures are not.
+    # It gets a tree, so there is nothing to fetch.
     tree = html.fromstring(etree.tostring(root, encoding="unicode", method="html"))
-    found = extract(
+    extracted = extract(
         tree,
         output_format="html",
         fast=True,
@@ -192,13 +195,13 @@ def _by_trafilatura(root: Element) -> str:
         include_links=True,
         with_metadata=False,
     )
-    if not found:
+    if not extracted:
         return ""
-    return bounded(markdown_of([parse_html(b"\xef\xbb\xbf" + found.encode("utf-8", "replace"))]))
+    return to_page_markdown([parse_html(_BOM + extracted.encode("utf-8", "replace"))])
 
 
-def _without_frame(region: Element) -> Element:
-    part = copy.deepcopy(region)
+def _without_frame(element: Element) -> Element:
+    part = copy.deepcopy(element)
     part.tail = None
     etree.strip_elements(part, *FRAME, "h1", with_tail=False)
     return part

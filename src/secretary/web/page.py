@@ -1,4 +1,8 @@
-"""Reads the page of a conference talk, as it was downloaded."""
+"""Reads downloaded pages: conference talks (FOSDEM, pretalx, frab and others) and articles.
+
+Each source on a page (the markup of a known conference system, JSON-LD, meta tags, labels, players)
+yields fields; the first source that has a field wins.
+"""
 
 import html
 import json
@@ -16,36 +20,43 @@ from .links import (
     LinkKind,
     absolute_url,
     deduplicated,
-    end_time,
     link_kind,
     make_link,
     page_key,
-    parse_date,
-    parse_language,
-    parse_time,
     single_line,
-    unique_names,
 )
 from .markup import (
     FRAME,
     Element,
+    content_element,
+    html_to_markdown,
     is_within,
     main_text,
-    markdown_of,
-    markdown_of_html,
-    page_at,
-    parsed_page,
-    region_of,
+    parse_page,
+    read_page,
+    remove_unread,
     text_of,
+    to_page_markdown,
     with_class,
-    without_scripts,
 )
-from .talk import TalkPage
+from .talk import TalkPage, end_time, parse_date, parse_language, parse_time, unique_names
+
+MAX_LINKS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Article:
+    """`text` is Markdown and starts with the title."""
+
+    title: str
+    language: str | None
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedFields:
-    """Empty is what is not told. `text` is Markdown, everything else is plain text."""
+    """What one source tells about a talk; empty if it does not. `text` is Markdown, everything else
+    plain text."""
 
     title: str = ""
     speakers: tuple[str, ...] = ()
@@ -60,19 +71,203 @@ class ExtractedFields:
     links: tuple[Link, ...] = ()
 
 
-NOTHING = ExtractedFields()
+def read_article(path: str, url: str) -> Article:
+    """Run this in a sandbox: the page is untrusted. Nothing is fetched, no script is run."""
+    root = parse_page(read_page(path), url)
+    title = _heading(root) or _html_title(root)
+    language = parse_language(root.get("lang"))
+    description = _description(root)
+    remove_unread(root)
+    text = main_text(root) or to_page_markdown([root])
+    text = text or html_to_markdown(html.escape(description))
+    if not text.strip():
+        raise FileCorrupt("There is no text on the page")
+    if title and not text.startswith("# "):
+        text = f"{html_to_markdown(f'<h1>{html.escape(title)}</h1>').strip()}\n\n{text}"
+    return Article(title=title, language=language or None, text=text)
 
 
-def merged(sources: Iterable[ExtractedFields]) -> ExtractedFields:
-    """Of each fact what the first source tells; the links of all."""
+def read_talk_page(path: str, url: str) -> TalkPage:
+    """Run this in a sandbox: the page is untrusted. Nothing is fetched, no script is run."""
+    return parse_talk_page(read_page(path), url)
+
+
+def parse_talk_page(data: bytes, url: str) -> TalkPage:
+    root = parse_page(data, url)
+    json_ld = _json_ld_fields(root, f"{_heading(root)} {_html_title(root)}", url)
+    remove_unread(root)
+    site, site_fields = _site_fields(root)
+    sources = [
+        site_fields,
+        ExtractedFields(links=tuple(_player_links(root))),
+        json_ld,
+        _meta_fields(root),
+    ]
+    if not site:
+        sources += [ExtractedFields(links=tuple(_content_links(root))), _label_fields(root)]
+    merged = _merge(sources)
+    text = site_fields.text or (main_text(root) if not site else "")
+    text = text or json_ld.text or html_to_markdown(html.escape(_description(root)))
+    if not (merged.title or text):
+        raise FileCorrupt("The page has neither a title nor a text")
+    return _talk_page(merged, _without_title(text, merged.title), url, site)
+
+
+def _merge(sources: Iterable[ExtractedFields]) -> ExtractedFields:
+    """Take each field from the first source that has it, and the links of all."""
     sources = list(sources)
-    told: dict[str, Any] = {
-        field.name: next(filter(None, (getattr(one, field.name) for one in sources)), field.default)
+    values: dict[str, Any] = {
+        field.name: next(
+            filter(None, (getattr(source, field.name) for source in sources)), field.default
+        )
         for field in fields(ExtractedFields)
     }
-    links = tuple(deduplicated(link for one in sources for link in one.links))
-    return ExtractedFields(**{**told, "links": links})
+    links = tuple(deduplicated(link for source in sources for link in source.links))
+    return ExtractedFields(**{**values, "links": links})
 
+
+def _without_title(text: str, title: str) -> str:
+    """Remove the heading if it repeats the title."""
+    first, _, rest = text.partition("\n")
+    heading = re.sub(r"^#+ |\\(?=[^\w\s])", "", first).strip()
+    is_title = first.startswith("#") and heading == title
+    return rest.lstrip("\n") if is_title and rest.strip() else text
+
+
+def _talk_page(merged: ExtractedFields, text: str, url: str, site: str) -> TalkPage:
+    own_key = page_key(absolute_url(url) or url)
+    links = [link for link in merged.links if page_key(link.url) != own_key]
+
+    def of_kind(*kinds: LinkKind) -> tuple[Link, ...]:
+        return tuple(link for link in links if link.kind in kinds)
+
+    return TalkPage(
+        url=url,
+        site=site,
+        title=merged.title,
+        speakers=merged.speakers,
+        text=text,
+        event=merged.event or None,
+        track=merged.track or None,
+        day=merged.day or None,
+        starttime=merged.starttime or None,
+        endtime=merged.endtime or None,
+        room=merged.room or None,
+        language=merged.language or None,
+        videos=of_kind(LinkKind.VIDEO, LinkKind.VIDEO_PAGE),
+        subtitles=of_kind(LinkKind.SUBTITLES),
+        attachments=of_kind(LinkKind.ATTACHMENT),
+        links=of_kind(LinkKind.OTHER),
+    )
+
+
+# Headings, meta tags and links ------------------------------------------------------------------
+
+_MEDIA = frozenset({LinkKind.VIDEO, LinkKind.VIDEO_PAGE, LinkKind.SUBTITLES, LinkKind.ATTACHMENT})
+_SPEAKER = re.compile(r"/(speakers?|referent(en|innen)?|sprecher|persons?|people)/[^/?#]+", re.I)
+
+
+def _heading(root: Element) -> str:
+    """Return the text of the only `h1` outside the page header."""
+    headings = [heading for heading in root.iter("h1") if not is_within(heading, ("header", "nav"))]
+    texts = [text for heading in headings if (text := text_of(heading, MAX_TITLE))]
+    return texts[0] if len(texts) == 1 else ""
+
+
+def _html_title(root: Element) -> str:
+    return text_of(root.find(".//head/title"), MAX_TITLE)
+
+
+def _meta_fields(root: Element) -> ExtractedFields:
+    tags = _meta_tags(root)
+    start, end = tags.get("event:start_time", ""), tags.get("event:end_time", "")
+    return ExtractedFields(
+        title=_heading(root) or tags.get("og:title", "") or _html_title(root),
+        speakers=_speakers(root),
+        event=tags.get("og:site_name", ""),
+        day=parse_date(start) or "",
+        starttime=parse_time(start) or "",
+        endtime=parse_time(end) or "",
+        language=parse_language(root.get("lang") or tags.get("og:locale")) or "",
+        links=tuple(_meta_videos(tags)),
+    )
+
+
+def _description(root: Element) -> str:
+    tags = _meta_tags(root)
+    return tags.get("og:description", "") or tags.get("description", "")
+
+
+def _meta_tags(root: Element) -> dict[str, str]:
+    tags: dict[str, str] = {}
+    for meta in root.iter("meta"):
+        name = single_line(meta.get("property") or meta.get("name"), 60).lower()
+        value = single_line(meta.get("content"), 4000)
+        if name and value:
+            tags.setdefault(name, value)
+    return tags
+
+
+def _meta_videos(tags: dict[str, str]) -> Iterator[Link]:
+    for name in ("og:video:secure_url", "og:video:url", "og:video", "twitter:player"):
+        link = make_link(tags[name], kind=LinkKind.VIDEO_PAGE) if name in tags else None
+        if link is not None and link_kind(link.url) is not LinkKind.OTHER:
+            yield link
+
+
+def _speakers(root: Element) -> tuple[str, ...]:
+    """Return the texts of links to pages of speakers, outside of menus."""
+    return unique_names(
+        text_of(link, 200)
+        for link in root.iter("a")
+        if _SPEAKER.search(link.get("href") or "") and not is_within(link, FRAME)
+    )
+
+
+def _player_links(root: Element) -> list[Link]:
+    """Return the videos that are embedded in the page, and their subtitles."""
+    links = []
+    for element in root.iter("video", "source", "track", "iframe"):
+        url = element.get("src") or element.get("data-src")
+        if not url or (element.tag == "source" and not _is_in_video(element)):
+            continue
+        if element.tag == "iframe":
+            links.append(make_link(url) if link_kind(url) is LinkKind.VIDEO_PAGE else None)
+        elif element.tag == "track":
+            is_text = (element.get("kind") or "subtitles") in ("subtitles", "captions")
+            label = single_line(element.get("label") or element.get("srclang"), 60)
+            links.append(make_link(url, label, kind=LinkKind.SUBTITLES) if is_text else None)
+        else:
+            links.append(make_link(url, kind=LinkKind.VIDEO))
+    return deduplicated(links)
+
+
+def _is_in_video(source: Element) -> bool:
+    parent = source.getparent()
+    return parent is not None and parent.tag == "video"
+
+
+def _content_links(root: Element) -> list[Link]:
+    """Return all links in the content, and those to files and videos on the whole page."""
+    content = content_element(root)
+    own = _links_in([content]) if content is not None else []
+    return [*own, *_links_in([root], media_only=content is not None)]
+
+
+def _links_in(elements: list[Element], *, media_only: bool = False) -> list[Link]:
+    links: list[Link | None] = []
+    for element in elements:
+        for anchor in element.iter("a"):
+            if len(links) >= MAX_LINKS:
+                break
+            href = anchor.get("href")
+            link = make_link(href, text_of(anchor, 300)) if href else None
+            if link and (link.kind in _MEDIA or not media_only) and not is_within(anchor, FRAME):
+                links.append(link)
+    return deduplicated(links)
+
+
+# Labels, such as `Room: Janson` -----------------------------------------------------------------
 
 _LABELS = {
     "track": "track", "spur": "track", "topic": "track", "themenbereich": "track",
@@ -84,291 +279,194 @@ _LABELS = {
     "duration": "duration", "dauer": "duration",
     "language": "language", "sprache": "language", "language used for presentation": "language",
 }  # fmt: skip
-_MARKS = ("strong", "b", "th", "dt")
-LONGEST = 200
+_LABEL_TAGS = ("strong", "b", "th", "dt")
+_MAX_VALUE = 200
 
 
-def labelled(root: Element) -> dict[str, str]:
-    """What stands behind each label that is known; the first of a kind counts."""
-    found: dict[str, str] = {}
-    for element in root.iter(*_MARKS):
-        name = _LABELS.get(text_of(element, 40).rstrip(": ").casefold())
-        if name and name not in found:
-            value = _behind(element).lstrip(": ").strip()
-            if value:
-                found[name] = value
-    return found
-
-
-def facts_of_labels(root: Element) -> ExtractedFields:
-    told = labelled(root)
-    start = parse_time(told.get("start")) or ""
-    end = parse_time(told.get("end")) or end_time(start, told.get("duration")) or ""
-    day = told.get("day", "")
+def _label_fields(root: Element) -> ExtractedFields:
+    values = _labelled_values(root)
+    start = parse_time(values.get("start")) or ""
+    end = parse_time(values.get("end")) or end_time(start, values.get("duration")) or ""
+    day = values.get("day", "")
     return ExtractedFields(
-        track=told.get("track", ""),
-        room=told.get("room", ""),
+        track=values.get("track", ""),
+        room=values.get("room", ""),
         day=parse_date(day) or day,
         starttime=start,
         endtime=end,
-        language=parse_language(told.get("language")) or "",
+        language=parse_language(values.get("language")) or "",
     )
 
 
-def _behind(element: Element) -> str:
-    if element.tag in ("th", "dt"):
-        other = element.getnext()
-        return text_of(other, LONGEST) if other is not None and other.tag in ("td", "dd") else ""
-    parts = [element.tail or ""]
-    other = element.getnext()
-    if other is None and element.getparent().tag == "td":
-        return text_of(element.getparent().getnext(), LONGEST)
-    while other is not None and other.tag not in (*_MARKS, "br", "ul", "table"):
-        parts += [text_of(other, LONGEST), other.tail or ""]
-        other = other.getnext()
-    return single_line(" ".join(parts), LONGEST)
+def _labelled_values(root: Element) -> dict[str, str]:
+    """Return the text after the first known label of each kind."""
+    values: dict[str, str] = {}
+    for element in root.iter(*_LABEL_TAGS):
+        name = _LABELS.get(text_of(element, 40).rstrip(": ").casefold())
+        if name and name not in values:
+            value = _text_after(element).lstrip(": ").strip()
+            if value:
+                values[name] = value
+    return values
 
 
-MAX_BYTES = 1024 * 1024
-MAX_SCRIPTS = 30
-MAX_THINGS = 2000
+def _text_after(label: Element) -> str:
+    if label.tag in ("th", "dt"):
+        cell = label.getnext()
+        return text_of(cell, _MAX_VALUE) if cell is not None and cell.tag in ("td", "dd") else ""
+    parts = [label.tail or ""]
+    sibling = label.getnext()
+    if sibling is None and label.getparent().tag == "td":
+        return text_of(label.getparent().getnext(), _MAX_VALUE)
+    while sibling is not None and sibling.tag not in (*_LABEL_TAGS, "br", "ul", "table"):
+        parts += [text_of(sibling, _MAX_VALUE), sibling.tail or ""]
+        sibling = sibling.getnext()
+    return single_line(" ".join(parts), _MAX_VALUE)
 
-Thing = dict[str, Any]
+
+# JSON-LD ----------------------------------------------------------------------------------------
+
+_MAX_JSON = 1024 * 1024
+_MAX_SCRIPTS = 30
+_MAX_OBJECTS = 2000
+
+JsonObject = dict[str, Any]
 
 
-def facts_of_linked_data(root: Element, heading: str, base: str) -> ExtractedFields:
-    """`heading` is what the page itself is called: an event of that name, or one inside another,
-    is the talk; else it is the conference."""
-    things = list(_things(root))
-    events = [thing for thing in things if any(kind.endswith("Event") for kind in _kinds(thing))]
-    talk = next((event for event in events if _is_talk(event, heading)), None)
-    whole = next((event for event in events if not _is_talk(event, heading)), None)
-    videos = [thing for thing in things if "VideoObject" in _kinds(thing)]
-    return merged(
+def _json_ld_fields(root: Element, page_title: str, base: str) -> ExtractedFields:
+    """An event whose name is in the title of the page, or that is part of another event, is the
+    talk; any other is the conference."""
+    objects = list(_json_ld_objects(root))
+    events = [each for each in objects if any(kind.endswith("Event") for kind in _types(each))]
+    talk = next((event for event in events if _is_talk(event, page_title)), None)
+    conference = next((event for event in events if not _is_talk(event, page_title)), None)
+    videos = [each for each in objects if "VideoObject" in _types(each)]
+    return _merge(
         [
-            *([_talk(talk, base)] if talk else []),
-            *([ExtractedFields(event=_name(whole))] if whole else []),
-            *(ExtractedFields(links=tuple(_videos(video, base))) for video in videos),
+            *([_event_fields(talk, base)] if talk else []),
+            *([ExtractedFields(event=_name(conference))] if conference else []),
+            *(ExtractedFields(links=tuple(_video_links(video, base))) for video in videos),
         ]
     )
 
 
-def _things(root: Element) -> Iterator[Thing]:
-    left = MAX_THINGS
-    scripts = root.xpath("//script[@type='application/ld+json']")[:MAX_SCRIPTS]
+def _json_ld_objects(root: Element) -> Iterator[JsonObject]:
+    remaining = _MAX_OBJECTS
+    scripts = root.xpath("//script[@type='application/ld+json']")[:_MAX_SCRIPTS]
     for script in scripts:
         text = script.text or ""
         try:
-            waiting = [json.loads(text)] if len(text) <= MAX_BYTES else []
+            queue = [json.loads(text)] if len(text) <= _MAX_JSON else []
         except (ValueError, RecursionError):
             continue
-        while waiting and left:
-            left -= 1
-            value = waiting.pop(0)
+        while queue and remaining:
+            remaining -= 1
+            value = queue.pop(0)
             if isinstance(value, dict):
                 yield value
-                waiting += [one for key, one in value.items() if isinstance(one, dict | list)
-                            and key != "superEvent"]  # fmt: skip
+                queue += [
+                    each
+                    for key, each in value.items()
+                    if isinstance(each, dict | list) and key != "superEvent"
+                ]
             elif isinstance(value, list):
-                waiting += value
+                queue += value
 
 
-def _is_talk(event: Thing, heading: str) -> bool:
+def _is_talk(event: JsonObject, page_title: str) -> bool:
     name = _name(event).casefold()
-    return bool(_first(event.get("superEvent"))) or bool(name and name in heading.casefold())
+    return bool(_first(event.get("superEvent"))) or bool(name and name in page_title.casefold())
 
 
-def _talk(event: Thing, base: str) -> ExtractedFields:
+def _event_fields(event: JsonObject, base: str) -> ExtractedFields:
     start, end = single_line(event.get("startDate"), 60), single_line(event.get("endDate"), 60)
     language = _first(event.get("inLanguage"))
-    told = language.get("alternateName") or language.get("name")
-    people = [*_listed(event.get("performer")), *_listed(event.get("actor"))]
+    people = [*_as_list(event.get("performer")), *_as_list(event.get("actor"))]
     return ExtractedFields(
         title=_name(event),
         speakers=unique_names(_name(person) for person in people),
-        text=markdown_of_html(str(event.get("description") or "")),
+        text=html_to_markdown(str(event.get("description") or "")),
         event=_name(_first(event.get("superEvent"))),
         day=parse_date(start) or "",
         starttime=parse_time(start) or "",
         endtime=parse_time(end) or "",
         room=_name(_first(event.get("location"))),
-        language=parse_language(told) or "",
-        links=tuple(_videos(_first(event.get("recordedIn")), base)),
+        language=parse_language(language.get("alternateName") or language.get("name")) or "",
+        links=tuple(_video_links(_first(event.get("recordedIn")), base)),
     )
 
 
-def _videos(video: Thing, base: str) -> list[Link]:
+def _video_links(video: JsonObject, base: str) -> list[Link]:
     title = _name(video)
-    found = [
-        make_link(
-            single_line(video.get("contentUrl"), 4000), title, base=base, kind=LinkKind.VIDEO
-        ),
-        make_link(
-            single_line(video.get("embedUrl"), 4000), title, base=base, kind=LinkKind.VIDEO_PAGE
-        ),
+    links = [
+        make_link(single_line(video.get(key), 4000), title, base=base, kind=kind)
+        for key, kind in (("contentUrl", LinkKind.VIDEO), ("embedUrl", LinkKind.VIDEO_PAGE))
     ]
-    for caption in _listed(video.get("caption")):
+    for caption in _as_list(video.get("caption")):
         url = single_line(_first(caption).get("contentUrl"), 4000)
-        found.append(make_link(url, base=base, kind=LinkKind.SUBTITLES) if url else None)
-    return deduplicated(link for link in found if link and link.url != base)
+        links.append(make_link(url, base=base, kind=LinkKind.SUBTITLES) if url else None)
+    return deduplicated(link for link in links if link and link.url != base)
 
 
-def _kinds(thing: Thing) -> list[str]:
-    return [kind for kind in _listed(thing.get("@type")) if isinstance(kind, str)]
+def _types(value: JsonObject) -> list[str]:
+    return [kind for kind in _as_list(value.get("@type")) if isinstance(kind, str)]
 
 
-def _name(thing: Any) -> str:
-    told = thing.get("name") if isinstance(thing, dict) else thing
-    return single_line(html.unescape(told[:4000]), MAX_TITLE) if isinstance(told, str) else ""
+def _name(value: Any) -> str:
+    name = value.get("name") if isinstance(value, dict) else value
+    return single_line(html.unescape(name[:4000]), MAX_TITLE) if isinstance(name, str) else ""
 
 
-def _first(value: Any) -> Thing:
-    """A thing, the first of several, or one that has only a name."""
-    value = next(iter(_listed(value)), None)
+def _first(value: Any) -> JsonObject:
+    """Return an object, the first of several, or an object for a bare name."""
+    value = next(iter(_as_list(value)), None)
     return value if isinstance(value, dict) else {"name": value} if value else {}
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-MOST_LINKS = 300
-_MEDIA = frozenset({LinkKind.VIDEO, LinkKind.VIDEO_PAGE, LinkKind.SUBTITLES, LinkKind.ATTACHMENT})
-_SPEAKER = re.compile(r"/(speakers?|referent(en|innen)?|sprecher|persons?|people)/[^/?#]+", re.I)
+# Known conference systems -----------------------------------------------------------------------
 
 
-def heading_of(root: Element) -> str:
-    """The one heading of the first rank that is not the site's own."""
-    found = [heading for heading in root.iter("h1") if not is_within(heading, ("header", "nav"))]
-    texts = [text for heading in found if (text := text_of(heading, MAX_TITLE))]
-    return texts[0] if len(texts) == 1 else ""
-
-
-def title_of(root: Element) -> str:
-    return text_of(root.find(".//head/title"), MAX_TITLE)
-
-
-def facts_of_tags(root: Element) -> ExtractedFields:
-    told = _metas(root)
-    start, end = told.get("event:start_time", ""), told.get("event:end_time", "")
-    return ExtractedFields(
-        title=heading_of(root) or told.get("og:title", "") or title_of(root),
-        speakers=_speakers(root),
-        event=told.get("og:site_name", ""),
-        day=parse_date(start) or "",
-        starttime=parse_time(start) or "",
-        endtime=parse_time(end) or "",
-        language=parse_language(root.get("lang") or told.get("og:locale")) or "",
-        links=tuple(_of_head(told)),
-    )
-
-
-def description_of(root: Element) -> str:
-    told = _metas(root)
-    return told.get("og:description", "") or told.get("description", "")
-
-
-def _metas(root: Element) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for meta in root.iter("meta"):
-        name = single_line(meta.get("property") or meta.get("name"), 60).lower()
-        value = single_line(meta.get("content"), 4000)
-        if name and value:
-            found.setdefault(name, value)
-    return found
-
-
-def _of_head(told: dict[str, str]) -> Iterator[Link]:
-    for name in ("og:video:secure_url", "og:video:url", "og:video", "twitter:player"):
-        link = make_link(told[name], kind=LinkKind.VIDEO_PAGE) if name in told else None
-        if link is not None and link_kind(link.url) is not LinkKind.OTHER:
-            yield link
-
-
-def _speakers(root: Element) -> tuple[str, ...]:
-    """Who has a page among the speakers and is named outside of the menus."""
-    return unique_names(
-        text_of(link, 200)
-        for link in root.iter("a")
-        if _SPEAKER.search(link.get("href") or "") and not is_within(link, FRAME)
-    )
-
-
-def players(root: Element) -> list[Link]:
-    """Videos that are shown on the page, and their subtitles."""
-    found = []
-    for element in root.iter("video", "source", "track", "iframe"):
-        url = element.get("src") or element.get("data-src")
-        if not url or (element.tag == "source" and not _is_of_video(element)):
-            continue
-        if element.tag == "iframe":
-            found.append(make_link(url) if link_kind(url) is LinkKind.VIDEO_PAGE else None)
-        elif element.tag == "track":
-            is_text = (element.get("kind") or "subtitles") in ("subtitles", "captions")
-            label = single_line(element.get("label") or element.get("srclang"), 60)
-            found.append(make_link(url, label, kind=LinkKind.SUBTITLES) if is_text else None)
-        else:
-            found.append(make_link(url, kind=LinkKind.VIDEO))
-    return deduplicated(found)
-
-
-def _is_of_video(source: Element) -> bool:
-    parent = source.getparent()
-    return parent is not None and parent.tag == "video"
-
-
-def links_in(elements: list[Element], *, everything: bool = True) -> list[Link]:
-    """Links of these parts of a page; without `everything` only those to files and videos."""
-    found: list[Link | None] = []
-    for part in elements:
-        for anchor in part.iter("a"):
-            if len(found) >= MOST_LINKS:
-                break
-            link = (
-                make_link(anchor.get("href"), text_of(anchor, 300)) if anchor.get("href") else None
-            )
-            if link and (link.kind in _MEDIA or everything) and not is_within(anchor, FRAME):
-                found.append(link)
-    return deduplicated(found)
-
-
-def site_of(root: Element) -> tuple[str, ExtractedFields]:
-    for name, site in (("fosdem", _fosdem), ("pretalx", _pretalx), ("frab", _frab)):
-        facts = site(root)
-        if facts is not None:
-            return name, facts
-    return "", NOTHING
+def _site_fields(root: Element) -> tuple[str, ExtractedFields]:
+    for name, parse in (("fosdem", _fosdem), ("pretalx", _pretalx), ("frab", _frab)):
+        extracted = parse(root)
+        if extracted is not None:
+            return name, extracted
+    return "", ExtractedFields()
 
 
 def _fosdem(root: Element) -> ExtractedFields | None:
-    box = next((one for one in with_class(root, "side-box", "ul") if len(labelled(one)) > 2), None)
+    boxes = with_class(root, "side-box", "ul")
+    box = next((each for each in boxes if len(_labelled_values(each)) > 2), None)
     if box is None:
         return None
-    event, _, title = title_of(root).partition(" - ")
-    heading = next(iter(with_class(root, "schedule-title")), None)
+    event, _, title = _html_title(root).partition(" - ")
     texts = [*with_class(root, "event-abstract"), *with_class(root, "event-description")]
     speakers = root.xpath(".//a[contains(@href, '/schedule/speaker/')]")
     lists = [*with_class(root, "event-attachments"), *_lists_below(root, ("links", "attachments"))]
-    return merged(
+    return _merge(
         [
             ExtractedFields(
-                title=text_of(heading, MAX_TITLE) or title,
+                title=text_of(_first_with_class(root, "schedule-title"), MAX_TITLE) or title,
                 event=event if title else "",
                 speakers=unique_names(map(text_of, speakers)),
-                text=markdown_of(texts),
-                links=tuple(links_in(lists)),
+                text=to_page_markdown(texts),
+                links=tuple(_links_in(lists)),
             ),
-            facts_of_labels(box),
+            _label_fields(box),
         ]
     )
 
 
 def _pretalx(root: Element) -> ExtractedFields | None:
-    heading = next(iter(with_class(root, "talk-title")), None)
+    heading = _first_with_class(root, "talk-title")
     if heading is None or not (with_class(root, "abstract") or with_class(root, "talk-content")):
         return None
-    place = next(iter(with_class(root, "talk-slots")), heading)
-    start, end, room = _slot(place)
+    slots = _first_with_class(root, "talk-slots")
+    start, end, room = _slot(slots if slots is not None else heading)
     people = [
         title
         for person in (*with_class(root, "pretalx-session-info"), *with_class(root, "speaker"))
@@ -378,24 +476,24 @@ def _pretalx(root: Element) -> ExtractedFields | None:
         part
         for name in ("abstract", "description", "answers")
         for part in with_class(root, name)
-        if not _is_below(part, ("pretalx-session-info", "speaker"))
+        if not _is_within_class(part, ("pretalx-session-info", "speaker"))
     ]
     resources = with_class(root, "resources")
-    parts = [part.strip() for part in title_of(root).split("::")]
-    return merged(
+    title_parts = [part.strip() for part in _html_title(root).split("::")]
+    return _merge(
         [
             ExtractedFields(
-                title=_without(heading, ("small", "button"), ("buttons", "speakers")),
-                event=parts[1] if len(parts) > 2 else "",
+                title=_text_without(heading, ("small", "button"), ("buttons", "speakers")),
+                event=title_parts[1] if len(title_parts) > 2 else "",
                 speakers=unique_names(map(text_of, people)),
-                text=markdown_of(texts),
+                text=to_page_markdown(texts),
                 day=parse_date(start) or "",
                 starttime=parse_time(start) or "",
                 endtime=parse_time(end) or "",
                 room=room,
-                links=tuple(map(_without_size, links_in([*resources, *texts]))),
+                links=tuple(map(_without_size, _links_in([*resources, *texts]))),
             ),
-            facts_of_labels(heading),
+            _label_fields(heading),
         ]
     )
 
@@ -404,28 +502,27 @@ def _frab(root: Element) -> ExtractedFields | None:
     details, cards = root.find(".//*[@id='details']"), with_class(root, "speakers-section")
     if details is not None and root.find(".//*[@id='basic']") is not None:
         return _older_frab(root, details)
-    heading = next((each for each in root.iter("h2") if _is_below_tag(each, "article")), None)
+    heading = next((each for each in root.iter("h2") if is_within(each, ("article",))), None)
     if not cards or heading is None:
         return None
     start, end, _ = _slot(heading.getparent())
+    speakers = [title for card in cards for title in with_class(card, "title")]
     texts = [part for card in with_class(root, "card-body") for part in card if part.tag != "h4"]
-    return merged(
+    return _merge(
         [
             ExtractedFields(
                 title=_without_type(text_of(heading, MAX_TITLE)),
-                event=title_of(root).rpartition(" | ")[2],
-                speakers=unique_names(
-                    text_of(one) for card in cards for one in with_class(card, "title")
-                ),
-                text=markdown_of(texts),
-                track=text_of(next(iter(with_class(root, "bg-success")), None)),
-                room=text_of(next(iter(with_class(root, "bg-secondary")), None)),
+                event=_html_title(root).rpartition(" | ")[2],
+                speakers=unique_names(map(text_of, speakers)),
+                text=to_page_markdown(texts),
+                track=text_of(_first_with_class(root, "bg-success")),
+                room=text_of(_first_with_class(root, "bg-secondary")),
                 day=parse_date(start) or "",
                 starttime=parse_time(start) or "",
                 endtime=parse_time(end) or "",
-                links=tuple(_no_calendars(links_in(with_class(root, "links-section")))),
+                links=tuple(_without_calendars(_links_in(with_class(root, "links-section")))),
             ),
-            facts_of_labels(heading.getparent()),
+            _label_fields(heading.getparent()),
         ]
     )
 
@@ -435,46 +532,50 @@ def _older_frab(root: Element, details: Element) -> ExtractedFields:
     texts = [part for name in ("abstract", "description") for part in with_class(basic, name)]
     people = root.xpath(".//*[@id='sidebar']//td//a")
     heading = next((each for each in root.iter("h2") if text_of(each)), None)
-    return merged(
+    return _merge(
         [
             ExtractedFields(
                 title=_without_type(text_of(heading, MAX_TITLE)),
                 speakers=unique_names(map(text_of, people)),
-                text=markdown_of(texts),
-                links=tuple(_no_calendars(links_in(details.findall("ul")))),
+                text=to_page_markdown(texts),
+                links=tuple(_without_calendars(_links_in(details.findall("ul")))),
             ),
-            facts_of_labels(details),
+            _label_fields(details),
         ]
     )
 
 
-def _slot(place: Element) -> tuple[str, str, str]:
-    """Start and end as ISO times, and the room that stands behind them."""
-    times = list(place.iter("time"))[:2]
-    told = [one.get("data-isodatetime") or one.get("datetime") or "" for one in times]
+def _first_with_class(root: Element, name: str) -> Element | None:
+    return next(iter(with_class(root, name)), None)
+
+
+def _slot(element: Element) -> tuple[str, str, str]:
+    """Return start and end as ISO timestamps, and the room after them."""
+    times = list(element.iter("time"))[:2]
     if not times:
         return "", "", ""
-    block = next((one for one in times[-1].iterancestors("span")), times[-1])
+    values = [each.get("data-isodatetime") or each.get("datetime") or "" for each in times]
+    block = next(times[-1].iterancestors("span"), times[-1])
     room = re.match(r"\s*,\s*([^\n]+)", block.tail or "")
-    return told[0], told[1] if len(told) > 1 else "", room[1].strip() if room else ""
+    return values[0], values[1] if len(values) > 1 else "", room[1].strip() if room else ""
 
 
 def _lists_below(root: Element, headings: tuple[str, ...]) -> Iterator[Element]:
     for heading in root.iter("h3"):
-        other = heading.getnext()
-        is_list = other is not None and other.tag == "ul"
+        following = heading.getnext()
+        is_list = following is not None and following.tag == "ul"
         if is_list and text_of(heading, 40).rstrip(":").casefold() in headings:
-            yield other
+            yield following
 
 
-def _without(element: Element, tags: tuple[str, ...], classes: tuple[str, ...]) -> str:
-    """Its text without that of some of what is in it."""
+def _text_without(element: Element, tags: tuple[str, ...], classes: tuple[str, ...]) -> str:
+    """Return the text of an element without that of some of its descendants."""
     parts: list[str] = []
     walk = etree.iterwalk(element, events=("start", "end"))
     for event, part in walk:
         if event == "start":
-            is_other = part.tag in tags or set((part.get("class") or "").split()) & set(classes)
-            if part is not element and is_other:
+            is_skipped = part.tag in tags or _has_class(part, classes)
+            if part is not element and is_skipped:
                 walk.skip_subtree()
             else:
                 parts.append(part.text or "")
@@ -484,7 +585,7 @@ def _without(element: Element, tags: tuple[str, ...], classes: tuple[str, ...]) 
 
 
 def _without_type(title: str) -> str:
-    """frab puts the type before each title: `Lecture: …`."""
+    """frab prefixes the type of the talk: `Lecture: …`."""
     kind, colon, rest = title.partition(": ")
     return rest if colon and len(kind) <= 30 else title
 
@@ -494,103 +595,13 @@ def _without_size(link: Link) -> Link:
     return Link(link.url, title, link.kind)
 
 
-def _no_calendars(links: list[Link]) -> Iterator[Link]:
+def _without_calendars(links: list[Link]) -> Iterator[Link]:
     return (link for link in links if not link.url.endswith(".ics"))
 
 
-def _is_below(element: Element, classes: tuple[str, ...]) -> bool:
-    return any(
-        set((parent.get("class") or "").split()) & set(classes)
-        for parent in element.iterancestors()
-    )
+def _is_within_class(element: Element, classes: tuple[str, ...]) -> bool:
+    return any(_has_class(parent, classes) for parent in element.iterancestors())
 
 
-def _is_below_tag(element: Element, tag: str) -> bool:
-    return next(element.iterancestors(tag), None) is not None
-
-
-def read_talk_page(path: str, url: str) -> TalkPage:
-    """Runs in a sandbox: the page is a stranger's. Nothing is fetched, no script is run."""
-    return parse_talk_page(page_at(path), url)
-
-
-def parse_talk_page(data: bytes, url: str) -> TalkPage:
-    root = parsed_page(data, url)
-    linked = facts_of_linked_data(root, f"{heading_of(root)} {title_of(root)}", url)
-    without_scripts(root)
-    site, told = site_of(root)
-    sources = [told, ExtractedFields(links=tuple(players(root))), linked, facts_of_tags(root)]
-    if not site:
-        sources += [ExtractedFields(links=tuple(_links(root))), facts_of_labels(root)]
-    facts = merged(sources)
-    text = told.text or (main_text(root) if not site else "")
-    text = text or linked.text or markdown_of_html(html.escape(description_of(root)))
-    if not (facts.title or text):
-        raise FileCorrupt("The page has neither a title nor a text")
-    return _page(facts, _without_title(text, facts.title), url, site)
-
-
-def _without_title(text: str, title: str) -> str:
-    """The title stands above the text anyway."""
-    first, _, rest = text.partition("\n")
-    said = re.sub(r"^#+ |\\(?=[^\w\s])", "", first).strip()
-    return rest.lstrip("\n") if first.startswith("#") and said == title and rest.strip() else text
-
-
-def _links(root: Element) -> list[Link]:
-    """All of what says to be the content, and files and videos wherever they are."""
-    region = region_of(root)
-    own = links_in([region]) if region is not None else []
-    return [*own, *links_in([root], everything=region is None)]
-
-
-def _page(facts: ExtractedFields, text: str, url: str, site: str) -> TalkPage:
-    here = page_key(absolute_url(url) or url)
-    links = [link for link in facts.links if page_key(link.url) != here]
-
-    def of(*kinds: LinkKind) -> tuple[Link, ...]:
-        return tuple(link for link in links if link.kind in kinds)
-
-    return TalkPage(
-        url=url,
-        site=site,
-        title=facts.title,
-        speakers=facts.speakers,
-        text=text,
-        event=facts.event or None,
-        track=facts.track or None,
-        day=facts.day or None,
-        starttime=facts.starttime or None,
-        endtime=facts.endtime or None,
-        room=facts.room or None,
-        language=facts.language or None,
-        videos=of(LinkKind.VIDEO, LinkKind.VIDEO_PAGE),
-        subtitles=of(LinkKind.SUBTITLES),
-        attachments=of(LinkKind.ATTACHMENT),
-        links=of(LinkKind.OTHER),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Article:
-    """`text` is Markdown, with the title above it."""
-
-    title: str
-    language: str | None
-    text: str
-
-
-def read_article(path: str, url: str) -> Article:
-    """Runs in a sandbox: the page is a stranger's. Nothing is fetched, no script is run."""
-    root = parsed_page(page_at(path), url)
-    title = heading_of(root) or title_of(root)
-    language = parse_language(root.get("lang"))
-    description = description_of(root)
-    without_scripts(root)
-    text = main_text(root) or markdown_of([root])
-    text = text or markdown_of_html(html.escape(description))
-    if not text.strip():
-        raise FileCorrupt("There is no text on the page")
-    if title and not text.startswith("# "):
-        text = f"{markdown_of_html(f'<h1>{html.escape(title)}</h1>').strip()}\n\n{text}"
-    return Article(title=title, language=language or None, text=text)
+def _has_class(element: Element, classes: tuple[str, ...]) -> bool:
+    return bool(set((element.get("class") or "").split()) & set(classes))

@@ -1,4 +1,4 @@
-"""Recordings from pages and video sites, fetched by the program yt-dlp.
+"""Recordings from web pages and video sites, fetched with yt-dlp.
 
-Nothing is imported here: most who ask for a recording have a file.
+Imports nothing: most recordings are files.
 """

@@ -1,8 +1,8 @@
-"""Starts a program that can connect to one port only and write in one directory only.
+"""Runs a program that can connect to one TCP port only and write to one directory only.
 
-A program of its own, run by its path: `fence.py PORT DIRECTORY COMMAND …`. It is the kernel that
-keeps to it (Landlock; files since Linux 5.13, connections since 6.7), for all that the program
-starts, too. Where the kernel cannot, the program is started without.
+A script, run by its path: `landlock.py PORT DIRECTORY COMMAND …`. The kernel enforces the limits
+(Landlock; files since Linux 5.13, connections since 6.7), also for child processes. On a kernel
+without Landlock the program runs without them. Imports nothing from the package.
 """
 
 import ctypes
@@ -10,28 +10,26 @@ import os
 import struct
 import sys
 
-#: The same numbers on every machine.
+#: Syscall numbers, the same on every architecture.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_ASK_VERSION = 1
-_NO_NEW_PRIVILEGES = 38
-_BENEATH_PATH, _NET_PORT = 1, 2
+_QUERY_VERSION = 1
+_PR_SET_NO_NEW_PRIVS = 38
+_PATH_BENEATH, _NET_PORT = 1, 2
 
 _CONNECT_TCP = 1 << 1
 _WRITE_FILE, _REFER, _TRUNCATE = 1 << 1, 1 << 13, 1 << 14
-#: Removing and making entries of every kind.
+#: Removing and creating directory entries of every kind.
 _CHANGE_ENTRIES = sum(1 << bit for bit in range(4, 13))
-#: Programs throw away output there.
-_NOWHERE = "/dev/null"
 
 
 def main(port: int, directory: str, command: list[str]) -> None:
     if sys.platform == "linux":
-        _fence(ctypes.CDLL(None, use_errno=True), port, directory)
+        _restrict(ctypes.CDLL(None, use_errno=True), port, directory)
     os.execvp(command[0], command)  # nosec B606  # without a shell, as it should be
 
 
-def _fence(libc: ctypes.CDLL, port: int, directory: str) -> None:
-    version = libc.syscall(_CREATE_RULESET, None, 0, _ASK_VERSION)
+def _restrict(libc: ctypes.CDLL, port: int, directory: str) -> None:
+    version = libc.syscall(_CREATE_RULESET, None, 0, _QUERY_VERSION)
     if version < 1:
         return
     writing = _WRITE_FILE | _CHANGE_ENTRIES
@@ -44,18 +42,18 @@ def _fence(libc: ctypes.CDLL, port: int, directory: str) -> None:
     if ruleset < 0:
         return
     _allow_writing(libc, ruleset, directory, writing)
-    _allow_writing(libc, ruleset, _NOWHERE, writing & (_WRITE_FILE | _TRUNCATE))
+    _allow_writing(libc, ruleset, "/dev/null", writing & (_WRITE_FILE | _TRUNCATE))
     if version >= 4:
         libc.syscall(_ADD_RULE, ruleset, _NET_PORT, struct.pack("=QQ", _CONNECT_TCP, port), 0)
-    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.syscall(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
 
 
 def _allow_writing(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
-    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    libc.syscall(_ADD_RULE, ruleset, _BENEATH_PATH, struct.pack("=Qi", rights, place), 0)
-    os.close(place)
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, descriptor), 0)
+    os.close(descriptor)
 
 
 if __name__ == "__main__":
