@@ -50,8 +50,8 @@ class Machines:
 
     def files(self, name: str) -> list[str]:
         """What a machine holds, apart from its cache."""
-        found = (path for path in self.data(name).rglob("*") if path.is_file())
-        names = (str(path.relative_to(self.data(name))) for path in found)
+        files = (path for path in self.data(name).rglob("*") if path.is_file())
+        names = (str(path.relative_to(self.data(name))) for path in files)
         return sorted(name for name in names if not name.startswith("cache/"))
 
     async def api(self, name: str, **groups: dict[str, Any]) -> Room:
