@@ -82,7 +82,7 @@ class Machines:
             yield app.store, app.files
 
 
-#: tests/contract/test_blob_stores covers S3 itself; `make test-extended` runs all of this on S3, too.
+#: test_blob_stores covers S3 itself; `make test-extended` runs all of these tests on it, too.
 S3 = pytest.param("s3", marks=pytest.mark.extended)
 
 
