@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 
 
-class Cable:
+class NetworkLink:
     def __init__(self, port: int) -> None:
         self._to = port
         self._whole = asyncio.Event()
@@ -13,7 +13,7 @@ class Cable:
         self._carrying: set[asyncio.Task[None]] = set()
         self.port = 0
 
-    async def __aenter__(self) -> "Cable":
+    async def __aenter__(self) -> "NetworkLink":
         self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self

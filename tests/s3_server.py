@@ -31,7 +31,7 @@ class S3Server:
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self._ports[0]}"
 
-    def new_place(self) -> str:
+    def new_bucket(self) -> str:
         """The address of an empty place in the bucket, as the setting `storage.files` takes it."""
         return f"s3://{BUCKET}/{uuid4().hex[:12]}?endpoint={self.endpoint}"
 

@@ -18,7 +18,7 @@ from tests.chaos.checks import lives
 from tests.chaos.history import faults_of
 from tests.minimal_files import pdf
 from tests.mongod import Mongod, ReplicaSet
-from tests.network_partition import Cable
+from tests.network_partition import NetworkLink
 from tests.polling import until
 
 from .program import Program, Running
@@ -179,7 +179,7 @@ async def test_a_worker_that_is_cut_off_stops_and_writes_nothing_more(
     name = f"cut_{uuid4().hex[:12]}"
     url, journal = mongod.url(name), tmp_path / "journal"
     journal.touch()
-    async with opened(url) as store, Cable(mongod.port) as cable:
+    async with opened(url) as store, NetworkLink(mongod.port) as cable:
         through = f"mongodb://127.0.0.1:{cable.port}/{name}?directConnection=true"
         with ExitStack() as stack:
             stack.enter_context(worker(tmp_path / "far", through))

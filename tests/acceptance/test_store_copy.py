@@ -142,7 +142,7 @@ def test_files_are_copied_to_a_bucket_and_back(program: Program, s3_server: S3Se
     source, target, back = (program.directory / name for name in ("here", "there", "back"))
     fill(source)
     program.env |= s3_server.environment()
-    bucket = s3_server.new_place()
+    bucket = s3_server.new_bucket()
     assert copied(
         program.run("store", "copy", str(source), str(target), "--to-files", bucket, "--json")
     ) == (5, 1, 1, 7)

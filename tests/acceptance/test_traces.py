@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.otlp_collector import Collector, Told, collecting
+from tests.otlp_collector import Collector, ReceivedSpan, collecting
 
 from .program import Program, Running
 
@@ -35,7 +35,7 @@ def hand_in(service: Running, headers: dict[str, str], **parameters: object) -> 
     return job_id
 
 
-def named(spans: list[Told], start: str) -> list[Told]:
+def named(spans: list[ReceivedSpan], start: str) -> list[ReceivedSpan]:
     return [span for span in spans if span.name.startswith(start)]
 
 

@@ -111,7 +111,7 @@ def lives(journal: Path) -> dict[str, Lives]:
     return dict(by_job)
 
 
-def left_files(data: Path, jobs: Mapping[str, Job], *, shared: bool) -> list[str]:
+def orphaned_files(data: Path, jobs: Mapping[str, Job], *, shared: bool) -> list[str]:
     """What nobody needs any more, outside of the cache, which has its own limit. `shared`: what
     counts is in a depot, here nothing has to be."""
     remaining, counts = (
@@ -124,7 +124,7 @@ def left_files(data: Path, jobs: Mapping[str, Job], *, shared: bool) -> list[str
     return [f"{path} is left" for path in sorted(remaining)]
 
 
-async def left_in_depot(blob_store: BlobStore, jobs: Mapping[str, Job]) -> list[str]:
+async def orphaned_blobs(blob_store: BlobStore, jobs: Mapping[str, Job]) -> list[str]:
     remaining = [blob.key async for blob in blob_store.list_blobs("uploads/")]
     counts = _attempts_that_count(jobs)
     async for blob in blob_store.list_blobs("jobs/"):

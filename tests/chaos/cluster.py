@@ -13,7 +13,7 @@ from ..mongod import Mongod
 from ..ports import free_ports
 from .clock import VARIABLE, Clock
 from .disk import Disk, small_disk
-from .external_services import Elsewhere, elsewhere
+from .external_services import ExternalServices, external_services
 from .fault_plan import WORKERS
 from .receivers import Mailbox
 from .service_process import Member
@@ -32,7 +32,7 @@ db.execute("ROLLBACK")
 
 
 @dataclass
-class World:
+class Cluster:
     directory: Path
     disk: Disk
     clock: Clock
@@ -42,7 +42,7 @@ class World:
     api: Member
     workers: list[Member]
     mailboxes: list[Mailbox]
-    elsewhere: Elsewhere
+    external_services: ExternalServices
     port: int
 
     @property
@@ -81,12 +81,12 @@ class World:
 
 
 @asynccontextmanager
-async def world(directory: Path, store: str) -> AsyncIterator[World]:
+async def world(directory: Path, store: str) -> AsyncIterator[Cluster]:
     with small_disk(directory) as disk:
         server = await asyncio.to_thread(_mongod, directory) if store == "mongodb" else None
         mailboxes = [Mailbox(), Mailbox()]
         try:
-            async with elsewhere() as other:
+            async with external_services() as other:
                 made = _made(directory, disk, server, mailboxes, other)
                 try:
                     yield made
@@ -109,8 +109,12 @@ def _mongod(directory: Path) -> Mongod:
 
 
 def _made(
-    directory: Path, disk: Disk, server: Mongod | None, mailboxes: list[Mailbox], other: Elsewhere
-) -> World:
+    directory: Path,
+    disk: Disk,
+    server: Mongod | None,
+    mailboxes: list[Mailbox],
+    other: ExternalServices,
+) -> Cluster:
     clock, (port,) = Clock(directory / "clock"), free_ports(1)  # for one that is started again
     url = server.url("chaos") if server else f"sqlite://{disk.root}/data/secretary.db"
     settings = {
@@ -133,4 +137,4 @@ def _made(
 
     api = member("api", ["serve", "--no-worker", "--port", str(port)], "listens on")
     workers = [member(f"worker {n + 1}", ["worker"], "takes jobs") for n in range(WORKERS)]
-    return World(directory, disk, clock, url, server, api, workers, mailboxes, other, port)
+    return Cluster(directory, disk, clock, url, server, api, workers, mailboxes, other, port)

@@ -22,20 +22,20 @@ SUBTITLES = f"WEBVTT\n\n00:00.000 --> 00:02.000\n{ORGANISERS}\n"
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class ExternalServices:
     site: str
     model: dict[str, str]
 
 
 @asynccontextmanager
-async def elsewhere() -> AsyncIterator[Elsewhere]:
+async def external_services() -> AsyncIterator[ExternalServices]:
     async with serving(_answer) as web, llm_server(Reads(_said)) as server:
         model = {
             "SECRETARY_LLM__BASE_URL": server.web.url("/v1"),
             "SECRETARY_LLM__API_KEY": KEY,
             "SECRETARY_LLM__MODEL": "scripted",
         }
-        yield Elsewhere(web.url().rstrip("/"), model)
+        yield ExternalServices(web.url().rstrip("/"), model)
 
 
 async def _answer(asked: Asked) -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from secretary.core.job import FINAL_STATUSES, Batch, Delivery, Job, JobStatus
 
-from .receivers import Told
+from .receivers import ReceivedEvent
 
 #: What a handler wrote down of one job: for each attempt what it did and when, monotonic.
 Lives = Mapping[int, Sequence[tuple[str, float]]]
@@ -49,7 +49,7 @@ class History:
     stored_jobs: int = 0
     sightings: Mapping[str, Sighting] = field(default_factory=dict)
     lives: Mapping[str, Lives] = field(default_factory=dict)
-    told: Sequence[Told] = ()
+    told: Sequence[ReceivedEvent] = ()
     #: What is wrong with the results of completed jobs, by job.
     wrong_results: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: Files and processes that should be gone.
@@ -173,7 +173,7 @@ def _of_batches(history: History) -> list[str]:
 
 def _untold(history: History) -> list[str]:
     """Each end that someone wants to hear of is told, as it is stored, and signed."""
-    by_path: dict[str, list[Told]] = {}
+    by_path: dict[str, list[ReceivedEvent]] = {}
     for delivery in history.told:
         by_path.setdefault(delivery.path, []).append(delivery)
     wrong = [
@@ -200,12 +200,15 @@ def _untold(history: History) -> list[str]:
     return wrong
 
 
-def _of_owner(deliveries: Iterable[Told], name: str, owner: str) -> list[Told]:
+def _of_owner(deliveries: Iterable[ReceivedEvent], name: str, owner: str) -> list[ReceivedEvent]:
     return [one for one in deliveries if one.document.get(name) == owner]
 
 
 def _of_deliveries(
-    deliveries: Sequence[Delivery], status: JobStatus, hook: str | None, events: Sequence[Told]
+    deliveries: Sequence[Delivery],
+    status: JobStatus,
+    hook: str | None,
+    events: Sequence[ReceivedEvent],
 ) -> list[str]:
     ends = [delivery for delivery in deliveries if delivery.event != "progress"]
     if hook is None:

@@ -139,7 +139,7 @@ class Member:
             self._process.send_signal(number)
 
 
-def left_alive(token: str) -> list[str]:
+def surviving_processes(token: str) -> list[str]:
     """Processes with this in their environment, apart from this one."""
     alive = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -157,6 +157,6 @@ def left_alive(token: str) -> list[str]:
 async def none_alive(token: str, *, seconds: float) -> list[str]:
     """The same, once they had the time to go."""
     deadline = time.monotonic() + seconds
-    while (remaining := left_alive(token)) and time.monotonic() < deadline:
+    while (remaining := surviving_processes(token)) and time.monotonic() < deadline:
         await asyncio.sleep(0.1)
     return remaining

@@ -7,7 +7,7 @@ from pathlib import Path
 from .cases import Case
 
 #: Where finds are kept, unless somebody says otherwise.
-PLACE = Path("fuzz-finds")
+DIRECTORY = Path("fuzz-finds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Find:
     def __str__(self) -> str:
         return f"--- {self.case}\n{self.fault}\nAgain: {self.command}"
 
-    def keep(self, directory: Path = PLACE) -> Path:
+    def keep(self, directory: Path = DIRECTORY) -> Path:
         """The file as it was handed in, and beside it what became of it."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{self.case.kind}-{self.case.seed}-{self.case.name}"
@@ -46,7 +46,7 @@ class Report:
         summary = f"{len(self.defects)} defects, {len(self.deaths)} deaths of an engine"
         return f"{self.tried} tried ({ends}): {summary}"
 
-    def keep(self, directory: Path = PLACE) -> None:
+    def keep(self, directory: Path = DIRECTORY) -> None:
         for find in (*self.defects, *self.deaths):
             print(find)
             print(f"Kept as {find.keep(directory)}")

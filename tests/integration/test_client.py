@@ -36,14 +36,14 @@ from secretary.jobs.events import EventHub
 from secretary.jobs.registry import Registry
 from secretary.jobs.service import JobService
 from secretary.store import JobQuery, Store, open_store
-from tests.backends import files_in, kept_uploads
+from tests.backends import files_in, stored_uploads
 from tests.contract.factories import claim
 
 from ..api_server import served
 from ..faulty_proxy import Fault, breaking, reply
 from ..minimal_files import pdf
 from ..polling import until
-from ..service_fixture import workroom
+from ..service_fixture import running_service
 from ..webhook_receiver import Receiver
 
 QUICK = Retries(first_wait=0.01, longest_wait=0.05)
@@ -347,7 +347,7 @@ class TestBrokenConnections:
             await call(client.close)
         (stored,) = (await store.find(JobQuery(limit=100))).items
         assert stored.job_id == job.id
-        assert list((await kept_uploads(tmp_path, store)).values()) == [pdf("Hello")]
+        assert list((await stored_uploads(tmp_path, store)).values()) == [pdf("Hello")]
 
     async def test_a_batch_is_submitted_once(self, kind: Kind, url: str, store: Store) -> None:
         async with breaking(url, Fault(b"POST /api/batches", answer_bytes=0, times=2)) as way:
@@ -365,7 +365,7 @@ class TestBrokenConnections:
             batch = await call(client.batch, [{"file": pdf("One")}, {"file": pdf("Two")}])
             await call(client.close)
         assert await count(store) == len(batch.job_ids) == 2
-        uploads = await kept_uploads(tmp_path, store)
+        uploads = await stored_uploads(tmp_path, store)
         assert sorted(name.partition("/")[0] for name in uploads) == sorted(batch.job_ids)
 
     async def test_unsafe_requests_are_not_repeated(self, kind: Kind, url: str) -> None:
@@ -499,10 +499,10 @@ class TestRealWork:
     async def test_a_document_is_read_and_its_files_are_fetched(self, tmp_path: Path) -> None:
         receiver = Receiver()
         with receiver.running():
-            async with workroom(
+            async with running_service(
                 tmp_path / "data", network={"allow_hosts": [receiver.host]}
-            ) as room:
-                url = str(room.client.base_url)
+            ) as service:
+                url = str(service.client.base_url)
                 fault = Fault(b"/download-archive", answer_bytes=5000, times=3)
                 async with breaking(url, fault) as way:
                     for kind in (Client, AsyncClient):

@@ -156,7 +156,7 @@ def refused(response: httpx.Response, status: int) -> str:
     return message
 
 
-async def uploads_left(files: JobFiles) -> list[str]:
+async def remaining_uploads(files: JobFiles) -> list[str]:
     root = files.uploads.root
     remaining = {path.name for path in root.iterdir()} if root.exists() else set()
     if files.blob_store is not None:
@@ -336,7 +336,7 @@ class TestFields:
         response = await client.upload("/api/pdf/process", HELLO, data=data)
         message = refused(response, 400)
         assert all(name in message for name in data)
-        assert await uploads_left(files) == []
+        assert await remaining_uploads(files) == []
 
 
 def _as_text(value: Any) -> str:
@@ -366,7 +366,7 @@ class TestRefusals:
     ) -> None:
         response = await client.upload(path, content, name="a.pdf")
         assert "file" in refused(response, 415)
-        assert await uploads_left(files) == []
+        assert await remaining_uploads(files) == []
 
     @pytest.mark.parametrize("path", WITH_FILES)
     @pytest.mark.parametrize("name", ["url", "file_path", "filePath", "file_source"])
@@ -376,7 +376,7 @@ class TestRefusals:
         content = ROUTES[path][0] or b""
         response = await client.upload(path, content, data={name: URL})
         assert "not both" in refused(response, 400)
-        assert await uploads_left(files) == []
+        assert await remaining_uploads(files) == []
 
     @pytest.mark.parametrize("path", [path for path in ROUTES if "transformer" not in path])
     async def test_nothing_is_a_400(self, client: Client, path: str) -> None:
@@ -398,13 +398,13 @@ class TestRefusals:
     ) -> None:
         response = await client.upload("/api/pdf/process", HELLO + bytes(2 * MEBIBYTE))
         assert "exceeds the limit of" in refused(response, 413)
-        assert await uploads_left(files) == []
+        assert await remaining_uploads(files) == []
 
     async def test_a_file_over_the_limit_is_a_413(self, client: Client, files: JobFiles) -> None:
         """The form is within the bounds of a request, only the file in it is too large."""
         response = await client.upload("/api/pdf/process", HELLO + bytes(MEBIBYTE))
         assert "1 MB" in refused(response, 413)
-        assert await uploads_left(files) == []
+        assert await remaining_uploads(files) == []
 
     async def test_one_that_was_not_announced_is_a_413(
         self, client: Client, files: JobFiles
@@ -417,7 +417,7 @@ class TestRefusals:
         headers = {"Content-Type": "multipart/form-data; boundary=XX"}
         response = await client.post("/api/pdf/process", content=body(), headers=headers)
         refused(response, 413)
-        assert await uploads_left(files) == []
+        assert await remaining_uploads(files) == []
 
     async def test_fields_may_not_be_as_large_as_files(self, client: Client) -> None:
         text = "x" * (MEBIBYTE * 3 // 4)
@@ -452,7 +452,7 @@ class TestRefusals:
     ) -> None:
         response = await client.upload("/api/pdf/process", HELLO, data={"sync": "perhaps"})
         assert "sync" in refused(response, 400)
-        assert await uploads_left(files) == []
+        assert await remaining_uploads(files) == []
 
 
 def _key() -> dict[str, str]:
@@ -469,7 +469,7 @@ class TestIdempotency:
         ]
         (job_id,) = {answer.json()["job_id"] for answer in answers}
         assert [answer.status_code for answer in answers] == [202] * 3
-        assert await uploads_left(files) == [job_id]
+        assert await remaining_uploads(files) == [job_id]
 
     @pytest.mark.parametrize(
         "other", [{"content": pdf("Else")}, {"name": "b.pdf"}, {"data": {"page_start": "1"}}]
@@ -480,7 +480,7 @@ class TestIdempotency:
         asked: dict[str, Any] = {"content": HELLO, "headers": _key()}
         first = await client.upload("/api/pdf/process", **asked)
         refused(await client.upload("/api/pdf/process", **(asked | other)), 422)
-        assert await uploads_left(files) == [first.json()["job_id"]]
+        assert await remaining_uploads(files) == [first.json()["job_id"]]
 
     async def test_twenty_at_once_are_one_job(
         self, client: Client, files: JobFiles, store: Store
@@ -490,7 +490,7 @@ class TestIdempotency:
             *(client.upload("/api/pdf/process", HELLO, headers=headers) for _ in range(20))
         )
         (job_id,) = {answer.json()["job_id"] for answer in answers}
-        assert await uploads_left(files) == [job_id]
+        assert await remaining_uploads(files) == [job_id]
         assert [job.job_id for job in (await store.find(JobQuery())).items] == [job_id]
 
 
@@ -587,7 +587,7 @@ class TestLifeOfAnUpload:
         assert response.status_code == 200
         job_id = response.json()["process"]["id"]
         async with asyncio.timeout(5):
-            while await uploads_left(files):
+            while await remaining_uploads(files):
                 await asyncio.sleep(0.01)
         message = refused(await client.post(f"/api/jobs/{job_id}/restart"), 409)
         assert message == "The uploaded file no longer exists; submit it again"
@@ -600,7 +600,7 @@ class TestLifeOfAnUpload:
         data = {"page_start": "9", "sync": "true"}
         response = await client.upload("/api/pdf/process", HELLO, data=data)
         job_id = response.headers["location"].removeprefix("/api/jobs/")
-        assert await uploads_left(files) == [job_id]
+        assert await remaining_uploads(files) == [job_id]
         assert (await client.post(f"/api/jobs/{job_id}/restart")).status_code == 200
         async with asyncio.timeout(10):
             while (await client.job(job_id))["status"] != "failed":
@@ -613,11 +613,11 @@ class TestLifeOfAnUpload:
         response = await client.upload("/api/pdf/process", HELLO)
         job_id = response.json()["job_id"]
         assert (await client.delete(f"/api/jobs/{job_id}")).status_code == 409
-        assert await uploads_left(files) == [job_id]
+        assert await remaining_uploads(files) == [job_id]
         (job,) = await claim(store)
         await store.finish(job, Failed(JobError(code="FILE_CORRUPT", message="torn")))
         assert (await client.delete(f"/api/jobs/{job_id}")).status_code == 200
-        assert await uploads_left(files) == []
+        assert await remaining_uploads(files) == []
 
     async def test_a_client_that_leaves_while_it_sends_leaves_nothing_behind(
         self, client: Client, files: JobFiles, caplog: pytest.LogCaptureFixture
@@ -630,10 +630,10 @@ class TestLifeOfAnUpload:
         )
         await writer.drain()
         async with asyncio.timeout(5):
-            while not await uploads_left(files):
+            while not await remaining_uploads(files):
                 await asyncio.sleep(0.01)
             writer.close()
-            while await uploads_left(files):
+            while await remaining_uploads(files):
                 await asyncio.sleep(0.01)
         assert "Traceback" not in caplog.text
         assert [record for record in caplog.records if record.exc_info] == []

@@ -64,7 +64,7 @@ async def client_of(app: Any, **headers: str) -> AsyncIterator[httpx.AsyncClient
         yield client
 
 
-def broken_desk(tmp_path: Path) -> JobService:
+def broken_service(tmp_path: Path) -> JobService:
     """All that is asked of its store ends in an error nobody thought of."""
     return JobService(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
 
@@ -82,7 +82,7 @@ class TestHeaders:
                 405: await client.put("/api/jobs", headers=KEY),
                 413: await client.post("/api/jobs", headers=KEY, content=b"x" * 2000),
             }
-        async with client_of(create_api(broken_desk(tmp_path))) as client:
+        async with client_of(create_api(broken_service(tmp_path))) as client:
             answers[500] = await client.get("/api/jobs")
         for status, answer in answers.items():
             assert answer.status_code == status, answer.text

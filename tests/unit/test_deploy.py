@@ -154,9 +154,9 @@ class TestProbes:
     async def test_the_health_check_tells_life_from_death(self, job_service: JobService) -> None:
         script = DEPLOY / "docker/healthcheck.py"
         async with serving(create_api(job_service)) as url:
-            asking = {"HEALTH_URL": f"{url}/api/health/live"}
-            assert await ended(script, asking) == 0
-        assert await ended(script, asking) == 1
+            scripted_llm = {"HEALTH_URL": f"{url}/api/health/live"}
+            assert await ended(script, scripted_llm) == 0
+        assert await ended(script, scripted_llm) == 1
 
 
 async def ended(script: Path, environment: dict[str, str]) -> int:
@@ -314,7 +314,7 @@ class TestExpressions:
         "text", [pytest.param(text, id=name) for name, text in expressions()]
     )  # fmt: skip
     async def test_it_asks_for_what_there_is(self, text: str, job_service: JobService) -> None:
-        exported = await told(job_service)
+        exported = await exported_series(job_service)
         for selector in selectors(promql_parser.parse(text)):
             asked = {matcher.name for matcher in selector.matchers.matchers}
             assert selector.name == "up" or selector.name in exported
@@ -338,7 +338,7 @@ class TestExpressions:
             assert rule["annotations"].keys() == {"summary", "description"}
 
 
-async def told(job_service: JobService) -> dict[str, set[str]]:
+async def exported_series(job_service: JobService) -> dict[str, set[str]]:
     """The names of all series, with their labels."""
     metrics = Metrics(job_service.registry.job_types, ServiceStats(job_service))
     text = (await metrics.exposition()).decode()

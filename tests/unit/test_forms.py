@@ -73,7 +73,7 @@ def read(uploads: Uploads) -> Read:
     return read
 
 
-def kept(uploads: Uploads) -> bytes | None:
+def stored_upload(uploads: Uploads) -> bytes | None:
     files = [path for path in uploads.root.rglob("*") if path.is_file()]
     assert len(files) < 2
     return files[0].read_bytes() if files else None
@@ -90,7 +90,7 @@ class TestMultipart:
         form = await read(MULTIPART, whole(field("a", "1"), file(), field("b", "zwölf")))
         assert form.fields == {"a": "1", "b": "zwölf"}
         assert form.upload is not None and form.upload.name == "a.txt"
-        assert kept(uploads) == b"content"
+        assert stored_upload(uploads) == b"content"
 
     async def test_a_form_without_a_file_has_none(self, read: Read, uploads: Uploads) -> None:
         form = await read(MULTIPART, whole(field("a", "1")))
@@ -113,7 +113,7 @@ class TestMultipart:
     ) -> None:
         content = b"\r\n--X\r\n--XY--XX\r\n\r\n-\r\n--\r\r\n"
         await read(MULTIPART, whole(file(content)))
-        assert kept(uploads) == content
+        assert stored_upload(uploads) == content
 
     async def test_a_file_that_nobody_chose_is_none(self, read: Read, uploads: Uploads) -> None:
         form = await read(MULTIPART, whole(file(b"", ""), field("url", "http://x")))
@@ -139,7 +139,7 @@ async def test_a_form_may_be_cut_at_every_byte(tmp_path: Path) -> None:
         form = await read_form(asked, uploads, job_id="job-1", max_fields_bytes=5000)
         assert form.fields == {"a": "1\r\n--X", "bb": "zwölf"}
         assert form.upload is not None and form.upload.name == "ü.txt"
-        assert kept(uploads) == b"\r\n-\r\n--X\r\r\n--"
+        assert stored_upload(uploads) == b"\r\n-\r\n--X\r\r\n--"
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -164,7 +164,7 @@ def test_any_content_survives_any_cuts(
 
     form = asyncio.run(reading())
     assert form.fields == {"value": value}
-    assert kept(uploads) == content
+    assert stored_upload(uploads) == content
 
 
 @settings(max_examples=150, deadline=None)
@@ -349,4 +349,4 @@ class TestSeveralFiles:
         with pytest.raises(InvalidParameters, match="at most 2 files"):
             asked = request(MULTIPART, [self.BODY])
             await read_files(asked, uploads, max_files=2, max_fields_bytes=100)
-        assert kept(uploads) is None
+        assert stored_upload(uploads) is None

@@ -8,7 +8,7 @@ from secretary.jobs.handler import JobContext
 
 
 @dataclass
-class Told:
+class ProgressRecorder:
     """Takes what is told, in the place of a job's context."""
 
     steps: list[tuple[str, int, str]] = field(default_factory=list)
@@ -17,13 +17,13 @@ class Told:
         self.steps.append((step, percent, message))
 
 
-def progress_of(recorder: Told, **options: Any) -> MediaProgress:
+def progress_of(recorder: ProgressRecorder, **options: Any) -> MediaProgress:
     ctx = cast(JobContext[Any], recorder)
     return MediaProgress(ctx, "transcribing", 600.0, first_percent=10, last_percent=90, **options)
 
 
 async def test_it_is_told_in_seconds_of_the_recording() -> None:
-    recorder = Told()
+    recorder = ProgressRecorder()
     progress = progress_of(recorder)
     await progress.report()
     await progress.advance(150.0)
@@ -37,7 +37,7 @@ async def test_it_is_told_in_seconds_of_the_recording() -> None:
 
 async def test_the_time_that_is_left_goes_by_the_pace_of_this_attempt() -> None:
     """Half was known before and took no time; 100 s of sound took 10 s, 200 are left."""
-    recorder = Told()
+    recorder = ProgressRecorder()
     progress = progress_of(recorder, done=300.0)
     progress._started -= 10
     await progress.advance(100.0)
@@ -45,6 +45,6 @@ async def test_the_time_that_is_left_goes_by_the_pace_of_this_attempt() -> None:
 
 
 async def test_too_early_no_time_is_told() -> None:
-    recorder = Told()
+    recorder = ProgressRecorder()
     await progress_of(recorder).advance(10.0)
     assert "left" not in recorder.steps[-1][2]

@@ -78,7 +78,7 @@ async def run(
     await execution.task
 
 
-async def told(metrics: Metrics) -> dict[str, float]:
+async def scrape(metrics: Metrics) -> dict[str, float]:
     lines = (await metrics.exposition()).decode().splitlines()
     samples = [line.rpartition(" ") for line in lines if not line.startswith("#")]
     return {name: float(value) for name, _, value in samples}
@@ -89,7 +89,7 @@ async def test_it_tells_how_jobs_ended(executor: Executor, metrics: Metrics) -> 
         await run(executor, job_type)
     await run(executor, "slow", stop=Stop.CANCELLED)
     await run(executor, "slow", stop=Stop.INTERRUPTED)
-    samples = await told(metrics)
+    samples = await scrape(metrics)
     ended = "secretary_jobs_ended_total"
     assert samples[f'{ended}{{code="",job_type="good",status="completed"}}'] == 2
     assert samples[f'{ended}{{code="FILE_CORRUPT",job_type="bad",status="failed"}}'] == 1
@@ -105,7 +105,7 @@ async def test_it_tells_which_leases_were_lost_and_which_jobs_rescued(
 ) -> None:
     await run(executor, "slow", stop=Stop.LOST, lease=LAPSED)
     await Maintenance(job_service.store, job_service.files, MaintenanceOptions(), metrics).rescue()
-    samples = await told(metrics)
+    samples = await scrape(metrics)
     assert samples['secretary_leases_lost_total{job_type="slow"}'] == 1
     assert samples['secretary_jobs_rescued_total{end="queued"}'] == 1
     assert 'secretary_job_run_seconds_count{job_type="slow"}' not in samples
@@ -115,7 +115,7 @@ async def test_it_tells_what_the_store_holds(metrics: Metrics, store: Store) -> 
     for job_type in ("good", "good", "bad"):
         await store.add([Job(job_type=job_type)])
     await store.register_worker(worker(), LEASE)
-    samples = await told(metrics)
+    samples = await scrape(metrics)
     assert samples['secretary_jobs{job_type="good",status="pending"}'] == 2
     assert samples['secretary_jobs{job_type="bad",status="pending"}'] == 1
     assert 0 <= samples['secretary_queue_wait_seconds{job_type="good"}'] < 60
@@ -129,7 +129,7 @@ async def test_types_that_clients_make_up_share_one_series(
     for n in range(3):
         await run(executor, f"made-up-{n}")
         await store.add([Job(job_type=f"made-up-{n}")])
-    samples = await told(metrics)
+    samples = await scrape(metrics)
     assert not [name for name in samples if "made-up" in name]
     assert samples['secretary_jobs{job_type="other",status="failed"}'] == 3
     ended = 'secretary_jobs_ended_total{code="UNKNOWN_JOB_TYPE",job_type="other",status="failed"}'
@@ -146,7 +146,7 @@ async def test_without_the_store_it_tells_what_it_knows(tmp_path: Path) -> None:
     job_service = JobService(Away(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
     metrics = Metrics((), ServiceStats(job_service))
     metrics.answered("GET", "/api/jobs", 503, 0.1)
-    samples = await told(metrics)
+    samples = await scrape(metrics)
     assert samples["secretary_store_up"] == 0
     requests = 'secretary_http_requests_total{method="GET",route="/api/jobs",status="503"}'
     assert samples[requests] == 1
@@ -160,12 +160,12 @@ async def test_two_in_one_process_do_not_meet(job_service: JobService) -> None:
 
 
 async def test_it_tells_how_much_room_there_is(metrics: Metrics, tmp_path: Path) -> None:
-    samples = await told(metrics)
+    samples = await scrape(metrics)
     assert 0 < samples["secretary_disk_free_bytes"] < samples["secretary_disk_total_bytes"]
 
 
 async def test_a_data_directory_that_went_away_is_no_reason_to_be_silent(store: Store) -> None:
     job_service = JobService(store, Registry(), JobFiles(Path("/nowhere/at/all")))
-    samples = await told(Metrics((), ServiceStats(job_service)))
+    samples = await scrape(Metrics((), ServiceStats(job_service)))
     assert "secretary_disk_free_bytes" not in samples
     assert samples["secretary_store_up"] == 1

@@ -108,11 +108,13 @@ def speckled(picture: Image.Image) -> Image.Image:
 @pytest.mark.parametrize("degrees", [0, 6])
 def test_a_photo_of_a_page_on_a_table_is_read(degrees: int) -> None:
     printed = page(GERMAN * 2, dpi=170)
-    room = (printed.width * 5 // 4, printed.height * 4 // 3)
+    service = (printed.width * 5 // 4, printed.height * 4 // 3)
     turned = printed.rotate(degrees, Image.Resampling.BICUBIC, expand=True)
     shape = Image.new("L", printed.size, 255).rotate(degrees, expand=True)
-    photo = Image.new("L", room, 60)
-    photo.paste(turned, ((room[0] - turned.width) // 2, (room[1] - turned.height) // 2), shape)
+    photo = Image.new("L", service, 60)
+    photo.paste(
+        turned, ((service[0] - turned.width) // 2, (service[1] - turned.height) // 2), shape
+    )
     recognised = read(shaded(photo), "deu")
     assert character_error_rate(PRINTED["deu"] * 2, recognised.text) < 0.01
 

@@ -71,7 +71,7 @@ async def sandboxes() -> AsyncIterator[Sandboxes]:
     assert bearing(sandboxes.mark) == []
 
 
-class Heard:
+class MessageRecorder:
     """What a call has sent so far."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ async def test_async_functions_share_one_loop(sandbox: Sandbox) -> None:
 
 
 async def test_messages_arrive_in_order_and_before_the_result(sandbox: Sandbox) -> None:
-    received = Heard()
+    received = MessageRecorder()
     assert await sandbox.run(functions.count, 1000, on_message=received) == "counted"
     assert received.messages == list(range(1000))
 
@@ -318,7 +318,7 @@ async def test_printing_without_end_neither_blocks_nor_is_kept(sandbox: Sandbox)
 
 
 async def test_a_segfault_fails_its_call_and_no_other(sandboxes: Sandboxes, tmp_path: Path) -> None:
-    sandbox, received, sign = await sandboxes.open(2), Heard(), tmp_path / "sign"
+    sandbox, received, sign = await sandboxes.open(2), MessageRecorder(), tmp_path / "sign"
     neighbour = asyncio.create_task(sandbox.run(functions.wait_for, sign, on_message=received))
     await until(lambda: received.messages == ["waiting"])
     with pytest.raises(WorkerCrashed, match="killed by SIGSEGV") as caught:
@@ -347,7 +347,7 @@ async def test_an_exit_of_the_process_is_a_crash_with_its_code(sandbox: Sandbox)
 
 
 async def test_a_process_killed_from_outside_fails_its_call(sandbox: Sandbox) -> None:
-    received = Heard()
+    received = MessageRecorder()
     call = asyncio.create_task(sandbox.run(functions.sleep, on_message=received))
     await until(lambda: received.messages == ["sleeping"])
     os.kill(sandbox.processes[0], signal.SIGKILL)
@@ -366,7 +366,7 @@ async def test_a_process_killed_while_idle_is_replaced(sandbox: Sandbox) -> None
 async def test_a_service_manager_cannot_terminate_a_call_that_nobody_cancelled(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    received, sign = Heard(), tmp_path / "sign"
+    received, sign = MessageRecorder(), tmp_path / "sign"
     call = asyncio.create_task(sandbox.run(functions.wait_for, sign, on_message=received))
     await until(lambda: received.messages == ["waiting"])
     os.kill(sandbox.processes[0], signal.SIGTERM)
@@ -387,27 +387,27 @@ async def test_crashes_leave_no_descriptor_open(sandbox: Sandbox) -> None:
 # Nothing is left
 
 
-def all_gone(received: Heard) -> bool:
+def all_gone(received: MessageRecorder) -> bool:
     assert len(received.messages) == 3
     return not any(is_alive(pid, started) for pid, started in received.messages)
 
 
 async def test_what_a_call_forked_is_gone_when_it_returns(sandboxes: Sandboxes) -> None:
-    sandbox, received = await sandboxes.open(), Heard()
+    sandbox, received = await sandboxes.open(), MessageRecorder()
     assert await sandbox.run(functions.leave_children, on_message=received) == "left"
     assert all_gone(received)
     assert bearing(sandboxes.mark) == sandbox.processes
 
 
 async def test_what_a_call_forked_is_gone_when_it_runs_out_of_time(sandbox: Sandbox) -> None:
-    received = Heard()
+    received = MessageRecorder()
     with pytest.raises(ProcessingTimeout):
         await sandbox.run(functions.leave_children_and_sleep, limits=BRIEF, on_message=received)
     assert all_gone(received)
 
 
 async def test_what_a_call_forked_is_gone_when_it_crashes(sandbox: Sandbox) -> None:
-    received = Heard()
+    received = MessageRecorder()
     with pytest.raises(WorkerCrashed):
         await sandbox.run(functions.segfault_with_children, on_message=received)
     assert all_gone(received)
@@ -416,7 +416,7 @@ async def test_what_a_call_forked_is_gone_when_it_crashes(sandbox: Sandbox) -> N
 async def test_a_child_that_hid_its_mark_is_found_if_it_was_seen_once(
     sandbox: Sandbox,
 ) -> None:
-    received = Heard()
+    received = MessageRecorder()
     with pytest.raises(WorkerCrashed):
         await sandbox.run(functions.leave_an_unmarked_child_and_die, 0.5, on_message=received)
     [(pid, started)] = received.messages
@@ -443,7 +443,7 @@ async def test_a_task_left_behind_is_cancelled(sandbox: Sandbox) -> None:
 async def test_cancelling_stops_the_work(
     sandboxes: Sandboxes, function: Callable[[], None]
 ) -> None:
-    sandbox, received = await sandboxes.open(), Heard()
+    sandbox, received = await sandboxes.open(), MessageRecorder()
     call = asyncio.create_task(sandbox.run(function, on_message=received))
     await until(lambda: received.messages != [])
     [pid] = sandbox.processes
@@ -454,7 +454,7 @@ async def test_cancelling_stops_the_work(
 
 
 async def test_cancelling_ends_what_the_call_forked(sandbox: Sandbox) -> None:
-    received = Heard()
+    received = MessageRecorder()
     call = asyncio.create_task(sandbox.run(functions.leave_children_and_sleep, on_message=received))
     await until(lambda: len(received.messages) == 3)
     begun = time.monotonic()
@@ -467,7 +467,7 @@ async def test_cancelling_ends_what_the_call_forked(sandbox: Sandbox) -> None:
 async def test_a_process_whose_call_obeys_is_kept(
     sandbox: Sandbox, function: Callable[[], None]
 ) -> None:
-    received = Heard()
+    received = MessageRecorder()
     call = asyncio.create_task(sandbox.run(function, on_message=received))
     await until(lambda: received.messages != [])
     [pid] = sandbox.processes
@@ -476,7 +476,7 @@ async def test_a_process_whose_call_obeys_is_kept(
 
 
 async def test_a_function_that_is_stopped_may_tidy_up(sandbox: Sandbox, tmp_path: Path) -> None:
-    received = Heard()
+    received = MessageRecorder()
     note = tmp_path / "note"
     call = asyncio.create_task(sandbox.run(functions.sleep_and_tidy_up, note, on_message=received))
     await until(lambda: received.messages == ["sleeping"])
@@ -485,7 +485,7 @@ async def test_a_function_that_is_stopped_may_tidy_up(sandbox: Sandbox, tmp_path
 
 
 async def test_cancelling_twice_still_waits_for_the_end(sandboxes: Sandboxes) -> None:
-    sandbox, received = await sandboxes.open(), Heard()
+    sandbox, received = await sandboxes.open(), MessageRecorder()
     call = asyncio.create_task(sandbox.run(functions.sleep_and_refuse, on_message=received))
     await until(lambda: received.messages == ["refusing"])
     [pid] = sandbox.processes
@@ -511,7 +511,7 @@ async def test_calls_wait_their_turn(sandbox: Sandbox) -> None:
 
 
 async def test_waiting_does_not_count_as_work(sandbox: Sandbox, tmp_path: Path) -> None:
-    received, sign = Heard(), tmp_path / "sign"
+    received, sign = MessageRecorder(), tmp_path / "sign"
     first = asyncio.create_task(sandbox.run(functions.wait_for, sign, on_message=received))
     await until(lambda: received.messages == ["waiting"])
     second = asyncio.create_task(sandbox.run(functions.add, 1, 2, limits=BRIEF))
@@ -522,7 +522,7 @@ async def test_waiting_does_not_count_as_work(sandbox: Sandbox, tmp_path: Path) 
 
 
 async def test_a_cancelled_waiter_loses_no_process(sandbox: Sandbox) -> None:
-    received = Heard()
+    received = MessageRecorder()
     first = asyncio.create_task(sandbox.run(functions.stop_when_asked, on_message=received))
     await until(lambda: received.messages == ["waiting"])
     waiters = [asyncio.create_task(sandbox.run(functions.add, 1, 2)) for _ in range(5)]
@@ -581,7 +581,7 @@ async def test_many_calls_leave_as_many_processes_as_before(sandboxes: Sandboxes
 
 
 async def test_closing_ends_every_process_and_every_call(sandboxes: Sandboxes) -> None:
-    sandbox, received = await sandboxes.open(2), Heard()
+    sandbox, received = await sandboxes.open(2), MessageRecorder()
     running = asyncio.create_task(
         sandbox.run(functions.leave_children_and_sleep, on_message=received)
     )
