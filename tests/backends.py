@@ -59,6 +59,6 @@ async def kept_uploads(data_dir: Path, store: Store) -> dict[str, bytes]:
     """What is kept of files that came with requests, by job and name."""
     blob_store = files_in(data_dir, store).blob_store or DirectoryBlobStore(data_dir)
     return {
-        kept.key.partition("/")[2]: b"".join([piece async for piece in blob_store.read(kept)])
-        async for kept in blob_store.list_blobs("uploads/")
+        blob.key.partition("/")[2]: b"".join([piece async for piece in blob_store.read(blob)])
+        async for blob in blob_store.list_blobs("uploads/")
     }

@@ -36,11 +36,11 @@ class Cable:
         assert task is not None
         self._carrying.add(task)
         with suppress(OSError, asyncio.CancelledError):
-            there, back = await asyncio.open_connection("127.0.0.1", self._to)
+            upstream_reader, back = await asyncio.open_connection("127.0.0.1", self._to)
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._carry(reader, back))
-                    group.create_task(self._carry(there, writer))
+                    group.create_task(self._carry(upstream_reader, writer))
             except* OSError:
                 pass
             finally:

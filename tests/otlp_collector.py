@@ -34,9 +34,11 @@ class Collector:
     url: str = ""
     spans: list[Told] = field(default_factory=list)
 
-    def wait_for(self, found: Callable[[list[Told]], Any], *, seconds: float = 30) -> list[Told]:
+    def wait_for(
+        self, condition: Callable[[list[Told]], Any], *, seconds: float = 30
+    ) -> list[Told]:
         deadline = time.monotonic() + seconds
-        while not found(self.spans):
+        while not condition(self.spans):
             assert time.monotonic() < deadline, [span.name for span in self.spans]
             time.sleep(0.02)
         return list(self.spans)

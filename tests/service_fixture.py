@@ -93,9 +93,9 @@ class Room:
         deadline = time.monotonic() + 10
         while True:
             with suppress(FileNotFoundError):  # it is tidied up this very moment
-                left = self.left_now(uploads)
-                if not left or time.monotonic() > deadline:
-                    return left
+                remaining = self.left_now(uploads)
+                if not remaining or time.monotonic() > deadline:
+                    return remaining
             await asyncio.sleep(0.05)
 
     def left_now(self, with_uploads: bool = True) -> list[str]:

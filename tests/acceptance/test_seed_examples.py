@@ -186,11 +186,11 @@ def polled(service: Running, job_id: str) -> dict[str, Any]:
 
 def expect_batch(batch: dict[str, Any], name: str, *, pending: int) -> None:
     assert set(batch) >= BATCH_FIELDS
-    told = {
+    fields = {
         key: batch[key]
         for key in ("batch_name", "status", "total_jobs", "pending_jobs", "isActive", "archived")
     }
-    assert told == {
+    assert fields == {
         "batch_name": name,
         "status": "pending",
         "total_jobs": pending,

@@ -102,10 +102,10 @@ class TestMongodb:
             service.wait_until(job_id, "completed")
             assert program.json("jobs", "show", job_id)["status"] == "completed"
             document = program.json("doctor")
-        found = {finding["subject"]: finding for finding in document["findings"]}
-        assert found["store"]["verdict"] == "ok"
-        assert "replica set" in found["store"]["fact"]
-        assert found["workers"]["verdict"] == "ok"
+        findings = {finding["subject"]: finding for finding in document["findings"]}
+        assert findings["store"]["verdict"] == "ok"
+        assert "replica set" in findings["store"]["fact"]
+        assert findings["workers"]["verdict"] == "ok"
 
 
 class TestWaiting:

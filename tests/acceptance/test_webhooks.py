@@ -53,10 +53,10 @@ async def test_every_way_to_end_is_told(program: Program, receiver: Receiver) ->
         stopped = service.submit(**slow)
         service.wait_until(stopped, "processing")
         service.post(f"/api/jobs/{stopped}/cancel")
-        told = {request.json["job_id"]: request.json for request in await receiver.wait_for(3)}
-    codes = {job_id: one["error"]["code"] for job_id, one in told.items()}
+        events = {request.json["job_id"]: request.json for request in await receiver.wait_for(3)}
+    codes = {job_id: one["error"]["code"] for job_id, one in events.items()}
     assert codes == {late: "PROCESSING_TIMEOUT", unknown: "UNKNOWN_JOB_TYPE", stopped: "CANCELLED"}
-    assert {one["phase"] for one in told.values()} == {"error"}
+    assert {one["phase"] for one in events.values()} == {"error"}
 
 
 async def test_that_a_worker_was_killed_is_told(tmp_path: Path, receiver: Receiver) -> None:

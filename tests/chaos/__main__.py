@@ -31,8 +31,8 @@ def main() -> None:
         if options.plan:
             print(fault_plan.listed(fault_plan.faults(options.seed, options.seconds, store)))
             continue
-        with _place(options.keep) as place:
-            report = chaos(place, store, seconds=options.seconds, seed=options.seed)
+        with _place(options.keep) as directory:
+            report = chaos(directory, store, seconds=options.seconds, seed=options.seed)
         print(report, flush=True)
         broken += len(report.broken)
     sys.exit(1 if broken else 0)

@@ -101,9 +101,9 @@ async def world(directory: Path, store: str) -> AsyncIterator[World]:
 
 
 def _mongod(directory: Path) -> Mongod:
-    place = directory / "mongod"
-    place.mkdir()
-    server = Mongod(place)
+    data_dir = directory / "mongod"
+    data_dir.mkdir()
+    server = Mongod(data_dir)
     server.start()
     return server
 
@@ -126,9 +126,9 @@ def _made(
 
     def member(name: str, command: list[str], ready: str) -> Member:
         # With MongoDB each is a machine of its own; the embedded store has one for all.
-        place = disk.root / (name.replace(" ", "-") if server else "data")
-        place.mkdir(exist_ok=True)
-        env = environment(place, url, **settings)
+        data_dir = disk.root / (name.replace(" ", "-") if server else "data")
+        data_dir.mkdir(exist_ok=True)
+        env = environment(data_dir, url, **settings)
         return Member(name, command, env, directory / f"{name.replace(' ', '-')}.log", ready)
 
     api = member("api", ["serve", "--no-worker", "--port", str(port)], "listens on")

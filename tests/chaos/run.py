@@ -111,9 +111,9 @@ class _Run:
         """Wait until every job has ended. What waits for its next try need not wait that long."""
         deadline = time.monotonic() + SETTLE_SECONDS
         forward_at = time.monotonic() + FORWARD_EVERY
-        while (left := await self._open_jobs()) != {}:
+        while (remaining := await self._open_jobs()) != {}:
             if time.monotonic() > deadline:
-                self._report.broken.append(f"jobs did not end in {SETTLE_SECONDS} s: {left}")
+                self._report.broken.append(f"jobs did not end in {SETTLE_SECONDS} s: {remaining}")
                 return
             if time.monotonic() > forward_at:
                 forward_at = time.monotonic() + FORWARD_EVERY
@@ -151,7 +151,7 @@ class _Run:
             stored_jobs=sum(sum(by_status.values()) for by_status in counts),
             sightings=self._seen,
             lives=checks.lives(made.journal),
-            told=[told for box in made.mailboxes for told in box.told],
+            told=[delivery for box in made.mailboxes for delivery in box.told],
             wrong_results=await checks.wrong_results(made.api_url, jobs, book.checks),
             clock_went_back=made.clock.went_back,
         )
@@ -159,16 +159,16 @@ class _Run:
     async def _left(self, history: History) -> list[str]:
         """A day later, when upkeep has been at it, nothing is left that nobody needs."""
         made = self._world
-        left = await none_alive(made.token, seconds=15)
+        remaining = await none_alive(made.token, seconds=15)
         made.clock.step(DAY)
         for member in made.members if made.server else made.workers[:1]:
             await asyncio.to_thread(_swept, member)
         for data in made.data_directories:
-            left += checks.left_files(data, history.jobs, shared=made.server is not None)
+            remaining += checks.left_files(data, history.jobs, shared=made.server is not None)
         if isinstance(self._store, MongoStore):
             blob_store = GridFsBlobStore(self._store)
-            left += await checks.left_in_depot(blob_store, history.jobs)
-        return left
+            remaining += await checks.left_in_depot(blob_store, history.jobs)
+        return remaining
 
     def _sum_up(self, history: History) -> None:
         report, made = self._report, self._world
@@ -213,8 +213,8 @@ def _worker(made: World, fault: Fault) -> Member:
 
 async def _hurt_child(made: World, fault: Fault, number: signal.Signals) -> None:
     """The dice choose the worker and its child; who has none is no target."""
-    place = fault.dice * len(made.workers)
-    await made.workers[int(place)].hurt_child(place % 1, number, fault.seconds)
+    position = fault.dice * len(made.workers)
+    await made.workers[int(position)].hurt_child(position % 1, number, fault.seconds)
 
 
 async def _ill(made: World, fault: Fault) -> None:

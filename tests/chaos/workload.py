@@ -70,7 +70,7 @@ class Desk:
 
 def _synthetic(job_service: Desk, number: int) -> Order:
     dice = job_service.dice
-    paths = [job_service.path(f"{number}/{place}") for place in range(dice.randint(1, 5))]
+    paths = [job_service.path(f"{number}/{index}") for index in range(dice.randint(1, 5))]
     whole = job_service.path(f"{number}/batch")
     jobs = [{"job_type": "chaos", "parameters": _life(job_service)} for _ in paths]
     for job, path in zip(jobs, paths, strict=True):

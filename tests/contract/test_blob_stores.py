@@ -39,91 +39,89 @@ async def blob_store(
     await store.close()
 
 
-def file(directory: Path, content: bytes, *, made_at: float = 1_700_000_000.25) -> Path:
+def file(directory: Path, content: bytes, *, modified_at: float = 1_700_000_000.25) -> Path:
     path = directory / uuid4().hex
     path.write_bytes(content)
-    os.utime(path, (made_at, made_at))
+    os.utime(path, (modified_at, modified_at))
     return path
 
 
 async def keys(blob_store: BlobStore, prefix: str) -> list[str]:
-    return sorted([kept.key async for kept in blob_store.list_blobs(prefix)])
+    return sorted([blob.key async for blob in blob_store.list_blobs(prefix)])
 
 
-async def found(blob_store: BlobStore, key: str) -> BlobInfo:
-    kept = await blob_store.find(key)
-    assert kept is not None
-    return kept
+async def find(blob_store: BlobStore, key: str) -> BlobInfo:
+    blob = await blob_store.find(key)
+    assert blob is not None
+    return blob
 
 
 async def content(
-    blob_store: BlobStore, kept: BlobInfo, start: int = 0, end: int | None = None
+    blob_store: BlobStore, blob: BlobInfo, start: int = 0, end: int | None = None
 ) -> bytes:
-    return b"".join([piece async for piece in blob_store.read(kept, start, end)])
+    return b"".join([chunk async for chunk in blob_store.read(blob, start, end)])
 
 
 @pytest.mark.parametrize("size", [0, 1, 255 * 1024, 255 * 1024 + 1, LARGE])
-async def test_a_file_comes_back_as_it_was(
+async def test_a_stored_file_is_fetched_unchanged(
     blob_store: BlobStore, tmp_path: Path, size: int
 ) -> None:
     path = file(tmp_path, os.urandom(size))
     await blob_store.put([("jobs/a/1/x.bin", path)])
-    kept = await found(blob_store, "jobs/a/1/x.bin")
-    assert kept.size == size
-    assert await content(blob_store, kept) == path.read_bytes()
-    await blob_store.fetch([kept], lambda key: tmp_path / "back" / key)
+    blob = await find(blob_store, "jobs/a/1/x.bin")
+    assert blob.size == size
+    assert await content(blob_store, blob) == path.read_bytes()
+    await blob_store.fetch([blob], lambda key: tmp_path / "back" / key)
     back = tmp_path / "back" / "jobs/a/1/x.bin"
     assert back.read_bytes() == path.read_bytes()
     assert back.stat().st_mtime == path.stat().st_mtime
 
 
-async def test_any_part_of_a_file_can_be_read(blob_store: BlobStore, tmp_path: Path) -> None:
+async def test_any_range_of_a_blob_can_be_read(blob_store: BlobStore, tmp_path: Path) -> None:
     data = os.urandom(LARGE)
     await blob_store.put([("a/x", file(tmp_path, data))])
-    kept = await found(blob_store, "a/x")
+    blob = await find(blob_store, "a/x")
     chunk = 255 * 1024
     for start, end in [
         (0, 1), (chunk - 1, chunk + 1), (chunk, 2 * chunk), (5, LARGE - 5), (LARGE - 1, LARGE),
         (LARGE - 3, LARGE + 99), (7, 7), (LARGE, LARGE),
     ]:  # fmt: skip
-        assert await content(blob_store, kept, start, end) == data[start:end], (start, end)
+        assert await content(blob_store, blob, start, end) == data[start:end], (start, end)
 
 
 @pytest.mark.parametrize(
     "name",
     ["Übung 1 #50%.pdf", 'it\'s "so" & more?.txt', ".hidden", "a+b=c;d,e@f", "日本.md", "😀"],
 )
-async def test_names_are_kept_as_they_are(blob_store: BlobStore, tmp_path: Path, name: str) -> None:
+async def test_keys_are_stored_unchanged(blob_store: BlobStore, tmp_path: Path, name: str) -> None:
     await blob_store.put([(f"uploads/job-1/{name}", file(tmp_path, b"1"))])
     assert await keys(blob_store, "uploads/job-1/") == [f"uploads/job-1/{name}"]
-    assert await content(blob_store, await found(blob_store, f"uploads/job-1/{name}")) == b"1"
+    assert await content(blob_store, await find(blob_store, f"uploads/job-1/{name}")) == b"1"
 
 
-async def test_what_is_put_again_replaces_what_was_there(
-    blob_store: BlobStore, tmp_path: Path
-) -> None:
+async def test_put_replaces_an_existing_blob(blob_store: BlobStore, tmp_path: Path) -> None:
     await blob_store.put([("a/x", file(tmp_path, b"old"))])
-    old = await found(blob_store, "a/x")
+    old = await find(blob_store, "a/x")
     await blob_store.put([("a/x", file(tmp_path, b"newer"))])
-    new = await found(blob_store, "a/x")
+    new = await find(blob_store, "a/x")
     assert (new.size, new.etag != old.etag) == (5, True)
     assert await content(blob_store, new) == b"newer"
     assert await keys(blob_store, "a/") == ["a/x"]
 
 
-async def test_many_files_are_put_and_brought_at_once(
+async def test_many_files_are_stored_and_fetched_in_one_call(
     blob_store: BlobStore, tmp_path: Path
 ) -> None:
     files = [(f"c/{i}", file(tmp_path, str(i).encode())) for i in range(450)]
     files.append(("c/large", file(tmp_path, os.urandom(600_000))))
     await blob_store.put(files)
-    kept = [one async for one in blob_store.list_blobs("c/")]
-    await blob_store.fetch(kept, lambda key: tmp_path / "back" / key)
-    assert len(kept) == 451
+    blobs = [blob async for blob in blob_store.list_blobs("c/")]
+    await blob_store.fetch(blobs, lambda key: tmp_path / "back" / key)
+    assert len(blobs) == 451
     assert all((tmp_path / "back" / key).read_bytes() == path.read_bytes() for key, path in files)
 
 
-async def test_a_prefix_is_a_directory_and_not_the_beginning_of_a_name(
+async def test_a_prefix_matches_directories_not_beginnings_of_names(
     blob_store: BlobStore, tmp_path: Path
 ) -> None:
     names = ["jobs/1/a", "jobs/1/b/c", "jobs/10/a", "jobs/1.x/a", "jobs/2/a"]
@@ -135,10 +133,8 @@ async def test_a_prefix_is_a_directory_and_not_the_beginning_of_a_name(
 
 @pytest.mark.parametrize("blob_store", ["gridfs"], indirect=True)
 @pytest.mark.parametrize("name", ["../../evil", "a/../../../evil", "./a", "a//b", "..", "a\0b"])
-async def test_a_name_that_leads_out_is_not_brought(
-    blob_store: BlobStore, tmp_path: Path, name: str
-) -> None:
-    """Whoever else can write to the place chooses names; a bucket takes no such ones at all."""
+async def test_unsafe_keys_are_not_listed(blob_store: BlobStore, tmp_path: Path, name: str) -> None:
+    """Other writers may choose any key; S3 rejects unsafe ones itself."""
     content = file(tmp_path, b"evil")
     try:
         await blob_store.put([(f"uploads/job-1/{name}", content)])
@@ -148,38 +144,38 @@ async def test_a_name_that_leads_out_is_not_brought(
     assert await keys(blob_store, "uploads/job-1/") == ["uploads/job-1/good"]
 
 
-async def test_what_is_not_there_is_not_found(blob_store: BlobStore, tmp_path: Path) -> None:
+async def test_missing_blobs_are_not_found(blob_store: BlobStore, tmp_path: Path) -> None:
     assert await blob_store.find("a/none") is None
     await blob_store.remove("nothing/here/")
     await blob_store.put([("a/x", file(tmp_path, b"old"))])
-    kept = await found(blob_store, "a/x")
+    blob = await find(blob_store, "a/x")
     await blob_store.remove("a/")
     with pytest.raises(NotFound):
-        await content(blob_store, kept)
-    await blob_store.fetch([kept], lambda key: tmp_path / "back" / key)
+        await content(blob_store, blob)
+    await blob_store.fetch([blob], lambda key: tmp_path / "back" / key)
     assert not (tmp_path / "back" / "a/x").exists()
 
 
-async def test_of_two_who_put_the_same_at_once_one_remains(
+async def test_one_of_several_concurrent_writes_remains(
     blob_store: BlobStore, tmp_path: Path
 ) -> None:
     files = [file(tmp_path, bytes([i]) * 1000) for i in range(8)]
     await asyncio.gather(*(blob_store.put([("a/x", path)]) for path in files))
     assert await keys(blob_store, "a/") == ["a/x"]
-    whole = await content(blob_store, await found(blob_store, "a/x"))
+    whole = await content(blob_store, await find(blob_store, "a/x"))
     assert whole in [path.read_bytes() for path in files]
 
 
-async def test_a_file_that_cannot_be_read_leaves_nothing(
-    blob_store: BlobStore, tmp_path: Path
-) -> None:
+async def test_an_unreadable_file_stores_nothing(blob_store: BlobStore, tmp_path: Path) -> None:
     with pytest.raises(OSError):
         await blob_store.put([("a/x", tmp_path / "missing")])
     assert await blob_store.find("a/x") is None
 
 
 class TestGridFs:
-    async def test_what_a_dead_writer_left_is_tidied(self, mongod: Mongod, tmp_path: Path) -> None:
+    async def test_files_of_interrupted_writes_are_removed(
+        self, mongod: Mongod, tmp_path: Path
+    ) -> None:
         import pymongo
 
         name = f"test_{uuid4().hex[:12]}"
@@ -219,29 +215,29 @@ class TestGridFs:
         await store.close()
 
 
-async def test_the_doctor_tries_it_and_leaves_nothing_behind(blob_store: BlobStore) -> None:
+async def test_the_doctor_checks_it_and_leaves_nothing_behind(blob_store: BlobStore) -> None:
     finding = await doctor.check_blob_store(blob_store)
     assert (finding.subject, finding.verdict) == ("files", "ok")
     assert await keys(blob_store, "doctor/") == []
 
 
-async def test_the_doctor_names_a_bucket_that_is_away() -> None:
+async def test_the_doctor_names_an_unreachable_bucket() -> None:
     finding = await doctor.check_blob_store(S3BlobStore("s3://bucket?endpoint=http://127.0.0.1:9"))
     assert finding.verdict == "problem"
     assert "bucket" in finding.fact
 
 
-async def test_the_doctor_names_a_depot_that_forgets(tmp_path: Path) -> None:
+async def test_the_doctor_detects_a_blob_store_that_loses_files(tmp_path: Path) -> None:
     class Forgetful(DirectoryBlobStore):
         async def find(self, key: str) -> BlobInfo | None:
             return None
 
     finding = await doctor.check_blob_store(Forgetful(tmp_path))
     assert finding.verdict == "problem"
-    assert "is not there" in finding.fact
+    assert "a written file is missing" in finding.fact
 
 
-async def test_a_bucket_that_is_away_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_an_unreachable_bucket(tmp_path: Path) -> None:
     blob_store = S3BlobStore("s3://bucket?endpoint=http://127.0.0.1:9")
     with pytest.raises(StoreUnavailable, match="bucket"):
         await blob_store.find("a/x")

@@ -289,13 +289,13 @@ class TestProgress:
         await store.record_delivery(await take_one(store), tried())
         await store.restart(JobQuery(job_id=job.job_id))
         await store.record_progress(await take_one(store), tried(), pace())
-        told = await deliveries(store, job)
-        assert [(one.n, one.event, one.tried) for one in told] == [
+        delivery = await deliveries(store, job)
+        assert [(one.n, one.event, one.tried) for one in delivery] == [
             (1, "progress", 3),
             (2, "completed", 1),
             (3, "progress", 1),
         ]
-        assert not any(one.gave_up for one in told)
+        assert not any(one.gave_up for one in delivery)
 
     async def test_without_a_pace_only_the_end_is_told(self, store: Store) -> None:
         job = await claimed(store, webhook=HOOK)

@@ -56,8 +56,8 @@ def _until(seconds: float, every: Iterator[Case]) -> Iterator[Case]:
         yield next(every)
 
 
-def _told(report: Report, place: Path) -> int:
-    report.keep(place)
+def _told(report: Report, directory: Path) -> int:
+    report.keep(directory)
     return int(bool(report.defects))
 
 

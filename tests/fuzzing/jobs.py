@@ -90,9 +90,9 @@ async def survey(every: Iterable[Case]) -> Report:
                 for group in chain([first] if first else [], groups):
                     await _try_all(room, roots, group, report, trouble)
                     await _look_round(room, group, report, tmp)
-        left = [one for one in processes.descendants(os.getpid()) if one.pid not in before]
-        if first and left:
-            report.defects.append(Find(group[-1], f"Processes are left at the end: {left}"))
+        remaining = [one for one in processes.descendants(os.getpid()) if one.pid not in before]
+        if first and remaining:
+            report.defects.append(Find(group[-1], f"Processes are left at the end: {remaining}"))
     return report
 
 
@@ -155,22 +155,22 @@ async def _try(room: Room, roots: Path, case: Case, report: Report, trouble: Tro
     except TimeoutError:
         report.defects.append(Find(case, "The job does not end"))
         return
-    told = "\n".join(trouble.told.pop(job_id, ()))
+    log_text = "\n".join(trouble.told.pop(job_id, ()))
     code = (job["error"] or {}).get("code")
     report.ends[code or job["status"]] += 1
     if fault := _fault(job, str(room.data_dir.parent)) or await _dead_link(room, job):
-        report.defects.append(Find(case, f"{fault}\n{told}"))
+        report.defects.append(Find(case, f"{fault}\n{log_text}"))
     elif code in DEATHS:
-        report.deaths.append(Find(case, f"{code}: {job['error']['message']}\n{told}"))
+        report.deaths.append(Find(case, f"{code}: {job['error']['message']}\n{log_text}"))
 
 
 async def _hand_in(room: Room, roots: Path, case: Case) -> Any:
     if case.name in GOOD_SUBTITLES:
         # Beside a good recording, where subtitles are looked for.
-        place = f"{case.seed}-{case.name}"
-        (roots / f"{place}.wav").write_bytes(GOOD_RECORDINGS["a.wav"]())
-        (roots / f"{place}{Path(case.name).suffix}").write_bytes(case.content)
-        asked = {"job_type": "audio", "parameters": {"file_path": f"{place}.wav"}}
+        label = f"{case.seed}-{case.name}"
+        (roots / f"{label}.wav").write_bytes(GOOD_RECORDINGS["a.wav"]())
+        (roots / f"{label}{Path(case.name).suffix}").write_bytes(case.content)
+        asked = {"job_type": "audio", "parameters": {"file_path": f"{label}.wav"}}
         return await room.client.post("/api/jobs", json=asked)
     route, fields = _wish(case)
     return await room.client.post(route, files={"file": (case.name, case.content)}, data=fields)
@@ -241,10 +241,12 @@ def _urls(value: Any) -> Iterator[str]:
 
 async def _look_round(room: Room, group: list[Case], report: Report, tmp: Path) -> None:
     """What is left is one's of the group; the service has to answer as before."""
-    left = await room.left_over(uploads=False)
-    left += sorted(os.listdir(tmp))
-    if left:
-        report.defects.append(Find(group[-1], f"Left by one of {len(group)} up to this: {left}"))
+    remaining = await room.left_over(uploads=False)
+    remaining += sorted(os.listdir(tmp))
+    if remaining:
+        report.defects.append(
+            Find(group[-1], f"Left by one of {len(group)} up to this: {remaining}")
+        )
     health = await room.client.get("/api/health")
     if health.status_code != 200:
         report.defects.append(Find(group[-1], f"The service answers {health.text}"))

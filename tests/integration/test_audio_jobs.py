@@ -108,10 +108,10 @@ class TestLanguages:
         self, tmp_path: Path
     ) -> None:
         async with workroom(tmp_path) as room:
-            told = await room.refused(ROUTE, speech().read_bytes(), "a.wav", source_language="de")
+            error = await room.refused(ROUTE, speech().read_bytes(), "a.wav", source_language="de")
             heard_so = await room.refused(ROUTE, german_speech().read_bytes(), "b.wav")
-        assert told["code"] == heard_so["code"] == "ENGINE_UNAVAILABLE"
-        assert "German" in told["message"]
+        assert error["code"] == heard_so["code"] == "ENGINE_UNAVAILABLE"
+        assert "German" in error["message"]
         assert "speech_model_directory" in heard_so["message"]
 
     async def test_an_endpoint_is_asked_where_the_local_engine_does_not_understand(
@@ -162,14 +162,14 @@ class TestTranslation:
                 asked = len(server.requests)
                 again = await room.read(ROUTE, content, "a.wav", target_language="deu")
                 original = (await room.get(results["original_subtitles"]["vtt"])).text
-        told, said = results["transcription"], spoken["transcription"]
-        assert (told["source_language"], told["target_language"]) == ("en", "de")
-        assert told["segments"] == [
-            {**one, "text": one["text"].upper()} for one in said["segments"]
+        translated, source = results["transcription"], spoken["transcription"]
+        assert (translated["source_language"], translated["target_language"]) == ("en", "de")
+        assert translated["segments"] == [
+            {**one, "text": one["text"].upper()} for one in source["segments"]
         ]
         assert "IT WAS THE BEST" in results["markdown_content"]
         assert "It was the best" in original
-        assert again["transcription"] == told
+        assert again["transcription"] == translated
         assert len(server.requests) == asked, "what was translated before is not asked again"
 
     async def test_without_a_model_it_is_refused_before_any_work(self, tmp_path: Path) -> None:

@@ -183,9 +183,9 @@ class TestAccess:
         (others,) = await add(store, 1, user_id="bob", access_control=open_to_all)
         (secret,) = await add(store, 1, user_id="bob")
         as_ann = {"headers": {"X-User-ID": "ann"}}
-        wish = {"action": "cancel", "filter": {}}
-        assert (await told(client, **wish, dry_run=True, **as_ann))["count"] == 1
-        assert (await told(client, **wish, **as_ann))["count"] == 1
+        body = {"action": "cancel", "filter": {}}
+        assert (await told(client, **body, dry_run=True, **as_ann))["count"] == 1
+        assert (await told(client, **body, **as_ann))["count"] == 1
         by_id = await told(client, action="cancel", job_ids=[own, others, secret], **as_ann)
         assert {one["job_id"]: one["code"] for one in by_id["refusals"]} == {
             others: "FORBIDDEN",

@@ -105,23 +105,23 @@ async def taken(items: Any, enough: Callable[[list[Any]], bool]) -> list[Any]:
     """What comes, until it is enough."""
 
     def take() -> list[Any]:
-        found: list[Any] = []
+        first_items: list[Any] = []
         for item in items:
-            found.append(item)
-            if enough(found):
+            first_items.append(item)
+            if enough(first_items):
                 break
         items.close()
-        return found
+        return first_items
 
     if not hasattr(items, "__aiter__"):
         return await asyncio.wait_for(asyncio.to_thread(take), 20)
-    found: list[Any] = []
+    first_items: list[Any] = []
     async for item in items:
-        found.append(item)
-        if enough(found):
+        first_items.append(item)
+        if enough(first_items):
             break
     await items.aclose()
-    return found
+    return first_items
 
 
 async def count(store: Store) -> int:
@@ -208,8 +208,8 @@ class TestJobs:
     async def test_lists_span_pages(self, kind: Kind, url: str) -> None:
         client = kind(url)
         made = [(await call(client.submit, "selftest")).id for _ in range(5)]
-        found = await collected(client.jobs(job_type="selftest", status="pending", page_size=2))
-        assert [job.id for job in found] == made[::-1]
+        jobs = await collected(client.jobs(job_type="selftest", status="pending", page_size=2))
+        assert [job.id for job in jobs] == made[::-1]
         assert await collected(client.jobs(status="failed")) == []
         await call(client.close)
 
@@ -277,11 +277,11 @@ class TestBatches:
         ]
         batch = await call(client.batch, jobs, name="Three", active=False)
         assert (batch.name, batch.is_active, len(batch.job_ids)) == ("Three", False, 3)
-        told = [(await call(client.job, one)).document for one in batch.job_ids]
-        assert [job.job_type for job in told] == ["pdf"] * 3
-        names = [(job.parameters.get("file_source") or {}).get("name") for job in told]
+        documents = [(await call(client.job, one)).document for one in batch.job_ids]
+        assert [job.job_type for job in documents] == ["pdf"] * 3
+        names = [(job.parameters.get("file_source") or {}).get("name") for job in documents]
         assert names == ["one.pdf", None, "three.pdf"]
-        assert told[2].job_name == "The third"
+        assert documents[2].job_name == "The third"
         await call(client.close)
 
 
@@ -365,8 +365,8 @@ class TestBrokenConnections:
             batch = await call(client.batch, [{"file": pdf("One")}, {"file": pdf("Two")}])
             await call(client.close)
         assert await count(store) == len(batch.job_ids) == 2
-        kept = await kept_uploads(tmp_path, store)
-        assert sorted(name.partition("/")[0] for name in kept) == sorted(batch.job_ids)
+        uploads = await kept_uploads(tmp_path, store)
+        assert sorted(name.partition("/")[0] for name in uploads) == sorted(batch.job_ids)
 
     async def test_unsafe_requests_are_not_repeated(self, kind: Kind, url: str) -> None:
         async with breaking(url, Fault(b"/restart", answer_bytes=0)) as way:
@@ -541,8 +541,8 @@ class TestRealWork:
         with pytest.raises(NotFound):
             await call(job.download, "nothing.jpg", to=directory)
         (event,) = await receiver.wait_for()
-        told = verify_webhook(event.body, event.headers, secret)
-        assert (told.job_id, told.phase) == (job.id, "completed")
-        assert told.results is not None
-        assert told.results.extracted_text == results.extracted_text
+        verified = verify_webhook(event.body, event.headers, secret)
+        assert (verified.job_id, verified.phase) == (job.id, "completed")
+        assert verified.results is not None
+        assert verified.results.extracted_text == results.extracted_text
         await call(client.close)

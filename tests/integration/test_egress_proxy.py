@@ -1,4 +1,4 @@
-"""The proxy for programs, on real connections to loopback."""
+"""The egress proxy, with real connections on loopback."""
 
 import asyncio
 import base64
@@ -39,18 +39,18 @@ async def proxy_to(
 
 
 def client(proxy: EgressProxy, tls: ssl.SSLContext | None = None) -> httpx.AsyncClient:
-    """A program that knows the proxy and its secret."""
+    """A program that knows the proxy and its credentials."""
     return httpx.AsyncClient(proxy=proxy.url, verify=tls or False, trust_env=False, timeout=10)
 
 
-def secret(proxy: EgressProxy) -> str:
+def credentials(proxy: EgressProxy) -> str:
     parts = urlsplit(proxy.url)
     pair = base64.b64encode(f"{parts.username}:{parts.password}".encode()).decode()
     return f"Proxy-Authorization: Basic {pair}\r\n"
 
 
-async def said(proxy: EgressProxy, request: str, *, first_line: bool = False) -> bytes:
-    """All that comes back for these very bytes."""
+async def exchange(proxy: EgressProxy, request: str, *, first_line: bool = False) -> bytes:
+    """Send these bytes and return the response."""
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
     writer.write(request.encode("latin-1"))
     try:
@@ -62,13 +62,13 @@ async def said(proxy: EgressProxy, request: str, *, first_line: bool = False) ->
 
 async def status(proxy: EgressProxy, first: str, *headers: str, key: bool = True) -> int:
     lines = [first, *headers]
-    text = "\r\n".join(lines) + "\r\n" + (secret(proxy) if key else "") + "\r\n"
-    answer = await said(proxy, text, first_line=True)
+    text = "\r\n".join(lines) + "\r\n" + (credentials(proxy) if key else "") + "\r\n"
+    answer = await exchange(proxy, text, first_line=True)
     return int(answer.split(b" ")[1]) if answer else 0
 
 
-class TestWhatItReaches:
-    async def test_pages_by_http(self) -> None:
+class TestForwarding:
+    async def test_http_requests_are_forwarded(self) -> None:
         async with (
             serving(hello) as web,
             proxy_to(web.host) as proxy,
@@ -82,7 +82,7 @@ class TestWhatItReaches:
         assert asked.headers["x-own"] == "1"
         assert asked.headers["connection"] == "close"
 
-    async def test_pages_by_https_with_their_own_certificate(self) -> None:
+    async def test_https_is_tunnelled_end_to_end(self) -> None:
         authority, tls = trustme.CA(), ssl.create_default_context()
         authority.configure_trust(tls)
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -95,7 +95,7 @@ class TestWhatItReaches:
             assert (await program.get(web.url())).text == "hello"
             assert (await program.get(web.url())).text == "hello"
 
-    async def test_a_form_is_passed_on(self) -> None:
+    async def test_request_bodies_are_forwarded(self) -> None:
         async def echo(asked: Asked) -> None:
             await asked.answer(await asked.body())
 
@@ -106,7 +106,7 @@ class TestWhatItReaches:
         ):
             assert (await program.post(web.url(), data={"a": "1"})).text == "a=1"
 
-    async def test_the_address_that_was_checked_is_the_one_that_is_dialled(self) -> None:
+    async def test_the_proxy_connects_to_the_checked_address(self) -> None:
         dialled: list[str] = []
         answers = [["127.0.0.1"], ["93.184.216.34"]]
 
@@ -126,7 +126,7 @@ class TestWhatItReaches:
         assert dialled == ["93.184.216.34"]
         assert web.asked[0].headers["host"] == "evil.example"
 
-    async def test_names_in_other_scripts_are_dialled_as_the_ascii_they_stand_for(self) -> None:
+    async def test_international_names_are_resolved_as_ascii(self) -> None:
         asked: list[str] = []
 
         async def resolve(host: str, port: int) -> Sequence[str]:
@@ -140,7 +140,7 @@ class TestWhatItReaches:
         assert asked == ["xn--bcher-kva.example:8080", "xn--bcher-kva.example:443"]
 
 
-class TestWhatItRefuses:
+class TestRefusals:
     @pytest.mark.parametrize(
         "host",
         [
@@ -148,14 +148,14 @@ class TestWhatItRefuses:
             "[::ffff:127.0.0.1]", "[fd00::1]", "[64:ff9b::7f00:1]", "localhost", "LOCALHOST.",
         ],
     )  # fmt: skip
-    async def test_private_addresses_in_every_spelling(self, host: str) -> None:
+    async def test_private_addresses_are_refused_in_every_spelling(self, host: str) -> None:
         async with serving(hello) as web, proxy_to() as proxy:
             assert await status(proxy, f"CONNECT {host}:{web.port} HTTP/1.1") == 403
             assert await status(proxy, f"GET http://{host}:{web.port}/ HTTP/1.1") == 403
             assert web.connections == 0
             assert isinstance(proxy.refused, AddressRefused)
 
-    async def test_names_that_lead_to_private_addresses(self) -> None:
+    async def test_names_that_resolve_to_private_addresses_are_refused(self) -> None:
         async def resolve(host: str, port: int) -> Sequence[str]:
             return ["93.184.216.34", "10.0.0.7"]
 
@@ -163,13 +163,13 @@ class TestWhatItRefuses:
             assert await status(proxy, "CONNECT inside.example:443 HTTP/1.1") == 403
             assert await status(proxy, "GET http://inside.example/ HTTP/1.1") == 403
 
-    async def test_ports_that_are_not_for_the_web(self) -> None:
+    async def test_ports_of_other_protocols_are_refused(self) -> None:
         async with proxy_to() as proxy:
             for port in (22, 25, 6379):
                 assert await status(proxy, f"CONNECT example.org:{port} HTTP/1.1") == 403
 
     @pytest.mark.parametrize("key", ["", "Basic", "Basic c2VjcmV0YXJ5Og==", "Bearer x", "Basic ü"])
-    async def test_whoever_does_not_know_its_secret(self, key: str) -> None:
+    async def test_clients_without_the_password_are_refused(self, key: str) -> None:
         async with serving(hello) as web, proxy_to(web.host) as proxy:
             header = f"Proxy-Authorization: {key}"
             for first in (f"CONNECT {web.host} HTTP/1.1", f"GET {web.url()} HTTP/1.1"):
@@ -187,7 +187,7 @@ class TestWhatItRefuses:
             "CONNECT a@{0} HTTP/1.1", "nonsense", "GET http:/// HTTP/1.1",
         ],
     )  # fmt: skip
-    async def test_what_is_not_asked_of_a_proxy(self, first: str) -> None:
+    async def test_requests_not_meant_for_a_proxy_are_refused(self, first: str) -> None:
         async with serving(hello) as web, proxy_to(web.host) as proxy:
             assert await status(proxy, first.format(web.host)) == 400
             assert web.connections == 0
@@ -208,14 +208,14 @@ class TestWhatItRefuses:
             ["X: " + "y" * 100_000],
         ],
     )
-    async def test_requests_that_two_could_read_differently(self, headers: list[str]) -> None:
+    async def test_ambiguous_requests_are_refused(self, headers: list[str]) -> None:
         async with serving(hello) as web, proxy_to(web.host) as proxy:
             assert await status(proxy, f"POST {web.url()} HTTP/1.1", *headers) in (400, 0)
             assert web.connections == 0
 
 
-class TestWhatItKeepsApart:
-    async def test_the_server_sees_neither_the_secret_nor_another_host(self) -> None:
+class TestIsolation:
+    async def test_the_server_sees_neither_the_password_nor_another_host(self) -> None:
         async with serving(hello) as web, proxy_to(web.host) as proxy:
             first = f"GET {web.url()} HTTP/1.1"
             headers = ["Host: admin.internal", "Proxy-Connection: keep-alive", "Connection: X-A"]
@@ -223,18 +223,18 @@ class TestWhatItKeepsApart:
         [asked] = web.asked
         assert asked.headers == {"host": web.host, "connection": "close"}
 
-    async def test_what_follows_a_request_is_not_sent_to_its_server(self) -> None:
-        """A second request may be for another host, and bears the secret."""
+    async def test_data_after_a_request_is_not_forwarded(self) -> None:
+        """A second request may be for another host, and bears the credentials."""
 
         async def silent(asked: Asked) -> None:
             await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
         async with serving(silent) as web, proxy_to(web.host) as proxy:
-            one = f"GET {web.url()} HTTP/1.1\r\n{secret(proxy)}\r\n"
-            await said(proxy, one + one)
+            one = f"GET {web.url()} HTTP/1.1\r\n{credentials(proxy)}\r\n"
+            await exchange(proxy, one + one)
             assert len(web.asked) == 1
 
-    async def test_answers_in_between_are_left_out(self) -> None:
+    async def test_interim_responses_are_dropped(self) -> None:
         async def early(asked: Asked) -> None:
             await asked.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
             await asked.answer(b"hello")
@@ -246,14 +246,14 @@ class TestWhatItKeepsApart:
         ):
             assert (await program.get(web.url())).text == "hello"
 
-    async def test_a_server_that_speaks_no_http_is_a_bad_gateway(self) -> None:
+    async def test_an_invalid_response_is_a_bad_gateway(self) -> None:
         async def other(asked: Asked) -> None:
             await asked.send(b"220 mail.example\r\n\r\n")
 
         async with serving(other) as web, proxy_to(web.host) as proxy:
             assert await status(proxy, f"GET {web.url()} HTTP/1.1") == 502
 
-    async def test_a_server_that_is_not_there_is_a_bad_gateway(self) -> None:
+    async def test_an_unreachable_server_is_a_bad_gateway(self) -> None:
         async with serving(hello) as web:
             gone = web.host
         async with proxy_to(gone) as proxy:
@@ -261,8 +261,8 @@ class TestWhatItKeepsApart:
             assert await status(proxy, f"CONNECT {gone} HTTP/1.1") == 502
 
 
-class TestWhereItEnds:
-    async def test_an_endless_body_ends_at_the_limit_and_all_others_with_it(self) -> None:
+class TestLimits:
+    async def test_the_byte_limit_closes_all_connections(self) -> None:
         async def endless(asked: Asked) -> None:
             if asked.target == "/waits":
                 await asyncio.sleep(60)
@@ -273,33 +273,33 @@ class TestWhereItEnds:
         async with serving(endless) as web, proxy_to(web.host, max_bytes=500_000) as proxy:
             waiting = asyncio.create_task(status(proxy, f"GET {web.url('/waits')} HTTP/1.1"))
             await until(lambda: web.asked)
-            answer = await said(proxy, f"GET {web.url()} HTTP/1.1\r\n{secret(proxy)}\r\n")
+            answer = await exchange(proxy, f"GET {web.url()} HTTP/1.1\r\n{credentials(proxy)}\r\n")
             assert 300_000 < len(answer) <= 500_000
             assert proxy.limit_reached.is_set()
             assert await waiting == 0
             assert await status(proxy, f"GET {web.url()} HTTP/1.1") == 503
 
-    async def test_a_tunnel_counts_too(self) -> None:
+    async def test_tunnels_count_towards_the_limit(self) -> None:
         async def endless(asked: Asked) -> None:
             while True:
                 await asked.send(bytes(10_000))
 
         async with serving(endless) as web, proxy_to(web.host, max_bytes=500_000) as proxy:
-            text = f"CONNECT {web.host} HTTP/1.1\r\n{secret(proxy)}\r\nGET / HTTP/1.1\r\n\r\n"
-            assert len(await said(proxy, text)) <= 501_000
+            text = f"CONNECT {web.host} HTTP/1.1\r\n{credentials(proxy)}\r\nGET / HTTP/1.1\r\n\r\n"
+            assert len(await exchange(proxy, text)) <= 501_000
             assert proxy.limit_reached.is_set()
 
-    async def test_a_silent_server_is_not_waited_for(self) -> None:
+    async def test_a_silent_server_times_out(self) -> None:
         async def silent(asked: Asked) -> None:
             await asyncio.sleep(60)
 
         idle = timedelta(seconds=0.2)
         async with serving(silent) as web, proxy_to(web.host, idle=idle) as proxy:
             assert await status(proxy, f"GET {web.url()} HTTP/1.1") == 0
-            tunnel = f"CONNECT {web.host} HTTP/1.1\r\n{secret(proxy)}\r\n"
-            assert (await said(proxy, tunnel)).startswith(b"HTTP/1.1 200")
+            tunnel = f"CONNECT {web.host} HTTP/1.1\r\n{credentials(proxy)}\r\n"
+            assert (await exchange(proxy, tunnel)).startswith(b"HTTP/1.1 200")
 
-    async def test_there_are_only_so_many_connections(self) -> None:
+    async def test_the_number_of_connections_is_limited(self) -> None:
         async def silent(asked: Asked) -> None:
             await asyncio.sleep(60)
 
@@ -311,7 +311,7 @@ class TestWhereItEnds:
             for task in waiting:
                 task.cancel()
 
-    async def test_nothing_of_it_is_left_when_it_is_closed(self) -> None:
+    async def test_closing_the_proxy_closes_all_connections(self) -> None:
         async def silent(asked: Asked) -> None:
             await asyncio.sleep(60)
 

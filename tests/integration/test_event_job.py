@@ -212,9 +212,9 @@ class TestJobs:
         await end_next(store, FAILED)
         path = f"/api/event-job/{job_id}/restart"
         kind = {"Content-Type": "application/json"}
-        told = await client.told("POST", path, content=body, headers=kind)
-        job = told.pop("job")
-        assert told == {"status": "success", "message": f"Job {job_id} was restarted"}
+        response = await client.told("POST", path, content=body, headers=kind)
+        job = response.pop("job")
+        assert response == {"status": "success", "message": f"Job {job_id} was restarted"}
         assert (job["status"], job["error"], job["results"]) == ("pending", None, None)
         await client.refusal("POST", path, 409)
 
@@ -350,7 +350,7 @@ class TestLists:
         await end_next(store, Completed())
         waiting = await client.submit_batch(2, user_id="ann")
         await client.submit(user_id="bob")
-        for query, found in (
+        for query, expected in (
             ("", 4),
             ("status=&batch_id=&user_id=", 4),
             ("user_id=ann", 3),
@@ -363,7 +363,7 @@ class TestLists:
             (f"user_id=bob&batch_id={waiting}", 0),
             ("user_id=bob&status=failed", 0),
         ):
-            assert len(await client.listed(query)) == found, query
+            assert len(await client.listed(query)) == expected, query
         total = (await client.told("GET", f"{JOBS}?user_id=ann&limit=1"))["total"]
         assert total == 3
 
@@ -372,7 +372,7 @@ class TestLists:
         await end_next(store, Completed())
         waiting = await client.submit_batch(1, user_id="ann")
         paused = await client.submit_batch(1, user_id="bob", isActive=False)
-        for query, found in (
+        for query, expected in (
             ("", [paused, waiting, ended]),
             ("user_id=ann", [waiting, ended]),
             ("status=pending", [paused, waiting]),
@@ -382,7 +382,7 @@ class TestLists:
             ("isActive=false", [paused]),
             ("isActive=true&status=completed,failed", [ended]),
         ):
-            assert await client.listed_batches(query) == found, query
+            assert await client.listed_batches(query) == expected, query
 
     @pytest.mark.parametrize("path", [JOBS, BATCHES])
     @pytest.mark.parametrize(

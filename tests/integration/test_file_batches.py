@@ -81,13 +81,13 @@ async def made(client: httpx.AsyncClient, response: httpx.Response) -> list[dict
 
 
 async def refused(
-    client: httpx.AsyncClient, store: Store, kept: JobFiles, status: int, **request: Any
+    client: httpx.AsyncClient, store: Store, job_files: JobFiles, status: int, **request: Any
 ) -> str:
     """The message of a refusal, which leaves nothing behind."""
     response = await client.post(PATH, **request)
     assert response.status_code == status, response.text
     assert (await store.find(JobQuery())).items == []
-    assert uploads_left(kept) == []
+    assert uploads_left(job_files) == []
     message: str = response.json()["error"]["message"]
     return message
 
@@ -147,11 +147,11 @@ class TestFiles:
         ]
         given = parts(("a.mp4", MP4), ("b.pdf", HELLO))
         fields = {"jobs": json.dumps(jobs)}
-        told = await made(client, await client.post(PATH, files=given, data=fields))
-        assert [job["job_type"] for job in told] == ["pdf", "pdf", "audio"]
-        assert told[1]["job_name"] == "The second"
-        assert told[1]["parameters"]["file_source"]["name"] == "b.pdf"
-        assert told[2]["parameters"]["file_source"]["name"] == "a.mp4"
+        created = await made(client, await client.post(PATH, files=given, data=fields))
+        assert [job["job_type"] for job in created] == ["pdf", "pdf", "audio"]
+        assert created[1]["job_name"] == "The second"
+        assert created[1]["parameters"]["file_source"]["name"] == "b.pdf"
+        assert created[2]["parameters"]["file_source"]["name"] == "a.mp4"
         assert len(uploads_left(files)) == 2
 
     async def test_the_callback_becomes_the_webhook_of_the_batch(
@@ -179,7 +179,7 @@ class TestFiles:
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        ("given", "fields", "status", "said"),
+        ("given", "fields", "status", "message"),
         [
             ([("a.pdf", HELLO), ("b.bin", b"\0\1\2")], {}, 415, "b.bin: The file type is unknown"),
             ([("a.pdf", HELLO), ("b.pdf", b"")], {"job_type": "pdf"}, 415, "b.pdf: The file is e"),
@@ -207,10 +207,10 @@ class TestRefusals:
         given: list[tuple[str, bytes]],
         fields: dict[str, str],
         status: int,
-        said: str,
+        message: str,
     ) -> None:
         request = {"files": parts(*given), "data": fields}
-        assert said in await refused(client, store, files, status, **request)
+        assert message in await refused(client, store, files, status, **request)
 
     async def test_the_file_that_is_too_large_refuses_all(
         self, client: httpx.AsyncClient, store: Store, files: JobFiles

@@ -65,8 +65,8 @@ async def test_what_is_no_sound_is_refused_whatever_its_name(tmp_path: Path) -> 
 
 async def test_a_year_is_not_believed(tmp_path: Path) -> None:
     (tmp_path / "a.mka").write_bytes(declared_for_a_year())
-    told = run_ffmpeg(["-i", str(tmp_path / "a.mka")], timeout_s=20, level="info").stderr
-    assert "Duration: 8760:00:00" in told, "ffmpeg believes it"
+    output = run_ffmpeg(["-i", str(tmp_path / "a.mka")], timeout_s=20, level="info").stderr
+    assert "Duration: 8760:00:00" in output, "ffmpeg believes it"
     async with workroom(tmp_path / "data", media={"max_duration_hours": 1}) as room:
         results = await room.read(ROUTE, declared_for_a_year(), "a.mka")
     assert results["metadata"]["duration"] < 60

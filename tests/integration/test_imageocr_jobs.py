@@ -46,8 +46,8 @@ def exif_turned(picture: Image.Image) -> bytes:
 
 
 def error_rate(results: dict[str, Any], lines: list[str], number: int = 0) -> float:
-    found = results["metadata"]["text_contents"][number]["content"]
-    return character_error_rate(" ".join(lines), " ".join(found.split()))
+    recognised = results["metadata"]["text_contents"][number]["content"]
+    return character_error_rate(" ".join(lines), " ".join(recognised.split()))
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ async def test_a_picture_from_the_web_is_read(tmp_path: Path) -> None:
     assert error_rate(job["results"], LINES) < 0.02
 
 
-@pytest.mark.parametrize(("method", "kept"), [("llm", set()), ("llm_and_ocr", {"llm", "ocr"})])
-async def test_a_model_reads_it(tmp_path: Path, method: str, kept: set[str]) -> None:
+@pytest.mark.parametrize(("method", "expected"), [("llm", set()), ("llm_and_ocr", {"llm", "ocr"})])
+async def test_a_model_reads_it(tmp_path: Path, method: str, expected: set[str]) -> None:
     async with (
         llm_server(says("# Fruit")) as server,
         workroom(tmp_path, llm={"base_url": server.web.url("/v1"), "model": "seer"}) as room,
@@ -145,7 +145,7 @@ async def test_a_model_reads_it(tmp_path: Path, method: str, kept: set[str]) -> 
             ROUTE, as_file(page(LINES), "PNG"), "a.png", extraction_method=method
         )
     assert results["markdown_content"] == "# Fruit\n"
-    assert set(results["metadata"]["text_contents"][0].get("texts", {})) == kept
+    assert set(results["metadata"]["text_contents"][0].get("texts", {})) == expected
 
 
 async def test_the_same_picture_is_there_at_once(room: Room) -> None:

@@ -158,10 +158,12 @@ def refused(response: httpx.Response, status: int) -> str:
 
 async def uploads_left(files: JobFiles) -> list[str]:
     root = files.uploads.root
-    left = {path.name for path in root.iterdir()} if root.exists() else set()
+    remaining = {path.name for path in root.iterdir()} if root.exists() else set()
     if files.blob_store is not None:
-        left |= {kept.key.split("/")[1] async for kept in files.blob_store.list_blobs("uploads/")}
-    return sorted(left)
+        remaining |= {
+            blob.key.split("/")[1] async for blob in files.blob_store.list_blobs("uploads/")
+        }
+    return sorted(remaining)
 
 
 async def carried(files: JobFiles, job: Job) -> None:
@@ -178,8 +180,8 @@ class TestRoutes:
     async def test_a_file_becomes_a_job(self, client: Client, path: str) -> None:
         content, job_type = ROUTES[path]
         assert content is not None
-        wish = {"summarize": "true"} if job_type == "transformer" else {}
-        response = await client.upload(path, content, name="../Größe 1.x", data=wish)
+        extra = {"summarize": "true"} if job_type == "transformer" else {}
+        response = await client.upload(path, content, name="../Größe 1.x", data=extra)
         assert response.status_code == 202, response.text
         job = await client.job(response.json()["job_id"])
         source = job["parameters"]["file_source"]
@@ -190,8 +192,8 @@ class TestRoutes:
     @pytest.mark.parametrize("path", ROUTES)
     @pytest.mark.parametrize("form", ["json", "data"])
     async def test_a_url_becomes_a_job(self, client: Client, path: str, form: str) -> None:
-        wish = {"summarize": "true"} if "transformer" in path else {}
-        job_id = await client.accepted(path, **{form: {"url": URL, **wish}})
+        extra = {"summarize": "true"} if "transformer" in path else {}
+        job_id = await client.accepted(path, **{form: {"url": URL, **extra}})
         job = await client.job(job_id)
         assert job["parameters"]["url"] == URL
         assert job["parameters"].get("via_pdf") == (True if "via-pdf" in path else None)
@@ -212,7 +214,7 @@ class TestAcknowledgement:
         body = response.json()
         job_id = body["job_id"]
         assert re.fullmatch(TIME, body["process"].pop("started"))
-        here = f"/api/jobs/{job_id}"
+        job_url = f"/api/jobs/{job_id}"
         assert body == {
             "status": "accepted",
             "worker": "secretary",
@@ -220,10 +222,14 @@ class TestAcknowledgement:
             "process": {"id": job_id, "main_processor": "pdf", "is_from_cache": False},
             "job": {"id": job_id},
             "webhook": None,
-            "links": {"self": here, "stream": f"{here}/stream", "cancel": f"{here}/cancel"},
+            "links": {
+                "self": job_url,
+                "stream": f"{job_url}/stream",
+                "cancel": f"{job_url}/cancel",
+            },
             "error": None,
         }
-        assert response.headers["location"] == here
+        assert response.headers["location"] == job_url
 
     async def test_its_links_work(self, client: Client) -> None:
         links = (await client.upload("/api/pdf/process", HELLO)).json()["links"]
@@ -531,9 +537,9 @@ class TestWaiting:
             client.post("/api/pdf/process", json={"url": URL, "sync": True})
         )
         async with asyncio.timeout(10):
-            while not (found := (await store.find(JobQuery())).items):
+            while not (jobs := (await store.find(JobQuery())).items):
                 await asyncio.sleep(0.01)
-        await client.post(f"/api/jobs/{found[0].job_id}/cancel")
+        await client.post(f"/api/jobs/{jobs[0].job_id}/cancel")
         response = await waiting
         assert (response.status_code, response.json()["error"]["code"]) == (409, "CANCELLED")
 
@@ -695,7 +701,7 @@ class TestFiles:
         assert "sandbox" in response.headers["content-security-policy"]
 
     @pytest.mark.parametrize(
-        ("asked", "expected", "told"),
+        ("asked", "expected", "content_range"),
         [
             ("bytes=0-9", bytes(range(10)), "bytes 0-9/100"),
             ("bytes=90-", bytes(range(90, 100)), "bytes 90-99/100"),
@@ -706,12 +712,12 @@ class TestFiles:
         ],
     )
     async def test_a_range(
-        self, client: Client, job: Job, asked: str, expected: bytes, told: str
+        self, client: Client, job: Job, asked: str, expected: bytes, content_range: str
     ) -> None:
         path = f"/api/files/{job.job_id}/data.bin"
         response = await client.get(path, headers={"Range": asked})
         assert (response.status_code, response.content) == (206, expected)
-        assert response.headers["content-range"] == told
+        assert response.headers["content-range"] == content_range
 
     async def test_several_ranges(self, client: Client, job: Job) -> None:
         path = f"/api/files/{job.job_id}/data.bin"
@@ -769,8 +775,8 @@ class TestFiles:
     async def test_a_client_that_has_it_is_told_so(self, client: Client, job: Job) -> None:
         path = f"/api/files/{job.job_id}/data.bin"
         etag = (await client.get(path)).headers["etag"]
-        for known in (etag, f'"x", {etag}', f"W/{etag}", "*"):
-            response = await client.get(path, headers={"If-None-Match": known})
+        for etags in (etag, f'"x", {etag}', f"W/{etag}", "*"):
+            response = await client.get(path, headers={"If-None-Match": etags})
             assert (response.status_code, response.content) == (304, b"")
             assert response.headers["etag"] == etag
         for other in ('"x"', "x", ""):

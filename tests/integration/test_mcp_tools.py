@@ -55,8 +55,8 @@ async def test_a_model_converts_and_reads_a_file(tmp_path: Path) -> None:
             assert "There is no job" in await refused(model, "job_status", job_id="job-1")
             broken = await called(model, "convert", source=str(files / "broken.pdf"))
             assert (broken["status"], broken["error"][:12]) == ("failed", "FILE_CORRUPT")
-            told = await refused(model, "read_result", job_id=broken["job_id"])
-            assert "FILE_CORRUPT: " in told
+            error = await refused(model, "read_result", job_id=broken["job_id"])
+            assert "FILE_CORRUPT: " in error
         async with ModelClient(as_documented(url, files)) as model:
             await reads_pages(model, str(files / "report.pdf"))
 

@@ -90,11 +90,11 @@ async def test_many_attempts_restarts_deliveries_and_logs_do_not_make_it_grow(pl
         assert place.bytes_of(job_id) < MOST_BYTES
         await store.restart(JobQuery(job_id=job_id))
 
-    kept = await store.get(job_id)
-    assert kept.attempt == 60
-    assert [attempt.attempt for attempt in kept.attempts] == list(range(51, 61))
-    assert kept.parameters == value
-    assert kept.deliveries[-1].n == 15
+    stored = await store.get(job_id)
+    assert stored.attempt == 60
+    assert [attempt.attempt for attempt in stored.attempts] == list(range(51, 61))
+    assert stored.parameters == value
+    assert stored.deliveries[-1].n == 15
     assert place.database["contents"].count_documents({}) == 0  # all of it is inside
 
 
@@ -115,8 +115,8 @@ async def test_the_key_of_a_large_batch_is_small_and_finds_its_jobs_again(place:
 
     assert (replayed.job_ids, replayed.batch_id) == (added.job_ids, batch.batch_id)
     assert (added.replayed, replayed.replayed) == (False, True)
-    (known,) = place.database["idempotency_keys"].find()
-    assert len(bson.encode(known)) < 1_000
+    (key_document,) = place.database["idempotency_keys"].find()
+    assert len(bson.encode(key_document)) < 1_000
 
 
 async def test_no_log_entry_is_in_the_document(place: Place) -> None:

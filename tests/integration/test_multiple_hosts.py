@@ -50,8 +50,8 @@ class Machines:
 
     def files(self, name: str) -> list[str]:
         """What a machine holds, apart from its cache."""
-        found = (path for path in self.data(name).rglob("*") if path.is_file())
-        names = (str(path.relative_to(self.data(name))) for path in found)
+        files = (path for path in self.data(name).rglob("*") if path.is_file())
+        names = (str(path.relative_to(self.data(name))) for path in files)
         return sorted(name for name in names if not name.startswith("cache/"))
 
     async def api(self, name: str, **groups: dict[str, Any]) -> Room:
@@ -82,7 +82,7 @@ class Machines:
             yield app.store, app.files
 
 
-#: What a bucket owes is in contract/test_blob_stores; all of it here with `make test-extended`.
+#: test_blob_stores covers S3 itself; `make test-extended` runs all of these tests on it, too.
 S3 = pytest.param("s3", marks=pytest.mark.extended)
 
 
@@ -107,7 +107,7 @@ async def test_an_upload_to_one_is_worked_on_by_another_and_served_by_a_third(
     job_id = await first.hand_in(
         ROUTE, FRUIT, "Obst & Gemüse.pdf", extraction_method="preview_and_native"
     )
-    assert machines.files("first") == [], "it is kept where all can read it"
+    assert machines.files("first") == [], "uploads are in the blob store"
     async with machines.worker("second"):
         job = await third.ended(job_id)
         assert job["status"] == "completed", job["error"]
@@ -125,9 +125,9 @@ async def test_an_upload_to_one_is_worked_on_by_another_and_served_by_a_third(
     assert (await third.client.delete(f"/api/jobs/{job_id}")).status_code == 200
     async with machines.store("fourth") as (_, files):
         assert files.blob_store is not None
-        left = [kept.key async for kept in files.blob_store.list_blobs("jobs/")]
-        left += [kept.key async for kept in files.blob_store.list_blobs("uploads/")]
-        assert left == []
+        remaining = [blob.key async for blob in files.blob_store.list_blobs("jobs/")]
+        remaining += [blob.key async for blob in files.blob_store.list_blobs("uploads/")]
+        assert remaining == []
 
 
 async def test_ranges_and_known_files_are_served_as_from_a_disk(machines: Machines) -> None:
@@ -212,12 +212,12 @@ class TestUpkeep:
         monkeypatch.setattr("secretary.worker.maintenance.IN_USE", timedelta(0))
         async with machines.store("c") as (store, files):
             assert files.blob_store is not None
-            before = [kept.key async for kept in files.blob_store.list_blobs("cache/")]
+            before = [blob.key async for blob in files.blob_store.list_blobs("cache/")]
             assert before
             small = JobFiles(machines.data("c"), files.uploads, files.cache, files.blob_store)
             small.cache = type(files.cache)(machines.data("c"), max_bytes=1)
             await Maintenance(store, small, MaintenanceOptions()).sweep_blob_store(files.blob_store)
-            assert [kept.key async for kept in files.blob_store.list_blobs("cache/")] == []
+            assert [blob.key async for blob in files.blob_store.list_blobs("cache/")] == []
         async with machines.worker("d"):
             again = await room.read(ROUTE, FRUIT, "fruit.pdf")
             assert again["is_from_cache"] is False
@@ -236,8 +236,10 @@ class TestUpkeep:
             path.write_text("from a worker that had lost its job")
             await files.blob_store.put([("jobs/job-gone/1/late.txt", path)])
             await Maintenance(store, files, MaintenanceOptions()).sweep_blob_store(files.blob_store)
-            left = {kept.key.split("/")[1] async for kept in files.blob_store.list_blobs("jobs/")}
-            assert left == {job_id}
+            remaining = {
+                blob.key.split("/")[1] async for blob in files.blob_store.list_blobs("jobs/")
+            }
+            assert remaining == {job_id}
 
     async def test_what_a_dead_process_left_on_a_machine_is_cleared(
         self, machines: Machines, monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""The client of the network, on real connections to loopback."""
+"""The checked HTTP client, with real connections on loopback."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ async def test_a_private_server_is_not_reached_unless_it_is_allowed() -> None:
 
 
 class Rebinding:
-    """A name that is public when asked first, and this machine ever after."""
+    """A name that resolves to a public address once, and to loopback after that."""
 
     def __init__(self, web: Web) -> None:
         self.web = web
@@ -38,7 +38,7 @@ class Rebinding:
         return self.answers.pop() if self.answers else ["127.0.0.1"]
 
     async def connect(self, address: str, port: int, seconds: float) -> httpcore.AsyncNetworkStream:
-        """The public address is played by the test's own server: nothing leaves this machine."""
+        """Connect to the test server instead of the public address."""
         self.dialled.append(address)
         return await connect_tcp("127.0.0.1", self.web.port, seconds)
 
@@ -46,7 +46,7 @@ class Rebinding:
         return Network(resolve=self.resolve, connect=self.connect)
 
 
-async def test_a_name_that_changes_its_address_gets_nowhere() -> None:
+async def test_dns_rebinding_is_refused() -> None:
     async with serving(hello) as web:
         name = Rebinding(web)
         async with name.network().client() as client:
@@ -59,7 +59,7 @@ async def test_a_name_that_changes_its_address_gets_nowhere() -> None:
     assert web.asked[0].headers["host"] == "evil.example:8080"
 
 
-async def test_a_kept_connection_serves_the_name_it_was_checked_for_only() -> None:
+async def test_a_connection_is_reused_for_the_same_name_only() -> None:
     async with serving(hello) as web:
         name = Rebinding(web)
         async with name.network().client() as client:
@@ -71,7 +71,7 @@ async def test_a_kept_connection_serves_the_name_it_was_checked_for_only() -> No
         assert web.connections == 1
 
 
-async def test_a_dead_address_does_not_hide_a_living_one() -> None:
+async def test_the_next_address_is_tried_if_one_is_dead() -> None:
     async with serving(hello) as web:
 
         async def resolve(host: str, port: int) -> Sequence[str]:
@@ -89,7 +89,7 @@ async def test_the_host_header_is_always_that_of_the_url() -> None:
     assert [asked.target for asked in web.asked] == ["/", "/"]
 
 
-async def test_redirects_are_not_followed_by_themselves() -> None:
+async def test_redirects_are_not_followed_by_default() -> None:
     async def answer(asked: Asked) -> None:
         await asked.redirect("http://10.0.0.1/")
 
@@ -99,7 +99,7 @@ async def test_redirects_are_not_followed_by_themselves() -> None:
             await client.get(web.url(), follow_redirects=True)
 
 
-async def test_cookies_are_not_kept() -> None:
+async def test_cookies_are_not_stored() -> None:
     async def answer(asked: Asked) -> None:
         await asked.answer(headers={"Set-Cookie": "seen=1"})
 
@@ -125,7 +125,7 @@ async def test_proxies_and_passwords_of_the_environment_are_ignored(
     assert "authorization" not in web.asked[0].headers
 
 
-async def test_a_post_arrives_with_its_body_and_headers() -> None:
+async def test_a_post_is_sent_with_its_body_and_headers() -> None:
     async def answer(asked: Asked) -> None:
         await asked.answer(await asked.body())
 
@@ -136,20 +136,20 @@ async def test_a_post_arrives_with_its_body_and_headers() -> None:
     assert web.asked[0].headers["x-own"] == "1"
 
 
-async def test_the_resolver_of_the_system_is_asked() -> None:
+async def test_resolve_host_asks_the_system() -> None:
     assert "127.0.0.1" in await resolve_host("localhost", 80)
     assert await resolve_host("::1", 80) == ["::1"]
     with pytest.raises(UnicodeError):
         await resolve_host("x" * 64, 80)
 
 
-async def test_localhost_is_reached_when_it_is_allowed_by_name() -> None:
+async def test_localhost_can_be_allowed_by_name() -> None:
     async with serving(hello) as web, Network([f"localhost:{web.port}"]).client() as client:
         assert (await client.get(web.url(host="localhost"))).text == "hello"
         assert (await client.get(web.url(host="LOCALHOST."))).text == "hello"
 
 
-async def test_errors_on_the_way_are_those_that_httpx_documents() -> None:
+async def test_transport_errors_are_those_of_httpx() -> None:
     async def answer(asked: Asked) -> None:
         asked.writer.close()
 

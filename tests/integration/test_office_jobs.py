@@ -45,8 +45,8 @@ def a_docx() -> bytes:
     document.add_heading("Fruit", 1)
     document.add_paragraph("Before the table")
     table = document.add_table(2, 2)
-    for place, text in zip(table._cells, ("Name", "Price", "Apple", "1.20"), strict=True):
-        place.text = text
+    for cell, text in zip(table._cells, ("Name", "Price", "Apple", "1.20"), strict=True):
+        cell.text = text
     document.add_paragraph("After the table")
     document.add_paragraph("Ripe", style="List Bullet")
     document.add_picture(picture())

@@ -432,8 +432,8 @@ class TestLog:
             await client.get("/api/jobs/job-1?token=SECRET", headers=headers)
         (record,) = [r for r in log.records if r["logger"] == "secretary.requests"]
         assert record["ms"] >= 0
-        told = {name: record[name] for name in ("method", "route", "status", "user", "trace_id")}
-        assert told == {
+        fields = {name: record[name] for name in ("method", "route", "status", "user", "trace_id")}
+        assert fields == {
             "method": "GET",
             "route": "/api/jobs/{job_id}",
             "status": 404,
@@ -497,10 +497,10 @@ class TestSecrets:
                 await ask("GET", path)
         assert len(answers) == 17
         for answer in answers:
-            told = f"{answer.headers} {answer.text}"
+            text = f"{answer.headers} {answer.text}"
             if "SECRETQUERY" in str(answer.request.url):
-                told = told.replace("SECRETQUERY", "")  # what a client asked is repeated to it
-            assert not [secret for secret in SECRETS if secret in told], answer.request.url
+                text = text.replace("SECRETQUERY", "")  # what a client asked is repeated to it
+            assert not [secret for secret in SECRETS if secret in text], answer.request.url
         written = log.text.getvalue() + log.json.getvalue()
         assert not [secret for secret in SECRETS if secret in written]
 
@@ -511,10 +511,10 @@ class TestSecrets:
     ) -> None:
         options = "serverSelectionTimeoutMS=100&connectTimeoutMS=100"
         store = open_store(f"mongodb://ann:SECRETPASSWORD@127.0.0.1:1/db?{options}")
-        with pytest.raises(StoreUnavailable) as told:
+        with pytest.raises(StoreUnavailable) as raised:
             await store.open()
-        error = StoreUnavailable(str(told.value))
-        del told, store
+        error = StoreUnavailable(str(raised.value))
+        del raised, store
         gc.collect()
         assert "SECRETPASSWORD" not in str(error)
         job_service = JobService(Refusing(error), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks

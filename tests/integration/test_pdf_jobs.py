@@ -69,9 +69,9 @@ class TestNative:
 
     async def test_the_files_are_in_the_cache_by_content_and_method(self, room: Room) -> None:
         results = await room.read(ROUTE, THREE, "fruit.pdf")
-        place = f"cache/pdf/{hashlib.sha256(THREE).hexdigest()}/native"
-        assert results["target_dir"] == results["asset_dir"] == place
-        assert (room.data_dir / place / "page_002.txt").read_text().strip() == "Two pears"
+        cache_key = f"cache/pdf/{hashlib.sha256(THREE).hexdigest()}/native"
+        assert results["target_dir"] == results["asset_dir"] == cache_key
+        assert (room.data_dir / cache_key / "page_002.txt").read_text().strip() == "Two pears"
 
     async def test_a_range_of_pages(self, room: Room) -> None:
         results = await room.read(ROUTE, THREE, "fruit.pdf", page_start=2, page_end=2)
@@ -108,10 +108,10 @@ class TestOcr:
             ROUTE, scan_of(page(lines)), "scan.pdf", extraction_method=method, ocr_language=language
         )
         assert character_error_rate(" ".join(lines), flat(texts(results)[0])) < 0.01
-        found = results["metadata"]["text_contents"][0]
-        assert found["method"] == "ocr"
-        assert found["ocr_language"] == language
-        assert found["ocr_confidence"] > 80
+        text_content = results["metadata"]["text_contents"][0]
+        assert text_content["method"] == "ocr"
+        assert text_content["ocr_language"] == language
+        assert text_content["ocr_confidence"] > 80
 
     async def test_the_language_is_found(self, room: Room) -> None:
         both = scan_of(page(ENGLISH), page(GERMAN))
@@ -141,8 +141,8 @@ class TestOcr:
         results = await room.read(
             ROUTE, pdf("Forty two apples"), "a.pdf", extraction_method="both", ocr_language="eng"
         )
-        found = results["metadata"]["text_contents"][0]
-        assert {name: text.strip() for name, text in found["texts"].items()} == {
+        text_content = results["metadata"]["text_contents"][0]
+        assert {name: text.strip() for name, text in text_content["texts"].items()} == {
             "native": "Forty two apples", "ocr": "Forty two apples",
         }  # fmt: skip
         assert results["extracted_text"].count("Forty two apples") == 2
@@ -161,13 +161,13 @@ async def test_long_results_are_told_in_streams_lists_and_webhooks(tmp_path: Pat
             listed = await room.get("/api/jobs?include=results")
             body = await room.get(f"/api/event-job/jobs/{job_id}")
             await until(lambda: "completed" in receiver.phases("/told"))
-    told = receiver.received[-1].json
+    payload = receiver.received[-1].json
     for results in (
         sent.document["data"],
         listed.json()["data"]["jobs"][0]["results"],
         body.json()["job"]["results"],
-        told["data"],
-        told["results"],
+        payload["data"],
+        payload["results"],
     ):
         assert results["extracted_text"] == text
         assert results["metadata"]["text_contents"][0]["content"] == "Told everywhere"
@@ -198,13 +198,17 @@ async def test_a_cancelled_job_stops_and_its_pages_are_kept_for_the_next(room: R
         await asyncio.sleep(0.01)
     await room.client.post(f"/api/jobs/{first}/cancel")
     assert (await room.ended(first))["status"] == "cancelled"
-    place = room.data_dir / f"cache/pdf/{hashlib.sha256(content).hexdigest()}"
-    known = [line for file in place.glob("*/records-*") for line in file.read_bytes().splitlines()]
-    assert 0 < len(known) < 12
+    cache_dir = room.data_dir / f"cache/pdf/{hashlib.sha256(content).hexdigest()}"
+    cached_records = [
+        line for file in cache_dir.glob("*/records-*") for line in file.read_bytes().splitlines()
+    ]
+    assert 0 < len(cached_records) < 12
     results = await room.read(ROUTE, content, "scan.pdf", **fields)
     assert results["is_from_cache"] is False
     assert [text.split("\n")[0] for text in texts(results)] == [f"Folio {n}" for n in range(1, 13)]
-    made = [line for file in place.glob("*/records-*") for line in file.read_bytes().splitlines()]
+    made = [
+        line for file in cache_dir.glob("*/records-*") for line in file.read_bytes().splitlines()
+    ]
     assert len(made) == 12
 
 
@@ -267,7 +271,7 @@ class TestPictures:
 
 class TestVision:
     @pytest.mark.parametrize(
-        ("method", "kept"),
+        ("method", "expected"),
         [
             ("llm", set()),
             ("llm_and_native", {"llm", "native"}),
@@ -275,7 +279,7 @@ class TestVision:
         ],
     )
     async def test_a_model_reads_the_pages(
-        self, tmp_path: Path, method: str, kept: set[str]
+        self, tmp_path: Path, method: str, expected: set[str]
     ) -> None:
         async with (
             llm_server(says("# Fruit\n\nAn apple")) as server,
@@ -286,9 +290,9 @@ class TestVision:
             )
         assert results["markdown_content"] == "# Fruit\n\nAn apple\n\n# Fruit\n\nAn apple\n"
         first = results["metadata"]["text_contents"][0]
-        assert set(first.get("texts", {})) == kept
+        assert set(first.get("texts", {})) == expected
         assert results["llm_info"]["total_tokens"] == 240
-        if "native" in kept:
+        if "native" in expected:
             assert first["texts"]["native"].strip() == "One apple"
 
     async def test_without_a_model_the_error_says_what_to_set(self, room: Room) -> None:
@@ -309,10 +313,10 @@ class TestCache:
         assert job["results"]["is_from_cache"] is True
         assert texts(job["results"]) == ["A secret of two"]
         assert job["results"]["metadata"]["file_name"] == "theirs.pdf"
-        told = str(job)
-        assert mine not in told
-        assert "mine.pdf" not in told
-        assert "anna" not in told
+        text = str(job)
+        assert mine not in text
+        assert "mine.pdf" not in text
+        assert "anna" not in text
         url = job["results"]["page_texts"][0]
         other = url.replace(theirs, mine)
         answer = await room.client.get(other, headers={"X-User-ID": "bert"})

@@ -35,14 +35,14 @@ async def test_what_browsers_play_is_kept_and_served_as_what_it_is(tmp_path: Pat
         all_results = await asyncio.gather(*reading)
         for (name, content), results in zip(contents.items(), all_results, strict=True):
             kind, file = PLAYED[name]
-            kept = results["recording"]
-            assert (kept["media_type"], kept["file_size"]) == (kind, len(content))
-            assert kept["url"].endswith(f"/{file}") and kept["not_kept"] is None
-            whole = await room.get(kept["url"])
+            recording_url = results["recording"]
+            assert (recording_url["media_type"], recording_url["file_size"]) == (kind, len(content))
+            assert recording_url["url"].endswith(f"/{file}") and recording_url["not_kept"] is None
+            whole = await room.get(recording_url["url"])
             assert whole.headers["content-type"] == kind
             assert whole.headers["content-disposition"].startswith("inline")
             assert whole.content == content
-            part = await room.client.get(kept["url"], headers={"Range": "bytes=100-299"})
+            part = await room.client.get(recording_url["url"], headers={"Range": "bytes=100-299"})
             assert (part.status_code, part.content) == (206, content[100:300])
             assert part.headers["content-range"] == f"bytes 100-299/{len(content)}"
             assert file not in await room.archived(results["archive_url"])
@@ -85,10 +85,10 @@ async def test_it_is_the_same_file_under_another_name(tmp_path: Path) -> None:
     async with workroom(tmp_path / "data", storage=storage) as room:
         job = await room.ended(await room.submit("audio", file_path="talk.mp3"))
         assert job["status"] == "completed", job["error"]
-        (kept,) = (tmp_path / "data" / "jobs").rglob("recording.mp3")
-        assert kept.samefile(path)
+        (recording,) = (tmp_path / "data" / "jobs").rglob("recording.mp3")
+        assert recording.samefile(path)
         await room.client.delete(f"/api/jobs/{job['job_id']}")
-    assert path.exists() and not kept.exists()
+    assert path.exists() and not recording.exists()
 
 
 async def test_where_it_is_not_kept_the_results_say_why(tmp_path: Path) -> None:

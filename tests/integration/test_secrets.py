@@ -58,7 +58,7 @@ async def test_no_answer_event_or_line_of_the_log_tells_the_password(
         )
         assert wrong["parameters"]["password"] == "•••"
         batch = await _batch(room)
-        told = [waited.text, await _stream(room, job_id), *map(str, receiver.received)]
+        texts = [waited.text, await _stream(room, job_id), *map(str, receiver.received)]
         for path in (
             f"/api/jobs/{job_id}",
             f"/api/jobs/{wrong['job_id']}",
@@ -68,9 +68,9 @@ async def test_no_answer_event_or_line_of_the_log_tells_the_password(
             f"/api/event-job/jobs/{wrong['job_id']}",
             "/api/overview",
         ):
-            told.append((await room.get(path)).text)
-    assert all(text for text in told)
-    assert [text for text in told if PASSWORD in text] == []
+            texts.append((await room.get(path)).text)
+    assert all(text for text in texts)
+    assert [text for text in texts if PASSWORD in text] == []
     assert PASSWORD not in log.getvalue()
     assert [path for path in tmp_path.rglob("*.json*") if PASSWORD in path.read_text()] == []
 

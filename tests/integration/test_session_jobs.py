@@ -54,11 +54,11 @@ async def conference(**changed: tuple[bytes, str] | None) -> AsyncIterator[Web]:
     files |= {path: value for path, value in changed.items()}
 
     async def answer(asked: Asked) -> None:
-        found = files.get(asked.target)
-        if found is None:
+        content = files.get(asked.target)
+        if content is None:
             await asked.answer(b"gone", status="404 Not Found")
         else:
-            await asked.answer(found[0], headers={"Content-Type": found[1]})
+            await asked.answer(content[0], headers={"Content-Type": content[1]})
 
     async with serving(answer) as web:
         yield web
@@ -96,10 +96,10 @@ async def done(room: Room, **parameters: Any) -> dict[str, Any]:
 
 
 def front_matter(markdown: str) -> dict[str, Any]:
-    found = re.match(r"---\n(.*?)^---$", markdown, re.DOTALL | re.MULTILINE)
-    assert found is not None
-    told: dict[str, Any] = yaml.safe_load(found[1])
-    return told
+    match = re.match(r"---\n(.*?)^---$", markdown, re.DOTALL | re.MULTILINE)
+    assert match is not None
+    fields: dict[str, Any] = yaml.safe_load(match[1])
+    return fields
 
 
 def filled_in(request: Mapping[str, Any]) -> Any:
@@ -121,15 +121,17 @@ class TestWithoutAModel:
         async with conference() as web, workroom(tmp_path, network=ALLOWED) as room:
             results = await done(room, **seed_example(web, target_language="en"))
             markdown = results["markdown_content"]
-            told = front_matter(markdown)
-            assert told["title"] == "Forked Communities: Project Re-licensing and Community Impact"
-            assert told["speakers"] == [
+            fields = front_matter(markdown)
+            assert (
+                fields["title"] == "Forked Communities: Project Re-licensing and Community Impact"
+            )
+            assert fields["speakers"] == [
                 "Dawn M Foster",
                 "Brian Proffitt",
                 "Stephen  Walli",
                 "Ben Ford",
             ]
-            assert told["video_url"] == web.url("/talk.mp4")
+            assert fields["video_url"] == web.url("/talk.mp4")
             assert "no language model is set" in markdown
             assert "three forks" in markdown
             assert word_error_rate(WORDS, results["video_transcript"]) <= 0.05
@@ -145,9 +147,9 @@ class TestWithoutAModel:
             assert len(pictures) == 3
             names = set(await room.archived(results["archive_url"]))
             assert path in names
-            place = Path(path).parent
+            directory = Path(path).parent
             for picture in pictures:
-                assert str((tmp_path / place / picture.replace("%20", " ")).resolve()).endswith(
+                assert str((tmp_path / directory / picture.replace("%20", " ")).resolve()).endswith(
                     tuple(names)
                 )
             assert (tmp_path / path).read_text() == markdown
@@ -189,10 +191,10 @@ class TestWithAModel:
             llm = {"base_url": server.web.url("/v1"), "api_key": KEY, "model": "scripted"}
             async with workroom(tmp_path, network=ALLOWED, llm=llm) as room:
                 results = await done(room, **seed_example(web))
-        told = front_matter(results["markdown_content"])
-        assert told["title"] == 'Gespaltene Gemeinschaften: "Forks" & Folgen'
-        assert told["tags"] == ["Eins: zwei", 'Das "dritte"']
-        assert told["language"] == "de"
+        fields = front_matter(results["markdown_content"])
+        assert fields["title"] == 'Gespaltene Gemeinschaften: "Forks" & Folgen'
+        assert fields["tags"] == ["Eins: zwei", 'Das "dritte"']
+        assert fields["language"] == "de"
         assert results["structured_data"]["summary"] == "Über summary"
         assert "/de/Main-Track-Janson-7/" in results["markdown_file"]
         assert "kein Sprachmodell" not in results["markdown_content"]

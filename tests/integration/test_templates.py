@@ -82,16 +82,16 @@ class TestHttp:
         assert [fault["line"] for fault in listed["Torn"]["faults"]] == [3]
 
     async def test_one_is_told_with_its_text_and_schema(self, client: httpx.AsyncClient) -> None:
-        told = await data(client, "/api/templates/talk")
-        assert (told["name"], told["content"], told["system_prompt"]) == (
+        template = await data(client, "/api/templates/talk")
+        assert (template["name"], template["content"], template["system_prompt"]) == (
             "Talk_de", MINE, "Be brief.",
         )  # fmt: skip
-        assert told["schema"]["required"] == ["title", "tags"]
+        assert template["schema"]["required"] == ["title", "tags"]
 
     async def test_one_with_faults_is_told_with_them(self, client: httpx.AsyncClient) -> None:
-        told = await data(client, "/api/templates/Torn")
-        assert told["content"] is told["schema"] is None
-        assert told["faults"][0]["line"] == 3
+        template = await data(client, "/api/templates/Torn")
+        assert template["content"] is template["schema"] is None
+        assert template["faults"][0]["line"] == 3
 
     @pytest.mark.parametrize(
         "name", ["none", "..%2F..%2Fetc%2Fpasswd", "%00", "..", "a" * 150, "%2Fetc%2Fpasswd", "%ff"]

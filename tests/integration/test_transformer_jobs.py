@@ -77,9 +77,9 @@ def system(request: dict[str, Any]) -> str:
 
 def material(request: dict[str, Any]) -> str:
     """What stands between the marks."""
-    found = re.search(r"(?s)(=====\w+)\n(.*)\n\1", str(request["messages"][-1]["content"]))
-    assert found is not None
-    return found[2]
+    match = re.search(r"(?s)(=====\w+)\n(.*)\n\1", str(request["messages"][-1]["content"]))
+    assert match is not None
+    return match[2]
 
 
 def backwards(request: dict[str, Any]) -> Reply:
@@ -120,7 +120,7 @@ class TestWhatIsAskedFor:
             yield room
 
     @pytest.mark.parametrize(
-        "wish",
+        "parameters",
         [
             {"summarize": True},
             {"target_language": "de"},
@@ -130,9 +130,9 @@ class TestWhatIsAskedFor:
         ],
     )
     async def test_without_a_model_it_fails_before_any_work(
-        self, room: Room, wish: dict[str, Any]
+        self, room: Room, parameters: dict[str, Any]
     ) -> None:
-        error = await failed(room, url="https://nowhere.test/never-fetched", **wish)
+        error = await failed(room, url="https://nowhere.test/never-fetched", **parameters)
         assert error["code"] == "ENGINE_UNAVAILABLE"
         assert "llm.model" in error["message"]
 
@@ -211,8 +211,13 @@ class TestTemplates:
 
         names = [listed.name for listed in Library().listed()]
         async with talking(tmp_path, Reads(answer), max_concurrent=12) as (room, _):
-            wish = {"text": NASTY[0], "context": dict.fromkeys(("event", "date", "url"), NASTY[0])}
-            documents = await asyncio.gather(*(made(room, template=name, **wish) for name in names))
+            parameters = {
+                "text": NASTY[0],
+                "context": dict.fromkeys(("event", "date", "url"), NASTY[0]),
+            }
+            documents = await asyncio.gather(
+                *(made(room, template=name, **parameters) for name in names)
+            )
         for name, results in zip(names, documents, strict=True):
             assert results["metadata"]["template"] == name
             head = yaml.safe_load(results["text"][4:].split("\n---\n")[0] + "\n")
@@ -234,8 +239,8 @@ class TestTemplates:
         evil = "---\nadmin: true\n---\n\"': <script>alert(1)</script>\n```\n{{title}} ../../x"
         filled = {"title": evil, "tags": [evil, "a: b", "- c", "1"], "summary": evil}
         async with talking(tmp_path, says(json.dumps(filled))) as (room, _):
-            wish = {"template_content": FORM, "context": {"event": evil}}
-            results = await made(room, text=evil, target_format="html", **wish)
+            parameters = {"template_content": FORM, "context": {"event": evil}}
+            results = await made(room, text=evil, target_format="html", **parameters)
             head = yaml.safe_load(results["markdown_content"].split("\n---\n")[0][4:])
             assert head["title"] == evil and head["event"] == evil
             assert head["tags"] == [evil, "a: b", "- c", "1"]
@@ -293,8 +298,8 @@ class TestSummaries:
             )
             (request,) = server.requests
             assert material(request) == ENGLISH
-            for told in ("Write one paragraph", "Write in German", "For children."):
-                assert told in system(request)
+            for instruction in ("Write one paragraph", "Write in German", "For children."):
+                assert instruction in system(request)
             assert results["text"] == "Kurz.\n"
             assert results["metadata"]["source_language"] == "en"
             assert results["structured_data"] is None
@@ -374,14 +379,14 @@ class TestTranslations:
             return fails("401 Unauthorized") if count == 6 else backwards(request)
 
         async with talking(tmp_path, Reads(answer), max_concurrent=1) as (room, _):
-            wish = {"text": text, "source_language": "en", "target_language": "fr"}
-            assert (await failed(room, **wish))["code"] == "ENGINE_UNAVAILABLE"
-            results = await made(room, **wish)
+            parameters = {"text": text, "source_language": "en", "target_language": "fr"}
+            assert (await failed(room, **parameters))["code"] == "ENGINE_UNAVAILABLE"
+            results = await made(room, **parameters)
             assert results["text"].count("«") == 100 and not results["is_from_cache"]
-            again = await made(room, **wish)
+            again = await made(room, **parameters)
             assert again["text"] == results["text"]
             assert again["is_from_cache"] and again["llm_info"]["requests"] == []
-            fresh = await made(room, **wish, use_cache=False)
+            fresh = await made(room, **parameters, use_cache=False)
             assert not fresh["is_from_cache"]
             asked = [len(one["llm_info"]["requests"]) for one in (results, fresh)]
             assert asked[0] < asked[1]
@@ -393,8 +398,8 @@ class TestInstructions:
             results = await made(room, text="Good.", instructions="Make it better")
             assert results["text"] == "Better.\n"
             assert "Make it better" in system(server.requests[0])
-            wish = {"source_language": "en", "target_language": "en"}
-            results = await made(room, text="Good.", instructions="Make it best", **wish)
+            parameters = {"source_language": "en", "target_language": "en"}
+            results = await made(room, text="Good.", instructions="Make it best", **parameters)
             assert (results["text"], len(server.requests)) == ("Better.\n", 2)
 
     async def test_a_fence_round_the_answer_is_taken_off(self, tmp_path: Path) -> None:
@@ -435,16 +440,16 @@ class TestSources:
                 room.read(TEXT, content, name, target_format="markdown")
                 for name, content in files.items()
             ]
-            found = dict(zip(files, await asyncio.gather(*reading), strict=True))
-            texts = {name: results["text"].strip() for name, results in found.items()}
+            results_by_file = dict(zip(files, await asyncio.gather(*reading), strict=True))
+            texts = {name: results["text"].strip() for name, results in results_by_file.items()}
             assert texts["a.md"] == "# Title\n\nWords of *it*"
             assert texts["a.txt"] == "Größe"
             assert texts["a.csv"].startswith("| a | b |")
             assert texts["a.html"] == "# Title\n\nWords"
             assert texts["a.docx"] == "Words of a letter"
             assert texts["a.pdf"] == "Words on a page"
-            assert found["a.pdf"]["metadata"]["file_name"] == "a.pdf"
-            assert await room.archived(found["a.pdf"]["archive_url"]) == ["result.md"]
+            assert results_by_file["a.pdf"]["metadata"]["file_name"] == "a.pdf"
+            assert await room.archived(results_by_file["a.pdf"]["archive_url"]) == ["result.md"]
         assert await room.left_over() == []
 
     async def test_a_page_of_the_web_is_read_without_its_menu(self, tmp_path: Path) -> None:
@@ -506,9 +511,9 @@ class TestTemplatesOnOtherJobs:
         )
         groups = {"storage": {"source_roots": [str(tmp_path)]}}
         async with talking(tmp_path / "data", NAMED, groups=groups) as (room, _):
-            letter = docx_of(paragraph("Dear all"))
+            docx = docx_of(paragraph("Dear all"))
             results = await room.read(
-                "/api/office/process", letter, "a.docx", template_content=self.FORM
+                "/api/office/process", docx, "a.docx", template_content=self.FORM
             )
             assert results["markdown_content"].endswith("# Named\n\nDear all\n")
             job_id = await room.submit(
@@ -525,16 +530,18 @@ class TestTemplatesOnOtherJobs:
     async def test_it_is_refused_before_any_work(self, tmp_path: Path) -> None:
         async with workroom(tmp_path) as room:
             for job_type in ("pdf", "office", "imageocr", "audio", "video"):
-                wish = {"url": "https://nowhere.test/never-fetched"}
-                job = await room.ended(await room.submit(job_type, **wish, template="Notes"))
+                parameters = {"url": "https://nowhere.test/never-fetched"}
+                job = await room.ended(await room.submit(job_type, **parameters, template="Notes"))
                 assert job["error"]["code"] == "ENGINE_UNAVAILABLE", job_type
-                job = await room.ended(await room.submit(job_type, **wish, template="Nowhere"))
+                job = await room.ended(
+                    await room.submit(job_type, **parameters, template="Nowhere")
+                )
                 assert job["error"]["code"] == "VALIDATION_ERROR", job_type
 
     async def test_without_a_text_there_is_no_document(self, tmp_path: Path) -> None:
         async with talking(tmp_path, NAMED) as (room, server):
-            wish = {"extraction_method": "preview", "template_content": self.FORM}
-            error = await room.refused("/api/pdf/process", pdf("Words"), "a.pdf", **wish)
+            parameters = {"extraction_method": "preview", "template_content": self.FORM}
+            error = await room.refused("/api/pdf/process", pdf("Words"), "a.pdf", **parameters)
             assert error["code"] == "UNSUPPORTED_FILE"
             assert server.requests == []
 

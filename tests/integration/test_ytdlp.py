@@ -105,10 +105,10 @@ class TestWhatComes:
             '<video src="/film.mp4"><track kind="subtitles" srclang="en" src="/en.vtt">'
             '<track kind="subtitles" srclang="../x" src="/en.vtt"></video>'
         )
-        told: list[tuple[int, int | None]] = []
+        reported: list[tuple[int, int | None]] = []
         async with serving(site(files | {"/en.vtt": VTT}, talk=page(film))) as web:
             request = asking(web, tmp_path)
-            media = await fetch_from_site(request, lambda *progress: told.append(progress))
+            media = await fetch_from_site(request, lambda *progress: reported.append(progress))
         assert media == SiteMedia(
             path=tmp_path / "site" / "media.mp4",
             page_url=web.url("/talk.html"),
@@ -119,17 +119,17 @@ class TestWhatComes:
         assert media.path.read_bytes() == files["/film.mp4"]
         assert media.subtitles[0].path.read_bytes().startswith(b"WEBVTT")
         size = len(VTT) + len(files["/film.mp4"])
-        assert told[-1] == (size, size)
-        assert told == sorted(told)
+        assert reported[-1] == (size, size)
+        assert reported == sorted(reported)
 
     async def test_what_the_page_says_of_the_film(
         self, tmp_path: Path, files: dict[str, bytes]
     ) -> None:
-        said = """<script type="application/ld+json">{"@context": "https://schema.org",
+        html = """<script type="application/ld+json">{"@context": "https://schema.org",
             "@type": "VideoObject", "name": "Of boats", "description": "All about them",
             "contentUrl": "http://HOST/film.mp4", "uploadDate": "2024-05-06", "duration": "PT3S",
             "author": {"@type": "Person", "name": "Ann"}}</script>"""
-        async with serving(site(files, talk=page("", said))) as web:
+        async with serving(site(files, talk=page("", html))) as web:
             media = await fetch_from_site(asking(web, tmp_path))
         assert (media.title, media.description) == ("Of boats", "All about them")
         assert (media.uploaded_on, media.duration) == (date(2024, 5, 6), 3)
@@ -318,8 +318,8 @@ class TestWhereItGoes:
                 *command, sys.executable, "-c", tries, *ports,
                 cwd=tmp_path / "work", stdout=subprocess.PIPE,
             )  # fmt: skip
-            said, _ = await process.communicate()
-        words = said.decode().split()
+            output, _ = await process.communicate()
+        words = output.decode().split()
         if words[1] == words[3] == "through":
             pytest.skip("this kernel has no Landlock")
         assert words == ["through", "kept", "written", "kept"]
@@ -329,11 +329,11 @@ class TestWhatIsTooMuch:
     async def test_a_film_that_says_it_is_too_long(
         self, tmp_path: Path, files: dict[str, bytes]
     ) -> None:
-        said = """<script type="application/ld+json">{"@context": "https://schema.org",
+        html = """<script type="application/ld+json">{"@context": "https://schema.org",
             "@type": "VideoObject", "name": "x", "contentUrl": "http://HOST/film.mp4",
             "duration": "PT5H"}</script>"""
         error = await refusal(
-            site(files, talk=page("", said)), tmp_path, max_duration=timedelta(hours=4)
+            site(files, talk=page("", html)), tmp_path, max_duration=timedelta(hours=4)
         )
         assert isinstance(error, FileTooLarge)
         assert error.message == "The recording at 127.0.0.1 is 18000 s long; the limit is 14400 s"
@@ -560,14 +560,14 @@ class TestHowItIsChosen:
     async def test_pages_and_lists_are_for_the_program(
         self, tmp_path: Path, files: dict[str, bytes], path: str
     ) -> None:
-        told: list[tuple[int, int | None]] = []
+        reported: list[tuple[int, int | None]] = []
         answer = site(files, talk=page('<video src="/film.mp4"></video>'))
         async with serving(answer) as web, self.choosing() as run:
             request = asking(web, tmp_path, path)
-            media = await fetch_media(request, run, lambda *progress: told.append(progress))
+            media = await fetch_media(request, run, lambda *progress: reported.append(progress))
         assert isinstance(media, SiteMedia)
         assert seconds_of(media.path) == pytest.approx(SECONDS, abs=0.3)
-        assert told
+        assert reported
 
     async def test_a_site_that_talks_to_browsers_only(
         self, tmp_path: Path, files: dict[str, bytes]

@@ -1,4 +1,4 @@
-"""What a host means, in every spelling there is."""
+"""Hosts are parsed in every spelling."""
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
 
@@ -30,8 +30,8 @@ def spelling(draw: st.DrawFn, of: st.SearchStrategy[IPv4Address]) -> tuple[IPv4A
     address = draw(of)
     count = draw(st.integers(1, 4))
     value = int(address)
-    room = 8 * (5 - count)
-    numbers = [*address.packed[: count - 1], value & ((1 << room) - 1)]
+    bits = 8 * (5 - count)
+    numbers = [*address.packed[: count - 1], value & ((1 << bits) - 1)]
     forms = [
         draw(st.sampled_from(["{}", "0{:o}", "0x{:x}", "0X{:X}", "0x0000{:x}"])) for _ in numbers
     ]
@@ -41,12 +41,14 @@ def spelling(draw: st.DrawFn, of: st.SearchStrategy[IPv4Address]) -> tuple[IPv4A
 
 class TestAddresses:
     @given(spelling(addresses))
-    def test_every_spelling_of_ipv4_means_its_address(self, spelt: tuple[IPv4Address, str]) -> None:
+    def test_every_spelling_of_an_ipv4_address_is_parsed(
+        self, spelt: tuple[IPv4Address, str]
+    ) -> None:
         address, text = spelt
         assert parse_host(text) == address
 
     @given(addresses)
-    def test_a_mapped_address_is_the_one_inside(self, address: IPv4Address) -> None:
+    def test_an_ipv4_mapped_address_is_unmapped(self, address: IPv4Address) -> None:
         assert parse_host(f"::ffff:{address}") == address
         assert (
             parse_host(f"0:0:0:0:0:ffff:{int(address) >> 16:x}:{int(address) & 0xFFFF:x}")
@@ -56,7 +58,7 @@ class TestAddresses:
     @pytest.mark.parametrize(
         "text", ["127。0。0。1", "\uff11\uff12\uff17.0.0.1", "①②⑦.0.0.1", "127｡1"]
     )
-    def test_digits_and_dots_of_other_scripts_are_digits_and_dots(self, text: str) -> None:
+    def test_digits_and_dots_of_other_scripts_are_normalized(self, text: str) -> None:
         assert parse_host(text) == IPv4Address("127.0.0.1")
 
     @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ class TestAddresses:
         ["1.2.3.256", "1.2.3.4.5", "1.2.65536", "08.1", "0xg.1", "a.1", "1..1", "-1.2",
          "4294967296", "1.2.3.4..", "::1::", "1:2", "fe80::1%", "1.2.3.0x100"],
     )  # fmt: skip
-    def test_what_ends_in_a_number_is_an_address_or_nothing(self, text: str) -> None:
+    def test_a_host_that_ends_in_a_number_is_an_address_or_invalid(self, text: str) -> None:
         with pytest.raises(ValueError, match=r".*"):
             parse_host(text)
 
@@ -81,22 +83,22 @@ class TestNames:
             ("0x7f.example", "0x7f.example"),
         ],
     )
-    def test_a_name_has_one_form(self, text: str, name: str) -> None:
+    def test_names_are_normalized(self, text: str, name: str) -> None:
         assert parse_host(text) == name
 
     @pytest.mark.parametrize(
         "text", ["", ".", "a..b", ".a", "a b", "%31.example", "a\\b", "a,b", "x" * 64, "a." * 130]
     )
-    def test_what_cannot_be_a_name_is_refused(self, text: str) -> None:
+    def test_invalid_names_are_refused(self, text: str) -> None:
         with pytest.raises(ValueError, match=r".*"):
             parse_host(text)
 
     @pytest.mark.parametrize("name", ["localhost", "a.localhost"])
-    def test_names_of_ones_own_network_are_private(self, name: str) -> None:
+    def test_names_of_this_machine_are_private(self, name: str) -> None:
         assert is_private_name(name)
 
     @pytest.mark.parametrize("name", ["localhost.example", "notlocalhost", "internal.example"])
-    def test_others_are_not(self, name: str) -> None:
+    def test_other_names_are_not_private(self, name: str) -> None:
         assert not is_private_name(name)
 
 
@@ -106,7 +108,9 @@ class TestPublic:
         assert not is_public(address)
 
     @given(private_addresses)
-    def test_nor_is_an_ipv6_address_that_carries_one(self, address: IPv4Address) -> None:
+    def test_ipv6_addresses_that_embed_a_private_one_are_not_public(
+        self, address: IPv4Address
+    ) -> None:
         value = int(address)
         mapped = IPv6Address(0xFFFF << 32 | value)
         compatible = IPv6Address(value)
@@ -135,5 +139,5 @@ class TestPublic:
         ["1.1.1.1", "8.8.8.8", "172.32.0.1", "2606:4700::1111", "::ffff:8.8.8.8",
          "64:ff9b::808:808", "2002:808:808::1"],
     )  # fmt: skip
-    def test_the_rest_of_the_world_is(self, text: str) -> None:
+    def test_other_addresses_are_public(self, text: str) -> None:
         assert is_public(ip_address(text))

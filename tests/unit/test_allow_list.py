@@ -22,7 +22,7 @@ from secretary.network.addresses import AllowList, parse_allowed_host, parse_hos
         ("fd00::/8", "fd12::1", 443),
     ],
 )
-def test_an_entry_allows_what_it_names(entry: str, host: str, port: int) -> None:
+def test_an_entry_allows_matching_hosts(entry: str, host: str, port: int) -> None:
     assert AllowList(["other.example", entry]).allows(parse_host(host), port)
 
 
@@ -40,7 +40,7 @@ def test_an_entry_allows_what_it_names(entry: str, host: str, port: int) -> None
         ("::1", "127.0.0.1", 80),
     ],
 )
-def test_and_nothing_else(entry: str, host: str, port: int) -> None:
+def test_an_entry_allows_no_other_host(entry: str, host: str, port: int) -> None:
     assert not AllowList([entry]).allows(parse_host(host), port)
 
 
@@ -50,7 +50,7 @@ def test_and_nothing_else(entry: str, host: str, port: int) -> None:
      "example.org:", "example.org:0", "example.org:99999", "example.org:http", "10.0.0.1/8",
      "10.0.0.0/33", "[::1", "[::1]8080", "1.2.3.4.5", "user@example.org", "*.*.org"],
 )  # fmt: skip
-def test_an_entry_that_means_nothing_is_refused_by_name(entry: str) -> None:
+def test_the_error_names_a_malformed_entry(entry: str) -> None:
     with pytest.raises(ValueError, match="is not a host, host:port") as caught:
         parse_allowed_host(entry)
     assert repr(entry) in str(caught.value)

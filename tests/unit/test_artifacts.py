@@ -1,4 +1,4 @@
-"""The files that jobs made: found by name, and nothing else is."""
+"""The artifacts of jobs can be found by name, and no other files."""
 
 import json
 import zipfile
@@ -65,7 +65,7 @@ def test_a_file_of_the_last_attempt_is_found(files: JobFiles, job: Job) -> None:
         "\ud800",
     ],
 )
-def test_nothing_else_is(files: JobFiles, job: Job, name: str) -> None:
+def test_no_other_file_is_found(files: JobFiles, job: Job, name: str) -> None:
     with pytest.raises(NotFound):
         files.locate(job, name)
     with pytest.raises(NotFound):
@@ -88,20 +88,18 @@ def test_a_data_directory_behind_a_link_works(tmp_path: Path, files: JobFiles, j
     assert JobFiles(tmp_path / "link").locate(job, "pages/1.txt").is_file()
 
 
-async def test_of_a_completed_job_its_last_attempt_stays(files: JobFiles, job: Job) -> None:
+async def test_after_completion_only_the_last_attempt_remains(files: JobFiles, job: Job) -> None:
     await files.remove_superseded(job)
     assert [path.name for path in (files.root / job.job_id).iterdir()] == ["2"]
 
 
-async def test_nor_is_the_next_attempt_of_a_restarted_job_removed(
-    files: JobFiles, job: Job
-) -> None:
+async def test_the_next_attempt_of_a_restarted_job_remains(files: JobFiles, job: Job) -> None:
     (files.root / job.job_id / "3").mkdir()
     await files.remove_superseded(job)
     assert sorted(path.name for path in (files.root / job.job_id).iterdir()) == ["2", "3"]
 
 
-async def test_of_a_failed_attempt_nothing_stays_but_the_earlier_and_the_upload(
+async def test_discarding_an_attempt_leaves_earlier_ones_and_the_upload(
     files: JobFiles, job: Job
 ) -> None:
     upload = files.uploads.root / job.job_id / "a.pdf"
@@ -112,7 +110,7 @@ async def test_of_a_failed_attempt_nothing_stays_but_the_earlier_and_the_upload(
     assert upload.exists()
 
 
-async def test_of_an_attempt_whose_process_died_nothing_stays_but_the_others_and_the_upload(
+async def test_removing_a_dead_attempt_leaves_the_others_and_the_upload(
     files: JobFiles, job: Job
 ) -> None:
     (files.root / job.job_id / "1.scratch").mkdir()
@@ -138,7 +136,7 @@ def completed(job: Job, **results: object) -> Job:
 
 
 class TestArchive:
-    async def test_it_is_packed_when_it_is_asked_for(self, files: JobFiles, job: Job) -> None:
+    async def test_it_is_created_on_the_first_request(self, files: JobFiles, job: Job) -> None:
         directory = files.root / job.job_id / "2"
         (directory / "texts.json").write_text("{}")
         (directory / "images.zip").write_bytes(b"some of the same")
@@ -151,31 +149,35 @@ class TestArchive:
             "a.zip", "images.zip", "pages", "texts.json",
         ]  # fmt: skip
 
-    async def test_one_that_the_job_made_is_given_as_it_is(self, files: JobFiles, job: Job) -> None:
+    async def test_an_archive_made_by_the_job_is_returned_unchanged(
+        self, files: JobFiles, job: Job
+    ) -> None:
         (files.root / job.job_id / "2" / "own.zip").write_bytes(b"own")
-        found = await files.archive(completed(job, archive_filename="own.zip"))
-        assert await files.read(found) == b"own"
+        archive = await files.archive(completed(job, archive_filename="own.zip"))
+        assert await files.read(archive) == b"own"
 
     @pytest.mark.parametrize("name", [None, 7, "", "../x.zip", "/x.zip", "pages/x.zip", ".."])
-    async def test_a_name_that_leads_elsewhere_is_none(
+    async def test_a_name_outside_the_job_is_not_found(
         self, files: JobFiles, job: Job, name: object
     ) -> None:
         with pytest.raises(NotFound):
             await files.archive(completed(job, archive_filename=name, more_in="texts.json"))
         assert list(files.root.rglob("x.zip")) == []
 
-    async def test_one_that_a_job_only_speaks_of_is_none(self, files: JobFiles, job: Job) -> None:
+    async def test_an_archive_that_does_not_exist_is_not_found(
+        self, files: JobFiles, job: Job
+    ) -> None:
         with pytest.raises(NotFound):
             await files.archive(completed(job, archive_filename="own.zip"))
 
-    async def test_a_job_that_has_not_completed_has_none(self, files: JobFiles, job: Job) -> None:
+    async def test_an_incomplete_job_has_no_archive(self, files: JobFiles, job: Job) -> None:
         failed = job.model_copy(update={"results": {"archive_filename": "a.zip"}})
         with pytest.raises(NotFound):
             await files.archive(failed)
 
 
 class TestLongResults:
-    async def test_they_are_put_back(self, files: JobFiles, job: Job) -> None:
+    async def test_they_are_merged_into_the_results(self, files: JobFiles, job: Job) -> None:
         more = {"extracted_text": "long", "metadata": {"text_contents": [1]}}
         (files.root / job.job_id / "2" / "texts.json").write_text(json.dumps(more))
         short = {"extracted_text": None, "metadata": {"page_count": 1}, "more_in": "texts.json"}
@@ -186,17 +188,19 @@ class TestLongResults:
         }
 
     @pytest.mark.parametrize("name", ["gone.json", "pages/1.txt", "../x", 7])
-    async def test_what_is_gone_or_broken_does_no_harm(
+    async def test_a_missing_or_invalid_results_file_is_ignored(
         self, files: JobFiles, job: Job, name: object
     ) -> None:
         done = completed(job, extracted_text=None, more_in=name)
         assert (await files.load_results(done)).results == {"extracted_text": None, "metadata": {}}
 
-    async def test_other_jobs_are_as_they_are(self, files: JobFiles, job: Job) -> None:
+    async def test_jobs_without_a_results_file_are_unchanged(
+        self, files: JobFiles, job: Job
+    ) -> None:
         assert await files.load_results(job) is job
 
 
-async def test_what_an_attempt_has_made_so_far_is_listed(files: JobFiles, job: Job) -> None:
+async def test_the_artifacts_of_a_running_attempt_are_listed(files: JobFiles, job: Job) -> None:
     directory = files.root / job.job_id / "2"
     (directory / "a.txt").write_text("four")
     (directory / ".unfinished").touch()
@@ -208,12 +212,12 @@ async def test_what_an_attempt_has_made_so_far_is_listed(files: JobFiles, job: J
     assert await files.list_artifacts(Job(job_type="pdf", attempt=1)) == []
 
 
-async def test_a_job_may_make_a_file_of_any_name(files: JobFiles, job: Job) -> None:
+async def test_an_artifact_may_be_named_None(files: JobFiles, job: Job) -> None:
     (files.root / job.job_id / "2" / "None").touch()
     assert ("None", 0) in await files.list_artifacts(job)
 
 
-async def test_a_directory_that_cannot_be_cleared_does_not_keep_a_job_from_ending(
+async def test_a_directory_that_cannot_be_cleared_raises_no_error(
     files: JobFiles,
 ) -> None:
     files.root.mkdir(parents=True)

@@ -111,7 +111,7 @@ def test_a_clock_that_was_set_back_excuses_times_out_of_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"jobs": {}, "stored_jobs": 0}, "job-1 (chaos) was accepted and is lost"),
         ({"stored_jobs": 2}, "1 jobs were accepted, 2 are stored"),
@@ -164,8 +164,8 @@ def test_a_clock_that_was_set_back_excuses_times_out_of_order() -> None:
         ({"left": ["jobs/job-1/1.scratch is left"]}, "1.scratch is left"),
     ],
 )
-def test_a_broken_promise_is_found(changed: Mapping[str, Any], said: str) -> None:
-    assert any(said in text for text in broken_promises(history(**changed)))
+def test_a_broken_promise_is_found(changed: Mapping[str, Any], message: str) -> None:
+    assert any(message in text for text in broken_promises(history(**changed)))
 
 
 def test_the_end_of_a_batch_has_to_be_told_apart_from_those_of_its_jobs() -> None:

@@ -217,5 +217,5 @@ class TestRest:
         assert doctor.check_handlers(registry).fact == "audio"
 
     def test_the_worst_verdict_counts(self) -> None:
-        found = [Finding("a", verdict, "") for verdict in (Verdict.OK, Verdict.WARNING)]
-        assert doctor.worst(found) == "warning"
+        findings = [Finding("a", verdict, "") for verdict in (Verdict.OK, Verdict.WARNING)]
+        assert doctor.worst(findings) == "warning"

@@ -1,4 +1,4 @@
-"""Downloads that end before there is a connection; the others are in integration."""
+"""Downloads that fail before they connect; the others are integration tests."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -16,15 +16,13 @@ from secretary.network.downloads import download
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1/a", "file:///etc/passwd", "/etc/passwd", "a.pdf", ""]
 )
-async def test_what_may_not_be_reached_is_refused_and_makes_no_file(
-    tmp_path: Path, url: str
-) -> None:
+async def test_a_refused_address_creates_no_file(tmp_path: Path, url: str) -> None:
     with pytest.raises(AddressRefused):
         await download(Network(), url, tmp_path / "new" / "file", limits=DownloadLimits())
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_name_that_is_unknown_may_be_known_later(tmp_path: Path) -> None:
+async def test_an_unresolvable_name_is_retryable(tmp_path: Path) -> None:
     async def resolve(host: str, port: int) -> Sequence[str]:
         raise OSError("Name or service not known")
 
@@ -37,13 +35,13 @@ async def test_a_name_that_is_unknown_may_be_known_later(tmp_path: Path) -> None
     assert caught.value.retryable
 
 
-def test_the_settings_say_how_much_and_how_long() -> None:
+def test_the_settings_set_the_limits() -> None:
     values = {"network": {"download_max_mb": 2, "download_timeout_sec": 5}}
     limits = Settings.model_validate(values).network.download_limits
     assert (limits.max_bytes, limits.total) == (2 * 1024 * 1024, timedelta(seconds=5))
 
 
-def test_the_settings_say_which_hosts_are_allowed() -> None:
+def test_the_settings_set_the_allowed_hosts() -> None:
     settings = Settings.model_validate({"network": {"allow_hosts": ["10.0.0.1"]}})
     Application(settings).network.check("http://10.0.0.1/")
     with pytest.raises(AddressRefused):

@@ -32,10 +32,10 @@ class WatchedStore(SqliteStore):
     ) -> Changes:
         self.reads += 1
         if self.trouble:
-            found = self.trouble.pop(0)
-            if isinstance(found, Exception):
-                raise found
-            return found
+            error = self.trouble.pop(0)
+            if isinstance(error, Exception):
+                raise error
+            return error
         return await super().changes(since, limit=limit, seconds=seconds)
 
 

@@ -25,15 +25,15 @@ class TestDisposition:
             ('attachment; name="filename=evil"; filename=a.pdf', "a.pdf"),
         ],
     )
-    def test_the_name_is_found(self, header: str, name: str) -> None:
+    def test_the_file_name_is_parsed(self, header: str, name: str) -> None:
         assert disposed_name(header) == name
 
     @pytest.mark.parametrize("header", ["", "attachment", 'attachment; filename=""', ";;;", "a=b"])
-    def test_there_may_be_none(self, header: str) -> None:
+    def test_a_header_without_a_name_gives_none(self, header: str) -> None:
         assert disposed_name(header) is None
 
     @given(st.text())
-    def test_any_header_can_be_read(self, header: str) -> None:
+    def test_any_header_can_be_parsed(self, header: str) -> None:
         disposed_name(header)
 
 
@@ -56,14 +56,14 @@ class TestSafeNames:
             ("", ""),
         ],
     )
-    def test_what_could_harm_is_taken_away(self, name: str, safe: str) -> None:
+    def test_harmful_characters_are_removed(self, name: str, safe: str) -> None:
         assert safe_name(name) == safe
 
     def test_a_long_name_keeps_its_suffix(self) -> None:
         name = safe_name("ä" * 300 + ".pdf")
         assert name == "ä" * 98 + ".pdf"
 
-    def test_a_long_suffix_is_none(self) -> None:
+    def test_a_long_suffix_is_not_a_suffix(self) -> None:
         assert safe_name("a." + "x" * 300) == "a." + "x" * 198
 
     @given(st.text())
@@ -75,7 +75,7 @@ class TestSafeNames:
 
 
 class TestDownloads:
-    def test_the_servers_name_is_taken_first(self) -> None:
+    def test_the_name_from_the_header_comes_first(self) -> None:
         assert downloaded_name("attachment; filename=b.pdf", "/a.pdf", None) == "b.pdf"
 
     @pytest.mark.parametrize(
@@ -89,9 +89,11 @@ class TestDownloads:
             ("/?file=a.pdf", "download.pdf"),
         ],
     )
-    def test_then_that_of_the_url_and_there_always_is_one(self, path: str, name: str) -> None:
+    def test_the_name_from_the_url_comes_next_and_has_a_fallback(
+        self, path: str, name: str
+    ) -> None:
         assert downloaded_name('attachment; filename=".."', path, "application/pdf") == name
 
-    def test_an_unknown_kind_has_no_suffix(self) -> None:
+    def test_an_unknown_type_has_no_suffix(self) -> None:
         assert downloaded_name(None, "/", "x/unheard-of") == "download"
         assert downloaded_name(None, "/", None) == "download"

@@ -133,9 +133,9 @@ BODY = whole(field("a", "1\r\n--X"), file(b"\r\n-\r\n--X\r\r\n--", "ü.txt"), fi
 
 
 async def test_a_form_may_be_cut_at_every_byte(tmp_path: Path) -> None:
-    for place in range(len(BODY) + 1):
-        uploads = Uploads(tmp_path / str(place))
-        asked = request(MULTIPART, (BODY[:place], BODY[place:]))
+    for offset in range(len(BODY) + 1):
+        uploads = Uploads(tmp_path / str(offset))
+        asked = request(MULTIPART, (BODY[:offset], BODY[offset:]))
         form = await read_form(asked, uploads, job_id="job-1", max_fields_bytes=5000)
         assert form.fields == {"a": "1\r\n--X", "bb": "zwölf"}
         assert form.upload is not None and form.upload.name == "ü.txt"
@@ -154,8 +154,8 @@ def test_any_content_survives_any_cuts(
     if b"\r\n--XX" in b"\r\n" + content or "\r\n--XX" in "\r\n" + value:
         return
     body = whole(file(content), field("value", value))
-    places = [0, *sorted(cuts), len(body)]
-    pieces = [body[start:end] for start, end in itertools.pairwise(places)]
+    offsets = [0, *sorted(cuts), len(body)]
+    pieces = [body[start:end] for start, end in itertools.pairwise(offsets)]
     uploads = Uploads(tmp_path_factory.mktemp("form"))
 
     async def reading() -> Form:
@@ -342,8 +342,8 @@ class TestSeveralFiles:
         asked = request(MULTIPART, pieces)
         form = asyncio.run(read_files(asked, uploads, max_files=3, max_fields_bytes=100))
         assert form.fields == {"a": "1"}
-        told = [uploads.path_of(one.job_id, one.source()).read_bytes() for one in form.uploads]
-        assert told == [b"one", b"", b"three"]
+        contents = [uploads.path_of(one.job_id, one.source()).read_bytes() for one in form.uploads]
+        assert contents == [b"one", b"", b"three"]
 
     async def test_one_too_many_leaves_none(self, uploads: Uploads) -> None:
         with pytest.raises(InvalidParameters, match="at most 2 files"):

@@ -149,9 +149,9 @@ class TestEndpointsThatKnowLess:
         assert "minLength" not in narrow["schema"]["properties"]["title"]
 
     async def test_nothing_but_text(self) -> None:
-        said = says("Here you are:\n```json\n" + json.dumps(GOOD) + "\n```\nEnjoy {it}!")
+        reply = says("Here you are:\n```json\n" + json.dumps(GOOD) + "\n```\nEnjoy {it}!")
         refused = fails("422 Unprocessable Entity", "unknown field response_format")
-        async with asking(refused, refused, refused, said) as (server, llm):
+        async with asking(refused, refused, refused, reply) as (server, llm):
             assert await llm.fill(MESSAGES, SCHEMA) == GOOD
             assert await llm.fill(MESSAGES, SCHEMA) == GOOD
         assert kinds(server.requests) == ["json_schema", "json_schema", "json_object", None, None]
@@ -198,8 +198,8 @@ class TestFailures:
         assert len(server.requests) == 1
 
     async def test_a_busy_endpoint_is_not_taken_for_a_long_text(self) -> None:
-        told = "Too many tokens per minute"
-        error = await failure_of(fails("429 Too Many", told, Retry_After="600"))
+        message = "Too many tokens per minute"
+        error = await failure_of(fails("429 Too Many", message, Retry_After="600"))
         assert type(error) is UpstreamFailed and error.retry_after is not None
 
     async def test_others_are_those_of_every_request(self) -> None:
@@ -220,7 +220,7 @@ class TestComplete:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ('{"a": 1}', {"a": 1}),
         ('Sure!\n```json\n{"a": 1}\n```', {"a": 1}),
@@ -228,8 +228,8 @@ class TestComplete:
         ('Set {x} is: {"a": "}"} {', {"a": "}"}),
     ],
 )
-def test_an_object_is_found_among_words(text: str, found: object) -> None:
-    assert parse_object(text) == found
+def test_an_object_is_found_among_words(text: str, expected: object) -> None:
+    assert parse_object(text) == expected
 
 
 @pytest.mark.parametrize(

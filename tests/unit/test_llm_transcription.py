@@ -51,10 +51,10 @@ async def failure_of(*replies: Reply, **options: Any) -> tuple[JobFailed, LlmSer
 class TestASound:
     async def test_each_segment_is_told_with_its_times(self) -> None:
         async with asking(heard((0.5, 2, " Hello there."), (2, 4, " Bye."))) as (_, llm):
-            found = await listen(llm)
-        assert found.segments == ((0.5, 2, "Hello there."), (2, 4, "Bye."))
-        assert found.language == "en"
-        assert found.confidence == pytest.approx(0.7788, abs=1e-4)
+            transcription = await listen(llm)
+        assert transcription.segments == ((0.5, 2, "Hello there."), (2, 4, "Bye."))
+        assert transcription.language == "en"
+        assert transcription.confidence == pytest.approx(0.7788, abs=1e-4)
 
     async def test_the_request_carries_sound_model_key_and_wishes(self) -> None:
         async with asking(heard((0, 1, "a")), parameters={"temperature": 0}) as (server, llm):
@@ -77,9 +77,9 @@ class TestASound:
             await listen(llm)
         assert not {"language", "prompt"} & set(server.requests[0])
 
-    @pytest.mark.parametrize("told", ["german", "de", "German", "deu"])
-    async def test_the_language_is_told_by_language_code(self, told: str) -> None:
-        async with asking(heard((0, 1, "Hallo"), language=told)) as (_, llm):
+    @pytest.mark.parametrize("language", ["german", "de", "German", "deu"])
+    async def test_the_language_is_told_by_language_code(self, language: str) -> None:
+        async with asking(heard((0, 1, "Hallo"), language=language)) as (_, llm):
             assert (await listen(llm)).language == "de"
 
     async def test_a_language_that_was_asked_for_stays(self) -> None:
@@ -94,8 +94,8 @@ class TestASound:
     @pytest.mark.parametrize("reply", [heard(), heard((0, 10, " ")), gives(b'{"text": ""}')])
     async def test_silence_is_nothing_and_no_failure(self, reply: Reply) -> None:
         async with asking(reply) as (_, llm):
-            found = await listen(llm)
-        assert (found.segments, found.confidence) == ((), 0)
+            transcription = await listen(llm)
+        assert (transcription.segments, transcription.confidence) == ((), 0)
 
     async def test_times_outside_the_sound_are_not_believed(self) -> None:
         async with asking(heard((0, 5, "One."), (4000, 9000, "Two."))) as (_, llm):
@@ -109,8 +109,8 @@ class TestASound:
 class TestAnEndpointWithoutTimes:
     async def test_is_asked_for_the_bare_text(self) -> None:
         async with asking(NO_VERBOSE, BARE) as (server, llm):
-            found = await listen(llm, language="en")
-        assert found == Transcription(
+            transcription = await listen(llm, language="en")
+        assert transcription == Transcription(
             language="en",
             segments=((0, 10, "Hello there."),),  # type: ignore[arg-type]
             confidence=0,
@@ -146,8 +146,8 @@ class TestAnEndpointWithoutTimes:
 class TestAccounting:
     async def test_seconds_are_counted_as_the_endpoint_tells_them(self) -> None:
         resources = ResourceCalculator()
-        told = heard((0, 1, "a"), usage={"type": "duration", "seconds": 11})
-        async with llm_server(told) as server:
+        reply = heard((0, 1, "a"), usage={"type": "duration", "seconds": 11})
+        async with llm_server(reply) as server:
             endpoints = Endpoints(server.options(price=Price(minute=0.006)))
             llm = Llm(endpoints, resources)
             await listen(llm)

@@ -20,8 +20,8 @@ Fields = dict[str, Any]
 
 
 def pieces(request: dict[str, Any]) -> dict[str, str]:
-    found: dict[str, str] = json.loads(request["messages"][1]["content"])
-    return found
+    request_body: dict[str, str] = json.loads(request["messages"][1]["content"])
+    return request_body
 
 
 def translates(change: Callable[[Fields], Any] = lambda fields: fields) -> Reads:

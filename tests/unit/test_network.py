@@ -1,4 +1,4 @@
-"""What may be reached. Nothing here connects: the resolver and the connection are arguments."""
+"""Which URLs and addresses are allowed. The resolver and the connections are fakes."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from tests.unit.test_addresses import private_addresses, spelling
 
 
 class Names:
-    """A resolver with a few answers for each name, given one after the other."""
+    """A resolver that returns prepared answers for each name, one after the other."""
 
     def __init__(self, **answers: Sequence[Sequence[str]]) -> None:
         self.answers = {name: list(each) for name, each in answers.items()}
@@ -29,7 +29,7 @@ class Names:
 
 
 class Dialled(list[tuple[str, int]]):
-    """Notes to which addresses a connection was asked for, and makes none."""
+    """Records the addresses to connect to, and fails every connection."""
 
     async def __call__(
         self, address: str, port: int, seconds: float
@@ -65,7 +65,9 @@ class TestCheck:
         refused(Network(), f"http://{spelt[1]}/")
 
     @given(private_addresses, st.sampled_from(["::ffff:{}", "64:ff9b::{}", "::{}"]))
-    def test_nor_one_inside_an_ipv6_address(self, address: IPv4Address, form: str) -> None:
+    def test_no_private_address_embedded_in_ipv6_passes(
+        self, address: IPv4Address, form: str
+    ) -> None:
         refused(Network(), f"http://[{form.format(address)}]/")
 
     @given(st.text() | st.text().map("http://{}".format))
@@ -87,7 +89,7 @@ class TestCheck:
          "http://\uff11\uff12\uff17.0.0.1/", "http://127。0。0。1/", "http://a\nb.example/", "http://xn--0.example/",
          "http://\ud800/"],
     )  # fmt: skip
-    def test_what_is_not_a_url_of_the_public_web_is_refused(self, url: str) -> None:
+    def test_other_urls_are_refused(self, url: str) -> None:
         refused(Network(), url)
 
     def test_the_message_names_the_host_and_not_the_rest(self) -> None:
@@ -96,7 +98,7 @@ class TestCheck:
         )
         assert "SECRET" not in refused(Network(), "http://ann:SECRET@example.org/")
 
-    def test_a_refusal_is_a_failed_download_that_is_not_tried_again(self) -> None:
+    def test_address_refused_is_a_download_failure_without_retry(self) -> None:
         error = AddressRefused("no")
         assert isinstance(error, DownloadFailed)
         assert (error.code, error.retryable) == ("DOWNLOAD_FAILED", False)
@@ -112,21 +114,21 @@ class TestCheck:
         network = Network(["localhost:25", "127.0.0.1", "10.0.0.0/8", "*.in.example"])
         network.check(url, https_only=True)
 
-    def test_a_private_name_may_lead_into_an_allowed_range(self) -> None:
+    def test_a_private_name_may_resolve_into_an_allowed_range(self) -> None:
         Network(["127.0.0.0/8"]).check("http://wiki.localhost/")
         refused(Network(["other.example"]), "http://wiki.localhost/")
 
-    def test_even_an_allowed_host_is_reached_by_the_web_alone(self) -> None:
+    def test_allowed_hosts_are_reached_by_http_only(self) -> None:
         refused(Network(["localhost"]), "ftp://localhost/")
         refused(Network(["localhost"]), "http://ann:secret@localhost/")
 
-    def test_a_wrong_entry_is_refused_at_once(self) -> None:
+    def test_a_malformed_entry_is_refused_at_once(self) -> None:
         with pytest.raises(ValueError, match="'http://x' is not a host"):
             Network(["http://x"])
 
 
 class TestClient:
-    async def test_a_name_that_leads_to_a_private_address_is_refused(self) -> None:
+    async def test_a_name_that_resolves_to_a_private_address_is_refused(self) -> None:
         dialled = Dialled()
         network = Network(resolve=Names(evil=[["127.0.0.1"]]), connect=dialled)
         async with network.client() as client:
@@ -144,7 +146,7 @@ class TestClient:
             ["64:ff9b::a00:1"],
         ],
     )
-    async def test_one_private_address_among_several_is_enough(self, addresses: list[str]) -> None:
+    async def test_one_private_address_among_several_is_refused(self, addresses: list[str]) -> None:
         dialled = Dialled()
         network = Network(resolve=Names(evil=[addresses]), connect=dialled)
         async with network.client() as client:
@@ -172,7 +174,7 @@ class TestClient:
                 await client.get("https://two.example:8443/")
         assert dialled == [("2606:4700::1111", 8443), ("1.1.1.1", 8443)]
 
-    async def test_an_address_in_a_url_is_not_asked_for(self) -> None:
+    async def test_an_address_in_a_url_is_not_resolved(self) -> None:
         names, dialled = Names(), Dialled()
         async with Network(resolve=names, connect=dialled).client() as client:
             with pytest.raises(httpx.ConnectError):
@@ -189,7 +191,7 @@ class TestClient:
                 await client.get("http://in.example/")
         assert dialled == [("10.0.0.1", 80)]
 
-    async def test_an_allowed_port_opens_no_other(self) -> None:
+    async def test_an_allowed_port_allows_no_other(self) -> None:
         network = Network(
             ["in.example:81"], resolve=Names(**{"in": [["10.0.0.1"]]}), connect=Dialled()
         )
@@ -198,7 +200,7 @@ class TestClient:
                 await client.get("http://in.example/")
 
     @pytest.mark.parametrize("error", [OSError("unknown"), UnicodeError("label too long")])
-    async def test_a_name_without_an_answer_is_a_failed_connection(self, error: Exception) -> None:
+    async def test_an_unresolvable_name_is_a_failed_connection(self, error: Exception) -> None:
         async def resolve(host: str, port: int) -> Sequence[str]:
             raise error
 
@@ -206,7 +208,7 @@ class TestClient:
             with pytest.raises(httpx.ConnectError, match=r"gone\.example cannot be resolved"):
                 await client.get("http://gone.example/")
 
-    async def test_a_resolver_that_hangs_is_given_up(self) -> None:
+    async def test_a_hanging_resolver_times_out(self) -> None:
         async def resolve(host: str, port: int) -> Sequence[str]:
             await asyncio.Event().wait()
             return []
@@ -222,7 +224,7 @@ class TestClient:
                 await client.get("http://empty.example/")
 
     @pytest.mark.parametrize("url", ["http://127.0.0.1/", "ftp://example.org/", "http://localhost"])
-    async def test_the_client_refuses_what_was_never_checked_before(self, url: str) -> None:
+    async def test_the_client_checks_every_url(self, url: str) -> None:
         dialled = Dialled()
         async with Network(connect=dialled).client() as client:
             with pytest.raises(AddressRefused):

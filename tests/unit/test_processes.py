@@ -70,28 +70,28 @@ def test_children_and_their_children_are_descendants(start: Callable[..., Progra
     assert [process.parent for process in processes.descendants(root)] == [root, child]
 
 
-def test_a_tree_is_its_root_and_everyone_below(start: Callable[..., Program]) -> None:
+def test_a_tree_is_its_root_and_all_descendants(start: Callable[..., Program]) -> None:
     program = start(FAMILY)
     pids = [program.says_pid() for _ in range(3)]
     assert [process.pid for process in processes.tree(program.pid)] == pids
 
 
-def test_the_memory_of_a_tree_is_that_of_all(start: Callable[..., Program]) -> None:
+def test_the_memory_of_a_tree_is_the_sum_of_its_processes(start: Callable[..., Program]) -> None:
     program = start(FAMILY.replace("print", "hoard = bytes(b'x' * 20_000_000); print"))
     for _ in range(3):
         program.says_pid()
     assert sum(one.rss_bytes for one in processes.tree(program.pid)) > 60_000_000
 
 
-def test_a_process_with_a_strange_name_is_read_right(tmp_path: Path) -> None:
+def test_a_process_name_with_parentheses_is_parsed(tmp_path: Path) -> None:
     strange = tmp_path / "a) R 1 (b"
     strange.symlink_to("/bin/sleep")
     process = subprocess.Popen([str(strange), "1000"])
     try:
         wait_until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "a) R 1 (b\n")
-        found = processes.find(process.pid)
-        assert found is not None
-        assert found.parent == os.getpid()
+        info = processes.find(process.pid)
+        assert info is not None
+        assert info.parent == os.getpid()
     finally:
         process.kill()
         process.wait()
@@ -108,7 +108,7 @@ def test_a_process_is_alive_until_it_is_killed(start: Callable[..., Program]) ->
     wait_until(lambda: not processes.is_alive(program.pid, started))
 
 
-def test_a_killed_tree_is_gone_even_if_it_will_not_be_terminated(
+def test_kill_tree_ends_processes_that_ignore_sigterm(
     start: Callable[..., Program],
 ) -> None:
     ignoring = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -120,14 +120,14 @@ def test_a_killed_tree_is_gone_even_if_it_will_not_be_terminated(
     wait_until(lambda: not any(processes.is_alive(p.pid, p.started) for p in killed))
 
 
-def test_a_whole_tree_is_signalled(start: Callable[..., Program]) -> None:
+def test_signal_tree_signals_all_processes(start: Callable[..., Program]) -> None:
     program = start(FAMILY)
     pids = [program.says_pid() for _ in range(3)]
     processes.signal_tree(program.pid, signal.SIGTERM)
     wait_until(lambda: all(processes.find(pid) is None for pid in pids))
 
 
-def test_killing_who_is_gone_kills_no_one() -> None:
+def test_killing_a_process_that_is_gone_does_nothing() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
     assert processes.kill_tree(process.pid) == []
@@ -136,7 +136,7 @@ def test_killing_who_is_gone_kills_no_one() -> None:
     assert processes.tree(process.pid) == []
 
 
-def test_a_marked_process_is_found_by_its_token_or_the_one_above(
+def test_processes_are_found_by_their_token_or_its_parent(
     start: Callable[..., Program],
 ) -> None:
     token = secrets.token_hex(8)
@@ -154,7 +154,7 @@ def test_a_marked_process_is_found_by_its_token_or_the_one_above(
 GUARD = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
 
 
-def test_a_guard_ends_all_that_bear_its_token_when_a_sign_of_life_fails_to_come(
+def test_the_watchdog_kills_all_processes_with_its_token_when_heartbeats_stop(
     start: Callable[..., Program],
 ) -> None:
     token = secrets.token_hex(8)
@@ -169,7 +169,7 @@ def test_a_guard_ends_all_that_bear_its_token_when_a_sign_of_life_fails_to_come(
     assert guard.process.poll() is None
 
 
-def test_a_guard_ends_all_that_bear_its_token_when_its_lifeline_breaks(
+def test_the_watchdog_kills_all_processes_with_its_token_when_its_pipe_closes(
     start: Callable[..., Program],
 ) -> None:
     token = secrets.token_hex(8)

@@ -167,11 +167,11 @@ class TestSchema:
         template = parse(
             "{{a|number: n}}{{b|date: d}}{{c|one of x | y: c}}{{d|list of {e, f: integer}: g}}"
         )
-        found = schema(template)["properties"]
-        assert found["a"] == {"type": ["number", "null"], "description": "n"}
-        assert found["b"] == {"type": ["string", "null"], "description": "d (YYYY-MM-DD)"}
-        assert found["c"] == {"type": "string", "enum": ["x", "y"], "description": "c"}
-        assert found["d"]["items"] == {
+        properties = schema(template)["properties"]
+        assert properties["a"] == {"type": ["number", "null"], "description": "n"}
+        assert properties["b"] == {"type": ["string", "null"], "description": "d (YYYY-MM-DD)"}
+        assert properties["c"] == {"type": "string", "enum": ["x", "y"], "description": "c"}
+        assert properties["d"]["items"] == {
             "type": "object",
             "properties": {"e": {"type": "string"}, "f": {"type": ["integer", "null"]}},
             "required": ["e", "f"],
@@ -210,8 +210,8 @@ class TestFaults:
         ],
     )
     def test_line_and_fault_are_named(self, text: str, line: int, part: str) -> None:
-        found = faults(text)
-        assert any(at == line and part in message for at, message in found), found
+        reported = faults(text)
+        assert any(at == line and part in message for at, message in reported), reported
 
     def test_all_of_them_are_told_at_once(self) -> None:
         assert [line for line, _ in faults("---\na: {{b c}}\nd\n---\n{{e|}}\n")] == [2, 3, 5]

@@ -1,4 +1,4 @@
-"""Files that come with requests: written as they come, whole or not at all."""
+"""Uploads are stored as they arrive, completely or not at all."""
 
 import asyncio
 import hashlib
@@ -22,18 +22,18 @@ def uploads(tmp_path: Path) -> Uploads:
     return Uploads(tmp_path, max_bytes=3 * MEBIBYTE)
 
 
-async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
+async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
     for part in parts:
         yield part
 
 
-def left(uploads: Uploads) -> list[str]:
+def remaining_files(uploads: Uploads) -> list[str]:
     return sorted(str(path.relative_to(uploads.root)) for path in uploads.root.rglob("*"))
 
 
-async def test_a_file_is_kept_with_its_size_hash_and_kind(uploads: Uploads) -> None:
+async def test_an_upload_has_its_size_hash_and_type(uploads: Uploads) -> None:
     content = pdf("Hello")
-    upload = await uploads.receive("job-1", "a.pdf", pieces(content[:100], b"", content[100:]))
+    upload = await uploads.receive("job-1", "a.pdf", chunks(content[:100], b"", content[100:]))
     assert (upload.name, upload.size, upload.kind) == ("a.pdf", len(content), "pdf")
     assert upload.sha256 == hashlib.sha256(content).hexdigest()
     assert (uploads.root.parent / upload.path).read_bytes() == content
@@ -41,62 +41,62 @@ async def test_a_file_is_kept_with_its_size_hash_and_kind(uploads: Uploads) -> N
 
 
 @pytest.mark.parametrize("size", [997, MEBIBYTE - 1, MEBIBYTE, 3 * MEBIBYTE])
-async def test_pieces_of_any_size_make_the_same_file(uploads: Uploads, size: int) -> None:
+async def test_chunks_of_any_size_make_the_same_file(uploads: Uploads, size: int) -> None:
     content = os.urandom(2 * MEBIBYTE + 17)
     parts = [content[start : start + size] for start in range(0, len(content), size)]
-    upload = await uploads.receive("job-1", "x", pieces(*parts))
+    upload = await uploads.receive("job-1", "x", chunks(*parts))
     assert upload.sha256 == hashlib.sha256(content).hexdigest()
     assert (uploads.root / "job-1" / "x").read_bytes() == content
 
 
 async def test_the_source_of_the_same_file_is_the_same_for_every_job(uploads: Uploads) -> None:
-    one = await uploads.receive("job-1", "a.txt", pieces(b"x"))
-    other = await uploads.receive("job-2", "a.txt", pieces(b"x"))
+    one = await uploads.receive("job-1", "a.txt", chunks(b"x"))
+    other = await uploads.receive("job-2", "a.txt", chunks(b"x"))
     assert one.source() == other.source()
     assert one.path != other.path
 
 
-async def test_what_was_received_is_under_its_name_on_the_disk(
+async def test_a_received_file_and_its_directories_are_synced(
     uploads: Uploads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
     fsync = os.fsync
 
-    def noted(handle: int) -> None:
+    def recording_fsync(handle: int) -> None:
         synced.append(os.readlink(f"/proc/self/fd/{handle}"))
         fsync(handle)
 
-    monkeypatch.setattr(os, "fsync", noted)
-    await uploads.receive("job-1", "a.txt", pieces(b"x"))
+    monkeypatch.setattr(os, "fsync", recording_fsync)
+    await uploads.receive("job-1", "a.txt", chunks(b"x"))
     directory = uploads.root / "job-1"
     assert synced == [str(path) for path in (directory / "a.txt", directory, uploads.root)]
 
 
 @pytest.mark.parametrize("over", [0, 1])
-async def test_a_file_may_be_as_large_as_the_limit_and_no_byte_larger(
-    uploads: Uploads, over: int
-) -> None:
-    parts = pieces(bytes(MEBIBYTE), bytes(2 * MEBIBYTE), bytes(over))
+async def test_a_file_may_be_exactly_as_large_as_the_limit(uploads: Uploads, over: int) -> None:
+    parts = chunks(bytes(MEBIBYTE), bytes(2 * MEBIBYTE), bytes(over))
     if over:
         with pytest.raises(FileTooLarge, match="3 MB"):
             await uploads.receive("job-1", "x", parts)
-        assert left(uploads) == []
+        assert remaining_files(uploads) == []
     else:
         assert (await uploads.receive("job-1", "x", parts)).size == 3 * MEBIBYTE
 
 
-async def test_an_endless_file_is_not_read_to_its_end(uploads: Uploads) -> None:
+async def test_an_endless_file_is_rejected_at_the_limit(uploads: Uploads) -> None:
     async def endless() -> AsyncIterator[bytes]:
         while True:
             yield bytes(MEBIBYTE)
 
     with pytest.raises(FileTooLarge):
         await uploads.receive("job-1", "x", endless())
-    assert left(uploads) == []
+    assert remaining_files(uploads) == []
 
 
 @pytest.mark.parametrize("after", range(4))
-async def test_a_request_that_is_cancelled_leaves_nothing(uploads: Uploads, after: int) -> None:
+async def test_a_stalled_upload_that_is_cancelled_leaves_nothing(
+    uploads: Uploads, after: int
+) -> None:
     waiting = asyncio.Event()
 
     async def stalling() -> AsyncIterator[bytes]:
@@ -110,32 +110,32 @@ async def test_a_request_that_is_cancelled_leaves_nothing(uploads: Uploads, afte
     receiving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await receiving
-    assert left(uploads) == []
+    assert remaining_files(uploads) == []
 
 
-async def test_one_that_is_cancelled_at_any_moment_leaves_nothing(uploads: Uploads) -> None:
+async def test_an_upload_cancelled_at_any_moment_leaves_nothing(uploads: Uploads) -> None:
     for turns in range(12):
-        parts = pieces(*[bytes(MEBIBYTE)] * 2)
+        parts = chunks(*[bytes(MEBIBYTE)] * 2)
         receiving = asyncio.create_task(uploads.receive(f"job-{turns}", "x", parts))
         for _ in range(turns):
             await asyncio.sleep(0)
         receiving.cancel()
         (outcome,) = await asyncio.gather(receiving, return_exceptions=True)
-        assert isinstance(outcome, asyncio.CancelledError) == (left(uploads) == [])
+        assert isinstance(outcome, asyncio.CancelledError) == (remaining_files(uploads) == [])
         await uploads.remove(f"job-{turns}")
 
 
-async def test_a_client_that_breaks_off_leaves_nothing(uploads: Uploads) -> None:
+async def test_a_client_that_disconnects_leaves_nothing(uploads: Uploads) -> None:
     async def broken() -> AsyncIterator[bytes]:
         yield b"x"
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
         await uploads.receive("job-1", "x", broken())
-    assert left(uploads) == []
+    assert remaining_files(uploads) == []
 
 
-async def test_two_at_once_do_not_mix(uploads: Uploads) -> None:
+async def test_concurrent_uploads_do_not_mix(uploads: Uploads) -> None:
     turn = asyncio.Barrier(2)
 
     async def alternating(letter: bytes) -> AsyncIterator[bytes]:
@@ -154,7 +154,7 @@ async def test_two_at_once_do_not_mix(uploads: Uploads) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "kept"),
+    ("name", "stored"),
     [
         ("../../x", "x"),
         ("/etc/passwd", "passwd"),
@@ -175,62 +175,64 @@ async def test_two_at_once_do_not_mix(uploads: Uploads) -> None:
         ("\ud800.pdf", "pdf"),
     ],
 )
-async def test_a_hostile_name_stays_inside(uploads: Uploads, told: str, kept: str) -> None:
-    upload = await uploads.receive("job-1", told, pieces(b"x"))
-    assert upload.name == kept
-    assert left(uploads) == ["job-1", f"job-1/{kept}"]
+async def test_a_hostile_name_stays_in_the_directory(
+    uploads: Uploads, name: str, stored: str
+) -> None:
+    upload = await uploads.receive("job-1", name, chunks(b"x"))
+    assert upload.name == stored
+    assert remaining_files(uploads) == ["job-1", f"job-1/{stored}"]
     assert uploads.path_of("job-1", upload.source()).is_file()
 
 
 @pytest.mark.parametrize("letter", ["x", "ü", "💡"])
-async def test_a_long_name_is_cut_and_keeps_its_ending(uploads: Uploads, letter: str) -> None:
-    upload = await uploads.receive("job-1", letter * 300 + ".pdf", pieces(b"x"))
+async def test_a_long_name_is_truncated_and_keeps_its_suffix(uploads: Uploads, letter: str) -> None:
+    upload = await uploads.receive("job-1", letter * 300 + ".pdf", chunks(b"x"))
     assert len(upload.name.encode()) <= 200
     assert upload.name.endswith(f"{letter}.pdf")
 
 
 class TestFinding:
-    async def test_the_upload_of_another_job_is_not_there(self, uploads: Uploads) -> None:
-        upload = await uploads.receive("job-1", "a.txt", pieces(b"x"))
+    async def test_the_upload_of_another_job_is_not_found(self, uploads: Uploads) -> None:
+        upload = await uploads.receive("job-1", "a.txt", chunks(b"x"))
         for name in ("a.txt", "../job-1/a.txt", f"{uploads.root}/job-1/a.txt"):
             with pytest.raises(NotFound):
                 uploads.path_of("job-2", {**upload.source(), "name": name})
 
     @pytest.mark.parametrize("name", ["", None, "..", 5, "\x00", "x" * 5000, ["a.txt"]])
-    async def test_a_name_that_is_none_finds_nothing(self, uploads: Uploads, name: object) -> None:
-        await uploads.receive("job-1", "a.txt", pieces(b"x"))
+    async def test_an_invalid_name_is_not_found(self, uploads: Uploads, name: object) -> None:
+        await uploads.receive("job-1", "a.txt", chunks(b"x"))
         with pytest.raises(NotFound):
             uploads.path_of("job-1", {"type": "upload", "name": name})
 
 
 class TestRemoving:
-    async def test_it_is_gone_with_its_directory_and_others_stay(self, uploads: Uploads) -> None:
+    async def test_only_the_upload_and_its_directory_are_removed(self, uploads: Uploads) -> None:
         for job_id in ("job-1", "job-2"):
-            await uploads.receive(job_id, "a.txt", pieces(b"x"))
+            await uploads.receive(job_id, "a.txt", chunks(b"x"))
         await uploads.remove("job-1")
         await uploads.remove("job-1")
-        assert left(uploads) == ["job-2", "job-2/a.txt"]
+        assert remaining_files(uploads) == ["job-2", "job-2/a.txt"]
 
 
-class TestOldOnes:
+class TestStaleUploads:
     def aged(self, paths: Iterable[Path], seconds: float = 3600) -> None:
         for path in paths:
             at = path.stat().st_mtime - seconds
             os.utime(path, (at, at))
 
-    async def test_only_those_that_are_old_enough(self, uploads: Uploads) -> None:
+    async def test_only_old_uploads_are_stale(self, uploads: Uploads) -> None:
         assert uploads.stale_local(NOW) == []
         for job_id in ("job-1", "job-2"):
-            await uploads.receive(job_id, "a.txt", pieces(b"x"))
+            await uploads.receive(job_id, "a.txt", chunks(b"x"))
         self.aged([uploads.root / "job-1" / "a.txt", uploads.root / "job-1"])
         assert uploads.stale_local(timedelta(minutes=1)) == ["job-1"]
 
-    async def test_one_that_is_still_coming_is_not_old(self, uploads: Uploads) -> None:
-        await uploads.receive("job-1", "a.txt", pieces(b"x"))
+    async def test_an_upload_in_progress_is_not_stale(self, uploads: Uploads) -> None:
+        await uploads.receive("job-1", "a.txt", chunks(b"x"))
         self.aged([uploads.root / "job-1"])
         assert uploads.stale_local(timedelta(minutes=1)) == []
 
-    async def test_what_others_put_there_is_not_ours(self, uploads: Uploads) -> None:
+    async def test_other_files_in_the_directory_are_ignored(self, uploads: Uploads) -> None:
         (uploads.root / "shared").mkdir(parents=True)
         (uploads.root / "list.csv").touch()
         assert uploads.stale_local(NOW) == []

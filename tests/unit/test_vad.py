@@ -43,19 +43,19 @@ SAID = ["The train leaves at nine.", "Please bring your own lunch.", "Nobody kno
 
 
 def conversation() -> tuple[np.ndarray, list[tuple[float, float]]]:
-    parts, places, at = [silence(5)], [], 5.0
+    parts, spans, at = [silence(5)], [], 5.0
     for text, voice, pause in zip(SAID, ("slt", "rms", "awb"), (2.0, 40.0, 7.0), strict=True):
         words = read_aloud(text, voice)
-        places.append((at, at + len(words) / SAMPLE_RATE))
+        spans.append((at, at + len(words) / SAMPLE_RATE))
         parts += [words, silence(pause)]
         at += len(words) / SAMPLE_RATE + pause
-    return np.concatenate(parts), places
+    return np.concatenate(parts), spans
 
 
 @needs("flite")
 @pytest.mark.parametrize("way", ["clean", "noisy", "quiet", "telephone"])
 def test_speech_is_found_where_it_is(way: str, tmp_path: Path) -> None:
-    sound, places = conversation()
+    sound, expected = conversation()
     if way == "noisy":
         sound = sound + noise(len(sound) / SAMPLE_RATE, 0.02)
     elif way == "quiet":
@@ -63,11 +63,11 @@ def test_speech_is_found_where_it_is(way: str, tmp_path: Path) -> None:
     elif way == "telephone":
         sound = over_the_telephone(sound)
     spans = found(sound, tmp_path)
-    for start, end in places:
+    for start, end in expected:
         inside = [span for span in spans if span[0] < end and span[1] > start]
         assert inside[0][0] == pytest.approx(start, abs=0.15)
         assert inside[-1][1] == pytest.approx(end, abs=0.15)
-    assert all(any(s < end and e > start for start, end in places) for s, e in spans)
+    assert all(any(s < end and e > start for start, end in expected) for s, e in spans)
 
 
 @needs("flite")

@@ -69,15 +69,15 @@ def is_alive(pid: int, started: int) -> bool:
 
 def descendants(pid: int) -> list[Process]:
     """All descendants of `pid`, parents before children."""
-    found: dict[int, Process] = {}
+    processes: dict[int, Process] = {}
     unvisited = [pid]
     while unvisited:
         for child in _children(unvisited.pop()):
             process = find(child)
-            if process and child not in found:
-                found[child] = process
+            if process and child not in processes:
+                processes[child] = process
                 unvisited.append(child)
-    return list(found.values())
+    return list(processes.values())
 
 
 def tree(pid: int) -> list[Process]:
@@ -88,12 +88,12 @@ def tree(pid: int) -> list[Process]:
 def processes_with_token(token: str) -> list[Process]:
     """Processes started with this token in SANDBOX_VARIABLE, or a sub-token (`token.3`)."""
     entry = f"{SANDBOX_VARIABLE}={token}".encode()
-    found = []
+    matches = []
     for pid in _all_pids():
         environ = _read(f"/proc/{pid}/environ")
         if environ and entry in environ and _holds(environ, entry) and (process := find(pid)):
-            found.append(process)
-    return found
+            matches.append(process)
+    return matches
 
 
 def signal_tree(pid: int, number: signal.Signals) -> None:

@@ -58,7 +58,7 @@ class Network:
         self._ssl_context = ssl_context
 
     def check(self, url: str | httpx.URL, *, https_only: bool = False) -> None:
-        """Raise AddressRefused for a URL that is not allowed, as far as this can be told without
+        """Raise AddressRefused for a URL that is not allowed, as far as that is clear before
         resolving its name. With `https_only`, only allowed hosts may use plain HTTP."""
         scheme, host, port = _parse_url(url)
         if self._allowed.allows(host, port):
@@ -77,7 +77,7 @@ class Network:
 
     def client(self, *, timeout: httpx.Timeout | float = DEFAULT_TIMEOUT) -> httpx.AsyncClient:
         """A client that checks every request. It ignores proxies and netrc, stores no cookies, and
-        follows no redirects unless told to."""
+        follows no redirects by default."""
         transport = _CheckedTransport(self.check, self._backend, self._tls)
         return httpx.AsyncClient(
             transport=transport,

@@ -72,9 +72,9 @@ class S3BlobStore:
     async def list_blobs(self, prefix: str) -> AsyncIterator[BlobInfo]:
         with self._translated():
             async for page in obstore.list(self._store, prefix, chunk_size=PAGE_SIZE):
-                for found in page:
-                    if is_safe_key(found["path"]):
-                        yield _blob_info(found)
+                for entry in page:
+                    if is_safe_key(entry["path"]):
+                        yield _blob_info(entry)
 
     async def read(
         self, blob: BlobInfo, start: int = 0, end: int | None = None
@@ -153,9 +153,9 @@ def _parse_url(url: str) -> tuple[str, dict[str, Any]]:
     }
 
 
-def _blob_info(found: Any) -> BlobInfo:
-    time = found["last_modified"].timestamp()
-    return BlobInfo(found["path"], found["size"], time, time, found["e_tag"] or str(time))
+def _blob_info(entry: Any) -> BlobInfo:
+    time = entry["last_modified"].timestamp()
+    return BlobInfo(entry["path"], entry["size"], time, time, entry["e_tag"] or str(time))
 
 
 def _first_line(error: BaseException) -> str:
