@@ -200,7 +200,7 @@ class TestBulk:
         page.get_by_text("No jobs match these filters.").wait_for()
         assert service.get(f"/api/jobs/{preserved}").status_code == 200
 
-    def test_chosen_jobs_that_cannot_be_changed_are_told(
+    def test_selected_jobs_that_cannot_be_changed_are_reported(
         self, watched: Watched, service: Running
     ) -> None:
         ended = service.submit(job_name="mixed one", parameters={"seconds": 0})

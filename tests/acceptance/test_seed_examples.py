@@ -330,7 +330,7 @@ class TestOlderClients:
         assert batch_id not in {batch["batch_id"] for batch in listed}
         assert service.get(path).json()["batch"]["total_jobs"] == 2
 
-    def test_what_went_wrong_is_told_in_both_forms(self, service: Running) -> None:
+    def test_errors_are_reported_in_both_formats(self, service: Running) -> None:
         response = post(service, "/api/event-job/batches", "{")
         body = response.json()
         assert response.status_code == 400

@@ -71,7 +71,7 @@ async def test_any_process_tells_of_any_job(shared: Program) -> None:
                 await everything.until("completed")
 
 
-async def test_the_end_of_a_job_is_told_soon(program: Program) -> None:
+async def test_the_outcome_of_a_job_is_delivered_soon(program: Program) -> None:
     with program.serving() as service:
         for _ in range(3):
             job_id = service.submit(parameters={"seconds": 0.3, "steps": 1})

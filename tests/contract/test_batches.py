@@ -101,7 +101,7 @@ class TestCounting:
         read = await store.get_batch(batch.batch_id)
         assert (counters(read), read.status) == ((0, 0, 0, 2, 0), JobStatus.FAILED)
 
-    async def test_a_batch_ends_once_and_tells_its_webhook_once(self, store: Store) -> None:
+    async def test_a_batch_finishes_once_and_notifies_its_webhook_once(self, store: Store) -> None:
         batch, _ = await add_batch(store, 8, webhook=Webhook(url="https://example.org/hook"))
         jobs = await claim(store, slots=8)
         await asyncio.gather(*(store.finish(job, Completed()) for job in jobs))

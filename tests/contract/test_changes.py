@@ -122,7 +122,7 @@ async def _lapse(store: Store) -> None:
 
 
 @pytest.mark.parametrize("act", ACTS)
-async def test_a_change_of_a_running_job_is_told(store: Store, act: str) -> None:
+async def test_a_change_of_a_running_job_is_reported(store: Store, act: str) -> None:
     job = await claimed(store)
     reader = await Reader.of(store)
     await ACTS[act](store, job)
@@ -130,7 +130,7 @@ async def test_a_change_of_a_running_job_is_told(store: Store, act: str) -> None
     assert await reader.read() == []
 
 
-async def test_a_claim_is_told(store: Store) -> None:
+async def test_a_claim_is_reported(store: Store) -> None:
     reader = await Reader.of(store)
     job = Job(job_type="pdf")
     await store.add([job])
@@ -139,7 +139,7 @@ async def test_a_claim_is_told(store: Store) -> None:
     await reader.until({job.job_id})
 
 
-async def test_a_restart_and_a_deletion_are_told(store: Store) -> None:
+async def test_a_restart_and_a_deletion_are_reported(store: Store) -> None:
     job = await claimed(store)
     await store.finish(job, Completed())
     reader = await Reader.of(store)
@@ -167,14 +167,14 @@ async def test_what_follows_the_deletion_of_the_newest_job_is_told(store: Store)
     await late.until({first.job_id, job.job_id})
 
 
-async def test_a_job_is_told_with_its_batch(store: Store) -> None:
+async def test_a_job_is_reported_with_its_batch(store: Store) -> None:
     reader = await Reader.of(store)
     batch, jobs = await add_batch(store, 3)
     changes = await reader.until({job.job_id for job in jobs})
     assert {change.batch_id for change in changes if change.job_id} == {batch.batch_id}
 
 
-async def test_a_batch_that_itself_changes_is_told(store: Store) -> None:
+async def test_a_change_of_the_batch_itself_is_reported(store: Store) -> None:
     batch, jobs = await add_batch(store, 1)
     (job,) = await claim(store)
     for change in ({"is_active": False}, {"is_active": True}, {"archived": True}):
@@ -188,7 +188,7 @@ async def test_a_batch_that_itself_changes_is_told(store: Store) -> None:
     assert jobs[0].job_id == job.job_id
 
 
-async def test_the_end_of_a_batch_is_told_no_earlier_than_it_is_seen(store: Store) -> None:
+async def test_the_end_of_a_batch_is_not_reported_before_it_is_visible(store: Store) -> None:
     reader = await Reader.of(store)
     batch, _ = await add_batch(store, 1)
     (job,) = await claim(store)
@@ -203,7 +203,7 @@ async def test_the_end_of_a_batch_is_told_no_earlier_than_it_is_seen(store: Stor
         await asyncio.sleep(0.01)
 
 
-async def test_archiving_a_batch_tells_of_its_jobs(store: Store) -> None:
+async def test_archiving_a_batch_reports_its_jobs(store: Store) -> None:
     batch, jobs = await add_batch(store, 3)
     reader = await Reader.of(store)
     await store.change_batch(batch.batch_id, archived=True)
@@ -222,7 +222,7 @@ async def test_pages_lead_through_changes_made_together(store: Store) -> None:
         seen_ids |= {change.job_id for change in await reader.read(limit=4)}
 
 
-async def test_what_another_process_changes_is_told(store: Store, other: Store) -> None:
+async def test_changes_by_another_process_are_reported(store: Store, other: Store) -> None:
     reader = await Reader.of(store)
     job = await claimed(other)
     await reader.until({job.job_id})
@@ -289,7 +289,7 @@ async def test_it_waits_for_a_change_of_its_own_process(store: Store) -> None:
     assert await asyncio.wait_for(waiting, 4) - finished < 1
 
 
-async def test_it_waits_no_longer_than_it_was_told_to(store: Store) -> None:
+async def test_it_waits_no_longer_than_requested(store: Store) -> None:
     reader = await Reader.of(store)
     started = time.monotonic()
     assert (await store.changes(reader.position, seconds=0.05)).items == []

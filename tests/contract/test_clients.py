@@ -31,7 +31,7 @@ def only(job: Job) -> JobQuery:
 
 
 class TestWaiting:
-    async def test_it_is_told_since_when_the_next_job_of_each_type_waits(
+    async def test_the_waiting_time_of_the_next_job_of_each_type_is_reported(
         self, store: Store
     ) -> None:
         assert await store.waiting_since() == {}
@@ -271,7 +271,7 @@ class TestCancelling:
         assert ended.completed_at is not None
         assert await claim(store) == []
 
-    async def test_of_a_running_job_its_worker_is_told(self, store: Store) -> None:
+    async def test_a_running_job_names_its_worker(self, store: Store) -> None:
         job = await claimed(store)
         assert await store.cancel(only(job)) == [job.job_id]
         running = await store.get(job.job_id)

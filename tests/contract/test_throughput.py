@@ -96,7 +96,7 @@ async def test_tidying_keeps_what_is_recent(store: Store) -> None:
     assert (await lately(store, "ann"))["pdf"].completed == 1
 
 
-async def test_it_is_told_how_many_jobs_each_worker_runs(store: Store) -> None:
+async def test_the_number_of_jobs_of_each_worker_is_reported(store: Store) -> None:
     await claimed(store)
     await claimed(store)
     await claimed(store, "worker-2")

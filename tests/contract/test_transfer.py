@@ -250,7 +250,7 @@ class TestRecords:
             groups = [group async for group in store.records(kind, [other, record.record_id])]
             assert [one.record_id for group in groups for one in group] == [record.record_id]
 
-    async def test_a_digest_tells_any_difference(self) -> None:
+    async def test_a_digest_reveals_any_difference(self) -> None:
         record = full_job()
         one = record.job.logs[0].model_copy(update={"message": "another"})
         changed = [
@@ -391,7 +391,7 @@ class TestCopies:
         assert order[0] == order[1]
         assert len(order[0]) > 8
 
-    async def test_the_same_events_are_told(self, store: Store, target: Store) -> None:
+    async def test_the_same_events_are_pending(self, store: Store, target: Store) -> None:
         await lived_in(store)
         await copy(store, target)
         wanted = EventCapacity(limit=100, per_endpoint=100, lease=timedelta(minutes=1))

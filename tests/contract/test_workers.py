@@ -366,7 +366,7 @@ class TestFinishing:
         ]
         assert events == [["completed"], ["error"], [], []]
 
-    async def test_a_pending_job_that_is_cancelled_tells_its_webhook(self, store: Store) -> None:
+    async def test_cancelling_a_pending_job_notifies_its_webhook(self, store: Store) -> None:
         job = Job(webhook=HOOK)
         await store.add([job])
         await store.cancel(JobQuery(job_id=job.job_id))

@@ -110,7 +110,7 @@ def test_the_service_gives_what_is_shown(
 
 
 @pytest.mark.parametrize("page", [f"{REFERENCE}/errors.md", f"{REFERENCE}/event-job.md"])
-def test_an_error_is_told_word_by_word(page: str, service: Running, receiver: Receiver) -> None:
+def test_an_error_is_reported_verbatim(page: str, service: Running, receiver: Receiver) -> None:
     (shown,) = (json.loads(one.text) for one in SHOWN if one.page == page)
     assert MADE[page](service, receiver) == shown
 

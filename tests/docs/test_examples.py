@@ -109,7 +109,7 @@ class TestTemplates:
         assert not template.warnings
         assert template.title != "inline"
 
-    def test_the_check_tells_what_the_page_tells(self, terminal: Terminal) -> None:
+    def test_the_check_prints_what_the_page_shows(self, terminal: Terminal) -> None:
         (text,) = blocks(self.PAGES[1], "markdown")
         (terminal.program.directory / "Interview.md").write_text(text)
         output = terminal.type("secretary template check Interview.md", "")

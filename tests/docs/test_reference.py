@@ -60,7 +60,7 @@ class TestSettings:
         assert set(rows("settings.md")) == {name for name, _ in settings()}
 
     @pytest.mark.parametrize(("name", "default"), list(settings()))
-    def test_the_line_tells_the_default(self, name: str, default: object) -> None:
+    def test_the_line_shows_the_default(self, name: str, default: object) -> None:
         documented = rows("settings.md")[name][1]
         if default is None:
             assert documented == "none"
@@ -118,7 +118,7 @@ class TestErrors:
         codes = {kind.code for kind in kinds if issubclass(kind, JobFailed)}
         assert documented == codes | {"CANCELLED"}
 
-    def test_it_tells_which_are_tried_again(self) -> None:
+    def test_it_documents_which_codes_are_retried(self) -> None:
         text = (REFERENCE / "errors.md").read_text().partition("## Of jobs")[2]
         documented = dict(re.findall(r"(?m)^\| `([A-Z_]+)` \| (\w+) \|", text))
         for kind in vars(errors).values():
@@ -160,7 +160,7 @@ class TestCommandLine:
         documented = set(re.findall(r"`(-[\w-]+)`(?=.* \|)", self.sections()[name]))
         assert documented - SHARED == options - SHARED
 
-    def test_every_exit_code_is_told(self) -> None:
+    def test_every_exit_code_is_documented(self) -> None:
         documented = {
             int(code) for code in re.findall(r"(?m)^\| (\d+) \|", self.sections()["Exit codes"])
         }
@@ -190,7 +190,7 @@ class TestIngress:
         assert documented == actual
 
     @pytest.mark.parametrize("route", ingress.ROUTES, ids=lambda route: str(route.path))
-    def test_the_line_tells_the_job_type(self, route: ingress.IngressRoute) -> None:
+    def test_the_line_shows_the_job_type(self, route: ingress.IngressRoute) -> None:
         assert rows("ingress.md")[f"POST /api{route.path}"][1].startswith(f"`{route.job_type}`")
 
     def test_every_common_field_has_its_line(self) -> None:

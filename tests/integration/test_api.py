@@ -113,9 +113,7 @@ class TestDeliveries:
         await end_next(store, outcome)
         return job_id
 
-    async def test_what_the_webhook_was_told_can_be_read(
-        self, client: Client, store: Store
-    ) -> None:
+    async def test_webhook_deliveries_can_be_read(self, client: Client, store: Store) -> None:
         job_id = await self.ended(client, store, Completed())
         (event,) = await store.claim_events(EventCapacity(limit=1, per_endpoint=1, lease=LEASE))
         tried = DeliveryAttempt(at=utc_now(), error="timed out", duration_ms=30_000)
@@ -502,7 +500,7 @@ class TestRefusals:
         kind = {"Content-Type": "application/json"}
         await client.refusal("POST", "/api/jobs", 400, content=body, headers=kind)
 
-    async def test_who_forgets_the_content_type_is_told(self, client: Client) -> None:
+    async def test_a_missing_content_type_is_reported(self, client: Client) -> None:
         error = await client.refusal("POST", "/api/jobs", 400, data={"job_type": "x"})
         assert "Content-Type: application/json" in error["message"]
 
@@ -518,7 +516,7 @@ class TestRefusals:
             kind = {"Content-Type": "application/json"}
             await client.refusal("POST", "/api/jobs", 413, content=pieces(), headers=kind)
 
-    async def test_when_the_store_is_away_no_path_or_server_is_told(self, tmp_path: Path) -> None:
+    async def test_a_store_outage_reveals_no_path_or_server(self, tmp_path: Path) -> None:
         job_service = JobService(BrokenStore(), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
         async with Client(create_api(job_service)) as client:
             for method, path in (("POST", "/api/jobs"), ("GET", "/api/health/ready")):

@@ -54,7 +54,7 @@ async def states(store: Store) -> list[JobStatus]:
 
 
 class TestFilters:
-    async def test_a_preview_tells_how_many_and_changes_nothing(
+    async def test_a_preview_counts_the_jobs_and_changes_nothing(
         self, client: httpx.AsyncClient, store: Store
     ) -> None:
         await add(store, 5)
@@ -154,7 +154,7 @@ class TestIds:
         )
         assert response.status_code == 400, response.text
 
-    async def test_each_that_cannot_be_changed_is_told_with_its_reason(
+    async def test_each_job_that_cannot_be_changed_is_listed_with_its_reason(
         self, client: httpx.AsyncClient, store: Store
     ) -> None:
         ids = await add(store, 2)

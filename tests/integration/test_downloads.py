@@ -97,7 +97,7 @@ class TestWhatComes:
         expected = target or "/a.pdf?url=https://x.example/y&z=1+2%20%C3%BC"
         assert [asked.target for asked in web.asked] == [expected]
 
-    async def test_progress_is_told_to_the_end(self, tmp_path: Path) -> None:
+    async def test_progress_is_reported_to_the_end(self, tmp_path: Path) -> None:
         progress: list[tuple[int, int | None]] = []
         body = bytes(3_000_000)
         async with serving(always(body)) as web:

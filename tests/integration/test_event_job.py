@@ -492,7 +492,9 @@ class TestErrors:
         async with serving(api) as url, Client(url) as client:
             await client.refusal("POST", JOBS, 413, json={"job_name": "x" * 1000})
 
-    async def test_a_missing_key_is_told_in_the_older_form(self, job_service: JobService) -> None:
+    async def test_a_missing_key_is_reported_in_the_legacy_format(
+        self, job_service: JobService
+    ) -> None:
         api = create_api(job_service, api_keys=["right", "bound:ann"])
         async with serving(api) as url, Client(url) as client:
             for method, path in (("GET", JOBS), ("POST", BATCHES), ("GET", f"{BATCHES}/x")):
@@ -504,7 +506,7 @@ class TestErrors:
     async def test_other_sites_are_refused_in_the_older_form(self, client: Client) -> None:
         await client.refusal("GET", JOBS, 403, headers={"Origin": "https://evil.example"})
 
-    async def test_a_store_that_is_away_is_told_without_its_address(self, tmp_path: Path) -> None:
+    async def test_a_store_outage_is_reported_without_its_address(self, tmp_path: Path) -> None:
         job_service = JobService(AbsentStore(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
         async with serving(create_api(job_service)) as url, Client(url) as client:
             body = await client.refusal("POST", JOBS, 503, json={})

@@ -772,7 +772,7 @@ class TestFiles:
                 response = await client.get(path, headers=headers)
                 assert (response.status_code, len(response.content)) == (200, 100)
 
-    async def test_a_client_that_has_it_is_told_so(self, client: Client, job: Job) -> None:
+    async def test_a_matching_etag_returns_304(self, client: Client, job: Job) -> None:
         path = f"/api/files/{job.job_id}/data.bin"
         etag = (await client.get(path)).headers["etag"]
         for etags in (etag, f'"x", {etag}', f"W/{etag}", "*"):

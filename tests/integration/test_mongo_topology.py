@@ -414,7 +414,7 @@ class TestProcessesThatDiedMidway:
         assert (await store.get_batch(batch.batch_id)).counts == {JobStatus.PENDING: 1}
         assert db.jobs.count_documents({"batch_id": batch.batch_id}) == 1
 
-    async def test_a_batch_whose_last_job_ended_is_settled_and_tells_its_webhook(
+    async def test_a_batch_whose_last_job_finished_is_settled_and_notifies_its_webhook(
         self, store: MongoStore, db: Documents
     ) -> None:
         batch, _ = await add_batch(store, 1, webhook=Webhook(url="https://example.org/hook"))

@@ -145,7 +145,7 @@ class TestDocumentation:
 
 
 class TestRequestRate:
-    async def test_who_asks_too_often_is_told_when_to_come_back(
+    async def test_a_rate_limited_client_receives_retry_after(
         self, job_service: JobService
     ) -> None:
         api = create_api(job_service, api_keys=["right", "other"], requests_per_minute=2)
@@ -324,7 +324,7 @@ class TestHealth:
             "jobs": dict.fromkeys(("pending", "processing", "completed", "failed", "cancelled"), 0),
         }
 
-    async def test_a_store_that_does_not_answer_is_told_but_not_where_it_is(
+    async def test_an_unreachable_store_is_reported_without_its_address(
         self, tmp_path: Path
     ) -> None:
         class Away:

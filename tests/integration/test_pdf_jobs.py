@@ -151,7 +151,7 @@ class TestOcr:
         assert results["markdown_content"].count("Forty two apples") == 1
 
 
-async def test_long_results_are_told_in_streams_lists_and_webhooks(tmp_path: Path) -> None:
+async def test_long_results_are_included_in_streams_lists_and_webhooks(tmp_path: Path) -> None:
     text = "--- Seite 1 ---\nTold everywhere"
     with Receiver().running() as receiver:
         async with running_service(tmp_path, network={"allow_hosts": ["127.0.0.1"]}) as service:

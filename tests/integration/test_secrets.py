@@ -42,7 +42,7 @@ def receiver() -> Iterator[Receiver]:
         yield receiver
 
 
-async def test_no_answer_event_or_line_of_the_log_tells_the_password(
+async def test_no_response_event_or_log_line_contains_the_password(
     tmp_path: Path, log: io.StringIO, receiver: Receiver
 ) -> None:
     network = {"allow_hosts": ["127.0.0.1"]}

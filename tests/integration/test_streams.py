@@ -59,7 +59,7 @@ def path(job: Job) -> str:
 
 
 class TestOneJob:
-    async def test_it_tells_the_state_and_each_change_to_the_end(
+    async def test_it_streams_the_state_and_each_change_to_the_end(
         self, client: StreamClient, store: Store
     ) -> None:
         job = Job(job_type="pdf")
@@ -85,7 +85,7 @@ class TestOneJob:
             expected = {"phase": "completed", "message": "completed", "data": data}
             assert (event.name, event.document) == ("completed", ids | expected)
 
-    async def test_a_failure_is_told_as_the_contract_says(
+    async def test_a_failure_is_reported_as_the_contract_says(
         self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)
@@ -110,7 +110,9 @@ class TestOneJob:
             assert (event.name, event.document["phase"]) == ("cancelled", "error")
             assert event.document["error"]["code"] == "CANCELLED"
 
-    async def test_an_ended_job_is_told_at_once(self, client: StreamClient, store: Store) -> None:
+    async def test_a_finished_job_is_reported_at_once(
+        self, client: StreamClient, store: Store
+    ) -> None:
         job = await claimed(store)
         await store.finish(job, Completed())
         for slash in ("", "/"):
@@ -186,7 +188,7 @@ class TestComingBack:
             event = await stream.next()
             assert event is not None and event.document["data"] == {"progress": 7}
 
-    async def test_who_has_seen_the_end_is_told_to_stay_away(
+    async def test_a_client_that_saw_the_end_is_told_not_to_reconnect(
         self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)
@@ -268,7 +270,7 @@ class TestLeaving:
             assert await one.rest(seconds=2) == []
             assert await everything.rest(seconds=2) == []
 
-    async def test_a_service_that_stops_still_tells_the_state(
+    async def test_a_stopping_service_still_sends_the_state(
         self, client: StreamClient, store: Store, hub: EventHub
     ) -> None:
         hub.stop()
@@ -281,7 +283,7 @@ class TestLeaving:
 
 
 class TestOneBatch:
-    async def test_it_tells_the_batch_then_its_jobs_each_followed_by_the_batch(
+    async def test_it_streams_the_batch_then_its_jobs_each_followed_by_the_batch(
         self, client: StreamClient, store: Store
     ) -> None:
         batch, _ = await add_batch(store, 2)
@@ -436,7 +438,7 @@ class TestEverything:
             events = await stream.until("completed")
             assert len(events) < 50
 
-    async def test_batches_are_told_too(self, client: StreamClient, store: Store) -> None:
+    async def test_batch_changes_are_streamed_too(self, client: StreamClient, store: Store) -> None:
         async with client.opened("/api/events") as stream:
             batch, (job,) = await add_batch(store, 1)
             received: set[str] = set()

@@ -417,7 +417,7 @@ class TestFormats:
             results = await made(service, text="*x*", target_format="json")
             assert results["structured_data"] == {"text": "*x*"}
 
-    async def test_a_client_that_waits_is_told_the_text(self, tmp_path: Path) -> None:
+    async def test_a_waiting_client_receives_the_text(self, tmp_path: Path) -> None:
         async with running_service(tmp_path) as service:
             body = {"text": "# A", "target_format": "html", "wait_ms": 20_000}
             response = await service.client.post(TEXT, json=body)

@@ -137,7 +137,7 @@ class TestTheEnd:
         assert delivery.delivered_at is not None
         assert request.message_id == delivery.delivery_id
 
-    async def test_that_a_waiting_job_was_cancelled_is_told(
+    async def test_cancelling_a_waiting_job_notifies_its_webhook(
         self, store: Store, receiver: Receiver
     ) -> None:
         job = Job(webhook=hook(receiver))
@@ -148,14 +148,14 @@ class TestTheEnd:
         assert request.json["error"]["code"] == "CANCELLED"
         assert request.json["data"] is None
 
-    async def test_that_the_worker_died_is_told(self, store: Store, receiver: Receiver) -> None:
+    async def test_a_dead_worker_is_reported(self, store: Store, receiver: Receiver) -> None:
         await claimed(store, lease=LAPSED, webhook=hook(receiver))
         await store.rescue(max_crashes=1)
         async with sending(store):
             (request,) = await receiver.wait_for()
         assert request.json["error"]["code"] == "WORKER_CRASHED"
 
-    async def test_it_is_told_at_once_when_the_sender_is_poked(
+    async def test_waking_the_sender_delivers_at_once(
         self, store: Store, receiver: Receiver
     ) -> None:
         async with sending(store, replace(FAST, poll_every=timedelta(hours=1))) as sender:
@@ -165,7 +165,7 @@ class TestTheEnd:
             await receiver.wait_for()
             await settled(store, job)
 
-    async def test_a_batch_is_told_of_once_with_its_jobs_counted(
+    async def test_a_batch_sends_one_event_with_its_job_counts(
         self, store: Store, receiver: Receiver
     ) -> None:
         batch = Batch(webhook=hook(receiver, "/batch", jobId="mine"))
@@ -382,7 +382,7 @@ class TestIsolation:
 
 
 class TestProgress:
-    async def test_a_job_that_goes_on_is_told_of_in_steps_and_then_its_end(
+    async def test_a_running_job_sends_progress_events_and_then_its_outcome(
         self, store: Store, receiver: Receiver
     ) -> None:
         job = await claimed(store, webhook=hook(receiver, events=None))

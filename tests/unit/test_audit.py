@@ -53,7 +53,7 @@ def test_without_a_hole_all_is_well(audit: ModuleType, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("may_be_missing", [True, False])
-def test_a_hole_is_told_and_fails(
+def test_a_vulnerability_is_reported_and_fails_the_audit(
     audit: ModuleType, capsys: pytest.CaptureFixture[str], may_be_missing: bool
 ) -> None:
     verdict = audit.asked(saying({"dependencies": [package(HOLE)]}, code=1))
@@ -82,7 +82,7 @@ def test_a_service_that_cannot_be_reached_is_no_clean_bill(
     assert output.err.count("no connection") == 2
 
 
-def test_a_hole_is_told_though_others_are_unknown(audit: ModuleType) -> None:
+def test_a_vulnerability_is_reported_even_if_other_packages_are_unknown(audit: ModuleType) -> None:
     unknown = {"name": "b", "skip_reason": "not found"}
     verdict = audit.asked(saying({"dependencies": [package(HOLE), unknown]}, code=1))
     assert (len(verdict.holes), verdict.packages) == (1, None)

@@ -73,7 +73,7 @@ class TestServing:
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["referrer-policy"] == "no-referrer"
 
-    async def test_who_has_a_file_is_told_so(self, client: httpx.AsyncClient) -> None:
+    async def test_a_matching_etag_returns_304(self, client: httpx.AsyncClient) -> None:
         first = await client.get("/dashboard/app.js")
         assert first.headers["cache-control"] == "no-cache"
         for etags in (first.headers["etag"], f'"other", W/{first.headers["etag"]}'):

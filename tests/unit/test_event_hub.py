@@ -84,7 +84,9 @@ class TestSubscriptions:
                 await store.finish(job, Completed())
                 assert await subscription.wait(SECONDS)
 
-    async def test_a_job_that_changes_often_is_told_once(self, store: Store, hub: EventHub) -> None:
+    async def test_frequent_changes_of_a_job_are_reported_once(
+        self, store: Store, hub: EventHub
+    ) -> None:
         job = await claimed(store)
         async with hub.subscription() as subscription, hub.subscription() as other:
             for percent in range(30):

@@ -242,7 +242,9 @@ async def test_a_job_that_takes_its_process_down_twice_fails(executor: Executor)
     assert failed.error.details == {"signal": "SIGSEGV"}
 
 
-async def test_scratch_is_gone_before_the_end_is_told(executor: Executor, tmp_path: Path) -> None:
+async def test_scratch_files_are_removed_before_the_outcome_is_reported(
+    executor: Executor, tmp_path: Path
+) -> None:
     """Nobody would clear it away if the process died right behind the end."""
 
     @handles("messy")

@@ -171,7 +171,7 @@ class TestJobs:
         with pytest.raises(UnreadableDocument, match=reason):
             convert_job(document(**fields))
 
-    def test_times_of_other_zones_are_told_in_utc(self) -> None:
+    def test_times_of_other_zones_are_converted_to_utc(self) -> None:
         zone = timezone(timedelta(hours=2))
         created = CREATED.astimezone(zone)
         assert convert_job(document(created_at=created)).record.job.created_at == CREATED

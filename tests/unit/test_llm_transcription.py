@@ -49,7 +49,7 @@ async def failure_of(*replies: Reply, **options: Any) -> tuple[JobFailed, LlmSer
 
 
 class TestASound:
-    async def test_each_segment_is_told_with_its_times(self) -> None:
+    async def test_each_segment_has_its_timestamps(self) -> None:
         async with scripted_llm(heard((0.5, 2, " Hello there."), (2, 4, " Bye."))) as (_, llm):
             transcription = await listen(llm)
         assert transcription.segments == ((0.5, 2, "Hello there."), (2, 4, "Bye."))
@@ -78,7 +78,7 @@ class TestASound:
         assert not {"language", "prompt"} & set(server.requests[0])
 
     @pytest.mark.parametrize("language", ["german", "de", "German", "deu"])
-    async def test_the_language_is_told_by_language_code(self, language: str) -> None:
+    async def test_the_language_is_returned_as_a_language_code(self, language: str) -> None:
         async with scripted_llm(heard((0, 1, "Hallo"), language=language)) as (_, llm):
             assert (await listen(llm)).language == "de"
 
@@ -144,7 +144,7 @@ class TestAnEndpointWithoutTimes:
 
 
 class TestAccounting:
-    async def test_seconds_are_counted_as_the_endpoint_tells_them(self) -> None:
+    async def test_seconds_are_counted_as_the_endpoint_reports_them(self) -> None:
         resources = ResourceCalculator()
         reply = heard((0, 1, "a"), usage={"type": "duration", "seconds": 11})
         async with llm_server(reply) as server:

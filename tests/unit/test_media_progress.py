@@ -22,7 +22,7 @@ def progress_of(recorder: ProgressRecorder, **options: Any) -> MediaProgress:
     return MediaProgress(ctx, "transcribing", 600.0, first_percent=10, last_percent=90, **options)
 
 
-async def test_it_is_told_in_seconds_of_the_recording() -> None:
+async def test_progress_is_reported_in_seconds_of_the_recording() -> None:
     recorder = ProgressRecorder()
     progress = progress_of(recorder)
     await progress.report()
@@ -44,7 +44,7 @@ async def test_the_time_that_is_left_goes_by_the_pace_of_this_attempt() -> None:
     assert recorder.steps[-1][2] == "06:40 of 10:00 is done, about 00:20 left"
 
 
-async def test_too_early_no_time_is_told() -> None:
+async def test_no_estimate_is_given_too_early() -> None:
     recorder = ProgressRecorder()
     await progress_of(recorder).advance(10.0)
     assert "left" not in recorder.steps[-1][2]

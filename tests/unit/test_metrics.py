@@ -84,7 +84,7 @@ async def scrape(metrics: Metrics) -> dict[str, float]:
     return {name: float(value) for name, _, value in samples}
 
 
-async def test_it_tells_how_jobs_ended(executor: Executor, metrics: Metrics) -> None:
+async def test_it_counts_job_outcomes(executor: Executor, metrics: Metrics) -> None:
     for job_type in ("good", "good", "bad", "flaky"):
         await run(executor, job_type)
     await run(executor, "slow", stop=Stop.CANCELLED)
@@ -100,7 +100,7 @@ async def test_it_tells_how_jobs_ended(executor: Executor, metrics: Metrics) -> 
     assert samples['secretary_job_run_seconds_count{job_type="slow"}'] == 2
 
 
-async def test_it_tells_which_leases_were_lost_and_which_jobs_rescued(
+async def test_it_counts_lost_leases_and_rescued_jobs(
     executor: Executor, metrics: Metrics, job_service: JobService
 ) -> None:
     await run(executor, "slow", stop=Stop.LOST, lease=LAPSED)
@@ -111,7 +111,7 @@ async def test_it_tells_which_leases_were_lost_and_which_jobs_rescued(
     assert 'secretary_job_run_seconds_count{job_type="slow"}' not in samples
 
 
-async def test_it_tells_what_the_store_holds(metrics: Metrics, store: Store) -> None:
+async def test_it_reports_what_the_store_holds(metrics: Metrics, store: Store) -> None:
     for job_type in ("good", "good", "bad"):
         await store.add([Job(job_type=job_type)])
     await store.register_worker(worker(), LEASE)
@@ -159,7 +159,7 @@ async def test_two_in_one_process_do_not_meet(job_service: JobService) -> None:
     assert "secretary_http_requests_total{" not in (await other.exposition()).decode()
 
 
-async def test_it_tells_how_much_room_there_is(metrics: Metrics, tmp_path: Path) -> None:
+async def test_it_reports_free_disk_space(metrics: Metrics, tmp_path: Path) -> None:
     samples = await scrape(metrics)
     assert 0 < samples["secretary_disk_free_bytes"] < samples["secretary_disk_total_bytes"]
 

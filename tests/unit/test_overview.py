@@ -57,7 +57,7 @@ class TestSpans:
         assert last <= NOON < last + span.step
         assert (span.since.second, span.since.minute % min(step, 60)) == (0, 0)
 
-    def test_every_part_is_told_all_together_and_by_type(self) -> None:
+    def test_every_interval_is_reported_in_total_and_by_type(self) -> None:
         second, minute = (bucket_of(timedelta(seconds=n)) for n in (1, 60))
         ended = [
             Throughput(interval=0, job_type="pdf", completed=3, waits={second: 3}),
@@ -106,7 +106,7 @@ class TestOverview:
         everything = await ask(client, "/api/overview")
         assert everything["jobs"]["completed"] == 2
 
-    async def test_each_worker_is_told_with_the_slots_it_uses(
+    async def test_each_worker_is_listed_with_the_slots_it_uses(
         self, client: httpx.AsyncClient, store: Store
     ) -> None:
         await claimed(store)

@@ -131,7 +131,7 @@ class TestKinds:
         assert recording.video_tracks == ()
         assert len(recording.audio_tracks) == 1
 
-    def test_tags_and_chapters_are_told(self, tmp_path: Path) -> None:
+    def test_tags_and_chapters_are_read(self, tmp_path: Path) -> None:
         (tmp_path / "meta").write_text(
             ";FFMETADATA1\ntitle=Ein Titel\\; schön\nartist=X\n"
             "[CHAPTER]\nTIMEBASE=1/1000\nSTART=0\nEND=2500\ntitle=Anfang\n"
@@ -265,7 +265,9 @@ class TestTimes:
 
 class TestDamage:
     @pytest.mark.parametrize("name", ["a.mp3", "a.flac", "a.m4a", "a.mka"])
-    def test_a_broken_tail_is_told_and_the_rest_is_kept(self, tmp_path: Path, name: str) -> None:
+    def test_a_broken_tail_is_reported_and_the_rest_is_kept(
+        self, tmp_path: Path, name: str
+    ) -> None:
         content = minute(name)
         path = tmp_path / name
         path.write_bytes(content[: len(content) * 6 // 10])

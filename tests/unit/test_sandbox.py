@@ -184,7 +184,7 @@ async def test_an_error_of_ours_is_raised_again_with_its_details(sandbox: Sandbo
     assert caught.value.details == {"field": "pages"}
 
 
-async def test_of_a_foreign_error_only_the_name_is_told(sandbox: Sandbox) -> None:
+async def test_of_a_foreign_error_only_the_type_is_reported(sandbox: Sandbox) -> None:
     with pytest.raises(RemoteError) as caught:
         await sandbox.run(functions.raise_own_error)
     assert str(caught.value) == "OwnError"

@@ -58,7 +58,7 @@ async def test_what_grew_old_is_found_out_anew_however_long_it_took() -> None:
     assert await shared.get() == 2
 
 
-async def test_a_failure_is_told_and_not_kept() -> None:
+async def test_a_failure_is_reported_and_not_cached() -> None:
     answers = [StoreUnavailable("away"), None]
 
     async def count() -> int:

@@ -60,7 +60,7 @@ class TestFinding:
         with pytest.raises(UnknownTemplate):
             Library(own).find(name)
 
-    def test_the_error_tells_which_there_are(self) -> None:
+    def test_the_error_lists_the_available_ones(self) -> None:
         with pytest.raises(UnknownTemplate, match="Session_de, Session_en"):
             Library().find("Sesion")
 

@@ -213,7 +213,7 @@ class TestFaults:
         reported = faults(text)
         assert any(at == line and part in message for at, message in reported), reported
 
-    def test_all_of_them_are_told_at_once(self) -> None:
+    def test_all_of_them_are_reported_at_once(self) -> None:
         assert [line for line, _ in faults("---\na: {{b c}}\nd\n---\n{{e|}}\n")] == [2, 3, 5]
 
     def test_lines_are_counted_behind_an_instruction_of_several(self) -> None:

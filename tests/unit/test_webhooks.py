@@ -63,7 +63,7 @@ def job(**fields: Any) -> Job:
 
 
 class TestPayload:
-    def test_a_completed_job_is_told_as_the_contract_says(self) -> None:
+    def test_a_completed_job_is_reported_as_the_contract_says(self) -> None:
         assert job_payload(job(), HOOK) == {
             "schema_version": 1,
             "worker": "secretary",
@@ -145,7 +145,7 @@ class TestPayload:
         assert (payload["percent"], payload["data"]) == (40, {"progress": 40})
         assert payload["message"] == "Page 4 of 10"
 
-    def test_an_error_of_an_attempt_that_is_tried_again_is_not_told(self) -> None:
+    def test_an_error_of_an_attempt_that_is_retried_is_not_reported(self) -> None:
         error = JobError(code="UPSTREAM_FAILED", message="503")
         payload = job_payload(job(status="pending", error=error, results=None), HOOK)
         assert (payload["phase"], payload["status"], payload["error"]) == (
