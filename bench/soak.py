@@ -29,9 +29,9 @@ from processes import Server, running
 from soak_series import Sample, take_sample
 
 from tests.chaos.client import body_of
-from tests.chaos.external_services import Elsewhere, elsewhere
+from tests.chaos.external_services import ExternalServices, external_services
 from tests.chaos.receivers import SECRET, Mailbox
-from tests.chaos.workload import Check, Desk
+from tests.chaos.workload import Check, Workload
 from tests.mongod import Mongod
 
 SERVER = str(BENCH / "soak_server.py")
@@ -79,7 +79,7 @@ async def _soak(options: argparse.Namespace) -> tuple["Load", list[Sample]]:
     mailbox = Mailbox()
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         try:
-            async with elsewhere() as other:
+            async with external_services() as other:
                 with _store(options.store, Path(name)) as store:
                     (temporary := Path(name, "temporary")).mkdir()
                     settings = SETTINGS | other.model | store | {"TMPDIR": str(temporary)}
@@ -96,13 +96,13 @@ async def _measure(
     options: argparse.Namespace,
     sample: "partial[dict[str, float]]",
     url: str,
-    other: Elsewhere,
+    other: ExternalServices,
     mailbox: Mailbox,
 ) -> tuple["Load", list[Sample]]:
     def webhook(path: str) -> dict[str, Any]:
         return {"url": mailbox.url(path), "secret": SECRET, "events": ["completed", "error"]}
 
-    workload = Desk(options.seed, "", other.site, webhook, MIXTURE)
+    workload = Workload(options.seed, "", other.site, webhook, MIXTURE)
     load, samples, started = Load(), list[Sample](), time.monotonic()
     deadline = started + options.minutes * 60
     running_load = asyncio.create_task(load.run(url, workload, deadline))
@@ -124,7 +124,7 @@ class Load:
     faults: list[str] = field(default_factory=list)
     _open: dict[str, tuple[str, Check]] = field(default_factory=dict)
 
-    async def run(self, url: str, workload: Desk, deadline: float) -> None:
+    async def run(self, url: str, workload: Workload, deadline: float) -> None:
         orders = workload.orders()
         async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as client:
             while time.monotonic() < deadline or self._open:

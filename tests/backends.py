@@ -35,7 +35,7 @@ def storage(data_dir: Path) -> dict[str, Any]:
         return {}
     if data_dir not in _known:
         uri = _mongod[0].url(f"test_{uuid4().hex[:12]}")
-        _known[data_dir] = {"mongodb_uri": uri, "files": _s3[0].new_place() if _s3 else "gridfs"}
+        _known[data_dir] = {"mongodb_uri": uri, "files": _s3[0].new_bucket() if _s3 else "gridfs"}
     return _known[data_dir]
 
 
@@ -55,10 +55,10 @@ def files_in(data_dir: Path, store: Store, uploads: dict[str, Any] | None = None
     )
 
 
-async def kept_uploads(data_dir: Path, store: Store) -> dict[str, bytes]:
+async def stored_uploads(data_dir: Path, store: Store) -> dict[str, bytes]:
     """What is kept of files that came with requests, by job and name."""
     blob_store = files_in(data_dir, store).blob_store or DirectoryBlobStore(data_dir)
     return {
-        kept.key.partition("/")[2]: b"".join([piece async for piece in blob_store.read(kept)])
-        async for kept in blob_store.list_blobs("uploads/")
+        blob.key.partition("/")[2]: b"".join([piece async for piece in blob_store.read(blob)])
+        async for blob in blob_store.list_blobs("uploads/")
     }

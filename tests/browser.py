@@ -38,7 +38,7 @@ class Watched:
     page: Any
     origin: str
     faults: list[str] = field(default_factory=list)
-    elsewhere: list[str] = field(default_factory=list)
+    external_services: list[str] = field(default_factory=list)
 
     def watch(self) -> None:
         self.page.on("console", self._heard)
@@ -60,7 +60,7 @@ class Watched:
     def _asked(self, request: Any) -> None:
         parts = urlsplit(request.url)
         if parts.scheme not in ("blob", "data") and parts.netloc != urlsplit(self.origin).netloc:
-            self.elsewhere.append(request.url)
+            self.external_services.append(request.url)
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def looking_at(browser: Any, url: str, **options: Any) -> Iterator[Watched]:
         watched.watch()
         yield watched
         assert not watched.faults, watched.faults
-        assert not watched.elsewhere, watched.elsewhere
+        assert not watched.external_services, watched.external_services
     finally:
         context.close()
 

@@ -24,7 +24,7 @@ class Fault:
 
 
 @dataclass
-class BrokenWay:
+class FaultyProxy:
     url: str = ""
     faults: list[Fault] = field(default_factory=list)
     #: The first lines of all requests.
@@ -57,9 +57,9 @@ def reply(status: str, *headers: str, body: bytes = b"") -> bytes:
 
 
 @asynccontextmanager
-async def breaking(url: str, *faults: Fault) -> AsyncIterator[BrokenWay]:
+async def breaking(url: str, *faults: Fault) -> AsyncIterator[FaultyProxy]:
     """A proxy before the service at this address."""
-    way = BrokenWay(faults=list(faults))
+    way = FaultyProxy(faults=list(faults))
     target = urlsplit(url)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -85,7 +85,7 @@ Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class _Connection:
-    def __init__(self, way: BrokenWay, client: Ends, service: Ends) -> None:
+    def __init__(self, way: FaultyProxy, client: Ends, service: Ends) -> None:
         self._way = way
         self._from_client, self._to_client = client
         self._from_service, self._to_service = service

@@ -298,5 +298,5 @@ def nested_page_tree(depth: int) -> bytes:
 def chained_xrefs(loop: bool) -> bytes:
     whole = pdf("One apple")
     at = whole.rindex(b"startxref\n")
-    place = int(whole[at + 10 :].split()[0])
-    return whole.replace(b"/Root 1 0 R", b"/Root 1 0 R /Prev %d" % (place if loop else -5))
+    offset = int(whole[at + 10 :].split()[0])
+    return whole.replace(b"/Root 1 0 R", b"/Root 1 0 R /Prev %d" % (offset if loop else -5))

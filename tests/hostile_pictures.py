@@ -117,8 +117,8 @@ def deflated_tiff(side: int) -> bytes:
         tiff_tags(width=side, height=side, compression=8, rows=side, count=len(pixels))
     )
     at = len(content)
-    place = content.index(struct.pack("<HHI", 273, 4, 1)) + 8
-    content[place : place + 4] = struct.pack("<I", at)
+    offset = content.index(struct.pack("<HHI", 273, 4, 1)) + 8
+    content[offset : offset + 4] = struct.pack("<I", at)
     return bytes(content) + pixels
 
 
@@ -164,10 +164,11 @@ def heic_that_lies(side: int) -> bytes:
     info = box(
         b"iinf", bytes(4) + struct.pack(">H", 1) + box(b"infe", b"\x02\0\0\0\0\x01\0\0hvc1\0")
     )
-    place = box(b"iloc", bytes(4) + b"\x44\x00" + struct.pack(">HHHHII", 1, 1, 0, 1, 0, 100))
+    location = box(b"iloc", bytes(4) + b"\x44\x00" + struct.pack(">HHHHII", 1, 1, 0, 1, 0, 100))
     handler = box(b"hdlr", bytes(8) + b"pict" + bytes(13))
     meta = box(
-        b"meta", bytes(4) + handler + box(b"pitm", bytes(4) + b"\0\x01") + place + info + properties
+        b"meta",
+        bytes(4) + handler + box(b"pitm", bytes(4) + b"\0\x01") + location + info + properties,
     )
     return box(b"ftyp", b"heic\0\0\0\0mif1heic") + meta + box(b"mdat", bytes(200))
 

@@ -101,8 +101,8 @@ def quicktime_elsewhere(address: str) -> bytes:
         _box(b"stsz", bytes(4), struct.pack(">II", 2, 16000)),
         _box(b"stco", bytes(4), struct.pack(">II", 1, 0)),
     )
-    place = _box(b"dref", bytes(4), struct.pack(">I", 1), _box(b"url ", bytes(4), name))
-    minf = _box(b"minf", _box(b"smhd", bytes(8)), _box(b"dinf", place), samples)
+    reference_box = _box(b"dref", bytes(4), struct.pack(">I", 1), _box(b"url ", bytes(4), name))
+    minf = _box(b"minf", _box(b"smhd", bytes(8)), _box(b"dinf", reference_box), samples)
     media = _box(
         b"mdia",
         _box(b"mdhd", bytes(12), struct.pack(">IIHH", 16000, 16000, 0, 0)),

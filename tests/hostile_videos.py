@@ -30,10 +30,10 @@ def a_year_long(path: Path) -> Path:
     film(path, shown(five_slides()[:3], [3] * 3))
     content = bytearray(path.read_bytes())
     for name in (b"mvhd", b"tkhd", b"mdhd"):
-        place = content.index(name) + 4
+        offset = content.index(name) + 4
         scale = 4 if name == b"tkhd" else 0
-        at = place + 16 + scale
-        rate = 1000 if name == b"tkhd" else struct.unpack_from(">I", content, place + 12)[0]
+        at = offset + 16 + scale
+        rate = 1000 if name == b"tkhd" else struct.unpack_from(">I", content, offset + 12)[0]
         struct.pack_into(">I", content, at, min(0xFFFFFFFE, 31_536_000 * rate))
     path.write_bytes(content)
     return path
@@ -52,8 +52,8 @@ def no_pictures_inside(path: Path) -> Path:
     """The index is whole; all it points to is gone."""
     film(path, shown(five_slides(), [3] * 5), options=(*H264, "-movflags", "+faststart"))
     content = path.read_bytes()
-    place = content.index(b"mdat") + 4
-    path.write_bytes(content[:place] + bytes(len(content) - place))
+    offset = content.index(b"mdat") + 4
+    path.write_bytes(content[:offset] + bytes(len(content) - offset))
     return path
 
 

@@ -10,7 +10,9 @@ from .llm_server import LlmServer, Reads, Reply, llm_server
 
 
 @asynccontextmanager
-async def asking(*replies: Reply | Reads, **options: Any) -> AsyncIterator[tuple[LlmServer, Llm]]:
+async def scripted_llm(
+    *replies: Reply | Reads, **options: Any
+) -> AsyncIterator[tuple[LlmServer, Llm]]:
     async with llm_server(*replies) as server:
         endpoints = Endpoints(server.options(**options))
         try:

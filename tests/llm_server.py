@@ -49,12 +49,17 @@ def says(
 
 def heard(*segments: tuple[float, float, str], **answer: Any) -> Reply:
     """A verbose transcription."""
-    told = [
+    segment_documents = [
         {"id": number, "start": start, "end": end, "text": text, "avg_logprob": -0.25}
         for number, (start, end, text) in enumerate(segments)
     ]
     text = " ".join(text for _, _, text in segments)
-    document = {"task": "transcribe", "language": "english", "text": text, "segments": told}
+    document = {
+        "task": "transcribe",
+        "language": "english",
+        "text": text,
+        "segments": segment_documents,
+    }
     return gives(json.dumps({**document, **answer}).encode())
 
 
@@ -84,8 +89,8 @@ async def hangs_up(asked: Asked) -> None:
 
 
 async def echoes_the_key(asked: Asked) -> None:
-    told = f"Bad request from {asked.headers['authorization']}, key {KEY[:12]}...{KEY[-6:]}: no"
-    await fails("400 Bad Request", told)(asked)
+    message = f"Bad request from {asked.headers['authorization']}, key {KEY[:12]}...{KEY[-6:]}: no"
+    await fails("400 Bad Request", message)(asked)
 
 
 @dataclass

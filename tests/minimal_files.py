@@ -27,13 +27,13 @@ PAGE = (
 
 def written(objects: list[bytes]) -> bytes:
     body = bytearray(b"%PDF-1.4\n")
-    places = []
+    offsets = []
     for number, content in enumerate(objects, 1):
-        places.append(len(body))
+        offsets.append(len(body))
         body += b"%d 0 obj\n%s\nendobj\n" % (number, content)
     start = len(body)
     body += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
-    body += b"".join(b"%010d 00000 n \n" % place for place in places)
+    body += b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
     body += b"trailer\n<< /Size %d /Root 1 0 R >>\n" % (len(objects) + 1)
     return bytes(body) + b"startxref\n%d\n%%%%EOF\n" % start
 

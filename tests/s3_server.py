@@ -31,7 +31,7 @@ class S3Server:
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self._ports[0]}"
 
-    def new_place(self) -> str:
+    def new_bucket(self) -> str:
         """The address of an empty place in the bucket, as the setting `storage.files` takes it."""
         return f"s3://{BUCKET}/{uuid4().hex[:12]}?endpoint={self.endpoint}"
 
@@ -40,11 +40,11 @@ class S3Server:
 
     def start(self) -> None:
         program = Path(sys.executable).with_name("weed")
-        found = str(program) if program.exists() else needed("weed")
+        executable = str(program) if program.exists() else needed("weed")
         (self.directory / "s3.json").write_text(CONFIG)
         s3, s3_grpc, filer, filer_grpc, master, master_grpc, volume, volume_grpc, *_ = self._ports
         command = [
-            found, "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={self.directory}",
+            executable, "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={self.directory}",
             "-s3", f"-s3.config={self.directory / 's3.json'}", "-s3.iam=false",
             f"-s3.port={s3}", f"-s3.port.grpc={s3_grpc}", "-s3.port.iceberg=0", "-s3.port.lance=0",
             "-s3.autoCreateBucket", f"-filer.port={filer}", f"-filer.port.grpc={filer_grpc}",

@@ -67,10 +67,20 @@ def a_sound(name: str) -> bytes:
 
 def a_video(name: str) -> bytes:
     with tempfile.TemporaryDirectory() as directory:
-        (there := Path(directory, "a.srt")).write_text(SUBTITLES)
+        (subtitles_path := Path(directory, "a.srt")).write_text(SUBTITLES)
         (about := Path(directory, "about.txt")).write_text(ABOUT)
         moving = ("-f", "lavfi", "-i", "testsrc=size=96x64:rate=5:duration=2")
-        inputs = (*moving, "-i", speech(WORDS), "-i", there, "-i", about, "-map_metadata", "3")
+        inputs = (
+            *moving,
+            "-i",
+            speech(WORDS),
+            "-i",
+            subtitles_path,
+            "-i",
+            about,
+            "-map_metadata",
+            "3",
+        )
         tracks = ("-map", "0", "-map", "1")
         path = made(Path(directory, name), *inputs, *tracks, *VIDEOS[name])
         return path.read_bytes()

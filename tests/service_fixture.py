@@ -26,7 +26,7 @@ SECONDS = 100
 
 
 @dataclass(frozen=True)
-class Room:
+class ServiceClient:
     client: httpx.AsyncClient
     data_dir: Path
 
@@ -87,18 +87,18 @@ class Room:
         with zipfile.ZipFile(io.BytesIO((await self.get(url)).content)) as archive:
             return archive.namelist()
 
-    async def left_over(self, *, uploads: bool = True) -> list[str]:
+    async def leftovers(self, *, uploads: bool = True) -> list[str]:
         """What ended jobs have left where nobody looks: scratch, uploads, unfinished files. A
         worker tidies up behind the end of a job, so it is waited for a moment."""
         deadline = time.monotonic() + 10
         while True:
             with suppress(FileNotFoundError):  # it is tidied up this very moment
-                left = self.left_now(uploads)
-                if not left or time.monotonic() > deadline:
-                    return left
+                remaining = self.current_leftovers(uploads)
+                if not remaining or time.monotonic() > deadline:
+                    return remaining
             await asyncio.sleep(0.05)
 
-    def left_now(self, with_uploads: bool = True) -> list[str]:
+    def current_leftovers(self, with_uploads: bool = True) -> list[str]:
         scratch = self.data_dir.glob("jobs/*/*.scratch")
         uploads = self.data_dir.glob("uploads/job-*") if with_uploads else ()
         unfinished = self.data_dir.glob("cache/*/*/*/.*")
@@ -106,8 +106,8 @@ class Room:
 
 
 @asynccontextmanager
-async def workroom(data_dir: Path, **groups: dict[str, Any]) -> AsyncIterator[Room]:
-    """Settings by group: `workroom(path, documents={"page_timeout_sec": 1})`."""
+async def running_service(data_dir: Path, **groups: dict[str, Any]) -> AsyncIterator[ServiceClient]:
+    """Settings by group: `running_service(path, documents={"page_timeout_sec": 1})`."""
     groups = {"storage": {}, **groups}
     groups["storage"] = {"data_dir": str(data_dir), **storage(data_dir), **groups["storage"]}
     settings = load(environment={}, overrides=groups)
@@ -122,7 +122,7 @@ async def workroom(data_dir: Path, **groups: dict[str, Any]) -> AsyncIterator[Ro
                 served(api) as (url, _),
                 httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as client,
             ):
-                yield Room(client, data_dir)
+                yield ServiceClient(client, data_dir)
         finally:
             await hub.close()
             parts.worker.drain()

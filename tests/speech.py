@@ -145,23 +145,23 @@ def hear(
     ]
 
 
-def lines_of(heard: Sequence[Transcription]) -> list[TimedText]:
-    return [said for one in heard for said in one.segments]
+def lines_of(transcriptions: Sequence[Transcription]) -> list[TimedText]:
+    return [segment for one in transcriptions for segment in one.segments]
 
 
-def text_of(heard: Sequence[Transcription]) -> str:
-    return " ".join(said.text for said in lines_of(heard))
+def text_of(transcriptions: Sequence[Transcription]) -> str:
+    return " ".join(segment.text for segment in lines_of(transcriptions))
 
 
-def word_error_rate(said: str, heard: str) -> float:
+def word_error_rate(reference: str, hypothesis: str) -> float:
     """Words changed, lost and added for each word said; marks and capitals do not matter."""
-    expected, found = words_of(said), words_of(heard)
-    row = list(range(len(found) + 1))
+    expected, recognised = words_of(reference), words_of(hypothesis)
+    row = list(range(len(recognised) + 1))
     for above, word in enumerate(expected, 1):
         diagonal, row[0] = row[0], above
-        for place, other in enumerate(found, 1):
+        for column, other in enumerate(recognised, 1):
             change = diagonal + (word != other)
-            diagonal, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, change)
+            diagonal, row[column] = row[column], min(row[column] + 1, row[column - 1] + 1, change)
     return row[-1] / len(expected)
 
 

@@ -36,21 +36,21 @@ class OpenStream:
 
     async def until(self, name: str, seconds: float = SECONDS) -> list[Sent]:
         """The events up to the next of this name."""
-        found: list[Sent] = []
+        events: list[Sent] = []
         async with asyncio.timeout(seconds):
-            while not found or found[-1].name != name:
+            while not events or events[-1].name != name:
                 event = await self._next()
-                assert event is not None, f"The stream ended after {found}"
-                found.append(event)
-        return found
+                assert event is not None, f"The stream ended after {events}"
+                events.append(event)
+        return events
 
     async def rest(self, seconds: float = SECONDS) -> list[Sent]:
         """All events to the end of the stream."""
-        found: list[Sent] = []
+        events: list[Sent] = []
         async with asyncio.timeout(seconds):
             while (event := await self._next()) is not None:
-                found.append(event)
-        return found
+                events.append(event)
+        return events
 
     async def until_comment(self, text: str, seconds: float = SECONDS) -> None:
         async with asyncio.timeout(seconds):

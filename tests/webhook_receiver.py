@@ -91,10 +91,10 @@ class Receiver:
         self, count: int = 1, *, path: str = "/hook", seconds: float = 10
     ) -> list[Received]:
         deadline = time.monotonic() + seconds
-        while len(found := self.to(path)) < count:
-            assert time.monotonic() < deadline, f"{len(found)} of {count} requests to {path}"
+        while len(received := self.to(path)) < count:
+            assert time.monotonic() < deadline, f"{len(received)} of {count} requests to {path}"
             await asyncio.sleep(0.005)
-        return found
+        return received
 
     def take(self, received: Received) -> Reply:
         with self._lock:

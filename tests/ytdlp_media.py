@@ -30,16 +30,16 @@ def make_site(directory: Path) -> dict[str, bytes]:
 
 def seconds_of(path: Path) -> float:
     """How long it really is, decoded to the end."""
-    said = _ffmpeg("-stats", "-i", path, "-f", "null", "-")
-    time = said.rpartition("time=")[2].split()[0]
+    output = _ffmpeg("-stats", "-i", path, "-f", "null", "-")
+    time = output.rpartition("time=")[2].split()[0]
     hours, minutes, seconds = time.split(":")
     return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
 
 
 def streams_of(path: Path) -> set[str]:
     command = [_program(), "-hide_banner", "-i", str(path)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60, env=PLAIN).stderr
-    return {kind for kind in ("Video", "Audio") if f": {kind}:" in said}
+    output = subprocess.run(command, capture_output=True, text=True, timeout=60, env=PLAIN).stderr
+    return {kind for kind in ("Video", "Audio") if f": {kind}:" in output}
 
 
 def _ffmpeg(*arguments: str | Path) -> str:

@@ -111,11 +111,11 @@ class Running:
     def wait_for(self, pattern: str, *, seconds: float = 30) -> str:
         """Wait until it has printed this; gives the first group of the pattern."""
         deadline = time.monotonic() + seconds
-        while (found := re.search(pattern, self.out + self.err)) is None:
+        while (match := re.search(pattern, self.out + self.err)) is None:
             assert self.process.poll() is None, f"It ended: {self.err}"
             assert time.monotonic() < deadline, f"No {pattern!r} in: {self.out}{self.err}"
             time.sleep(0.02)
-        return found[1] if found.groups() else found[0]
+        return match[1] if match.groups() else match[0]
 
     def interrupt(self) -> None:
         """Ctrl-C: a terminal sends it to the whole group."""

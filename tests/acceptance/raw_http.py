@@ -58,16 +58,16 @@ def received(connection: socket.socket) -> bytes:
 
 
 def answers(data: bytes) -> list[Answer]:
-    found = []
+    parsed = []
     while data:
         head, _, rest = data.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         fields = (line.partition(":") for line in lines)
         headers = {name.strip().lower(): value.strip() for name, _, value in fields}
         size = int(headers.get("content-length", len(rest)))
-        found.append(Answer(int(first.split(" ")[1]), headers, rest[:size]))
+        parsed.append(Answer(int(first.split(" ")[1]), headers, rest[:size]))
         data = rest[size:]
-    return found
+    return parsed
 
 
 def ask(
@@ -88,8 +88,8 @@ def ask(
         lines = lines[1:]
     head = b"".join(f"{name}: {value}\r\n".encode() for name, value in lines)
     request = method.encode() + b" " + raw + b" HTTP/1.1\r\n" + head + b"\r\n" + body
-    found = send(url, request)
-    return found[0] if found else Answer(0, {}, b"")
+    replies = send(url, request)
+    return replies[0] if replies else Answer(0, {}, b"")
 
 
 @dataclass

@@ -45,11 +45,11 @@ class Terminal:
 
     def wait_for(self, pattern: str, *, seconds: float = 30) -> str:
         deadline = time.monotonic() + seconds
-        while (found := re.search(pattern, self.shown)) is None:
+        while (match := re.search(pattern, self.shown)) is None:
             assert time.monotonic() < deadline, self.shown
             if select.select([self._ours], [], [], 1)[0]:
                 self._raw += os.read(self._ours, 65536)
-        return found[1] if found.groups() else found[0]
+        return match[1] if match.groups() else match[0]
 
     def send(self, sign: int) -> None:
         os.killpg(self.process.pid, sign)

@@ -251,8 +251,8 @@ class TestJobs:
         bad = service.submit(job_type="unheard-of")
         result = program.run("jobs", "watch", good, bad, "--json")
         assert result.code == 1
-        told = [json.loads(line) for line in result.out.splitlines()]
-        ended = {job["job_id"]: job["status"] for job in told}
+        events = [json.loads(line) for line in result.out.splitlines()]
+        ended = {job["job_id"]: job["status"] for job in events}
         assert ended == {good: "completed", bad: "failed"}
 
     def test_watch_shows_all_active_jobs(self, program: Program, service: Running) -> None:
@@ -286,8 +286,8 @@ class TestJobs:
         saved = program.run("jobs", "result", job["job_id"], "-o", "made").out.split()
         assert {"made/document.md", "made/page_002.txt", "made/results.json"} <= set(saved)
         assert (program.directory / "made" / "page_002.txt").read_text() == "World"
-        found = sorted(path.name for path in (program.directory / "made").iterdir())
-        assert found == sorted(Path(name).name for name in saved)
+        files = sorted(path.name for path in (program.directory / "made").iterdir())
+        assert files == sorted(Path(name).name for name in saved)
 
     def test_missing_results_are_explained(self, program: Program, service: Running) -> None:
         waiting = service.submit(run_at="2090-01-01T00:00:00Z")
@@ -405,10 +405,10 @@ class TestBatches:
 class TestDoctor:
     def test_a_running_service_is_ok(self, program: Program, service: Running) -> None:
         document = program.json("doctor")
-        found = {finding["subject"]: finding for finding in document["findings"]}
-        assert found["store"]["verdict"] == "ok"
-        assert found["workers"]["verdict"] == "ok"
-        assert "pdf, selftest, session" in found["handlers"]["fact"]
+        findings = {finding["subject"]: finding for finding in document["findings"]}
+        assert findings["store"]["verdict"] == "ok"
+        assert findings["workers"]["verdict"] == "ok"
+        assert "pdf, selftest, session" in findings["handlers"]["fact"]
 
     def test_findings_are_printed_as_a_table(self, program: Program, service: Running) -> None:
         assert re.search(r"(?m)^workers +ok", program.run("doctor").out)
@@ -427,8 +427,8 @@ class TestImportAndTemplates:
         assert service.get(f"/api/batches/{batch['batch_id']}").status_code == 200
 
     def test_templates_are_listed(self, program: Program, service: Running) -> None:
-        found = {one["name"] for one in program.json("template", "list")["templates"]}
-        assert {"Session_en", "Session_de"} <= found
+        templates = {one["name"] for one in program.json("template", "list")["templates"]}
+        assert {"Session_en", "Session_de"} <= templates
         assert re.search(r"(?m)^Session_en +shipped +en", program.run("template", "list").out)
 
 

@@ -96,9 +96,9 @@ class TestService:
         program = Program(tmp_path)
         with program.serving("--no-worker") as service:
             service.submit()
-            found = program.json("doctor", "--url", service.url)
-        assert found["verdict"] == "warning"
-        (workers,) = [one for one in found["findings"] if one["subject"] == "workers"]
+            report = program.json("doctor", "--url", service.url)
+        assert report["verdict"] == "warning"
+        (workers,) = [one for one in report["findings"] if one["subject"] == "workers"]
         assert (workers["fact"], workers["remedy"]) == (
             "none is alive; 1 jobs wait, 0 run",
             "Start one there: secretary worker",
@@ -117,9 +117,9 @@ class TestOtherServers:
         )
         try:
             assert server.stdout is not None
-            found = re.search(r"http://\S+:\d+", server.stdout.readline())
-            assert found is not None
-            result = program.run("jobs", "list", "--url", found[0])
+            match = re.search(r"http://\S+:\d+", server.stdout.readline())
+            assert match is not None
+            result = program.run("jobs", "list", "--url", match[0])
         finally:
             server.terminate()
             server.communicate()

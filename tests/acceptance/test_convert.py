@@ -71,8 +71,8 @@ class TestPdf:
     def test_a_page_range_is_converted(self, program: Program) -> None:
         name = give(program, "a.pdf", pdf("One", "Two", "Three", "Four"))
         text = converted(program, name, "--stdout", "--pages", "2-3").out
-        found = [word in text for word in ("One", "Two", "Three", "Four")]
-        assert found == [False, True, True, False]
+        present = [word in text for word in ("One", "Two", "Three", "Four")]
+        assert present == [False, True, True, False]
 
     def test_it_is_detected_by_its_content(self, program: Program) -> None:
         assert "Hello" in converted(program, give(program, "a.txt", pdf("Hello")), "--stdout").out
@@ -133,9 +133,9 @@ class TestCache:
     def test_a_second_run_uses_the_cache(self, program: Program, tmp_path: Path) -> None:
         name = give(program, "a.pdf", pdf("Hello"))
         first = converted(program, name, "--stdout").out
-        (kept,) = (tmp_path / "caches").rglob("document.*.md")
-        kept.unlink()  # it may have links
-        kept.write_text(f"{first} from the cache")
+        (cached,) = (tmp_path / "caches").rglob("document.*.md")
+        cached.unlink()  # it may have links
+        cached.write_text(f"{first} from the cache")
         give(program, "b.pdf", pdf("Hello"))
         assert converted(program, "b.pdf", "--stdout").out == f"{first} from the cache\n"
 
@@ -166,15 +166,15 @@ class TestSeveralFiles:
         assert converted(program, *names).out == "b.md\nc.md\na.md\n"
 
     def test_duplicate_names_are_made_unique(self, program: Program) -> None:
-        names = [give(program, f"{place}/a.pdf", pdf(place)) for place in ("one", "two", "three")]
+        names = [give(program, f"{name}/a.pdf", pdf(name)) for name in ("one", "two", "three")]
         assert converted(program, *names).out == "a.md\na.pdf.md\na.pdf-2.md\n"
         assert "three" in (program.directory / "a.pdf-2.md").read_text()
 
     def test_they_are_printed_one_after_the_other(self, program: Program) -> None:
         names = [give(program, f"{word}.pdf", pdf(word.upper())) for word in ("b", "a")]
         text = converted(program, *names, "--stdout").out
-        places = [text.index(word) for word in ("<!-- b.pdf -->", "B", "<!-- a.pdf -->", "A")]
-        assert places == sorted(places)
+        positions = [text.index(word) for word in ("<!-- b.pdf -->", "B", "<!-- a.pdf -->", "A")]
+        assert positions == sorted(positions)
 
     def test_an_input_file_is_never_overwritten(self, program: Program) -> None:
         name = give(program, "a.md", pdf("Hello"))  # whatever it is called

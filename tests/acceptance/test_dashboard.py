@@ -279,15 +279,15 @@ class TestLogin:
 
 class TestLooks:
     @pytest.mark.parametrize(
-        ("locale", "said"), [("de-AT", "Übersicht"), ("en-US", "Overview"), ("fr-FR", "Overview")]
+        ("locale", "text"), [("de-AT", "Übersicht"), ("en-US", "Overview"), ("fr-FR", "Overview")]
     )
     def test_the_language_is_the_browsers(
-        self, browser: Any, service: Running, locale: str, said: str
+        self, browser: Any, service: Running, locale: str, text: str
     ) -> None:
         with looking_at(browser, service.url, locale=locale) as watched:
             watched.page.goto(f"{service.url}/")
-            watched.page.get_by_role("link", name=said, exact=True).wait_for()
-            assert watched.page.evaluate("document.documentElement.lang") == said_in(said)
+            watched.page.get_by_role("link", name=text, exact=True).wait_for()
+            assert watched.page.evaluate("document.documentElement.lang") == said_in(text)
 
     @pytest.mark.parametrize("view", ["overview", "jobs", "new", "batches", "templates", "system"])
     @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -46,7 +46,7 @@ def test_no_view_has_a_serious_fault(service: Running, axe: str) -> None:
                     watched.page.goto(f"{service.url}/#{view.address}")
                     watched.page.locator(view.ready).first.wait_for()
                     watched.page.evaluate(f"{axe};0")
-                    found = watched.page.evaluate(FAULTS)
-                    faults += [f"{view.name}, {look}: {fault}" for fault in found]
+                    violations = watched.page.evaluate(FAULTS)
+                    faults += [f"{view.name}, {look}: {fault}" for fault in violations]
     service.post(f"/api/jobs/{ids['running']}/cancel")  # so that the service can end at once
     assert faults == []

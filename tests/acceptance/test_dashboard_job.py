@@ -230,7 +230,7 @@ class TestParts:
             page.get_by_role("button", name="numbers.txt").click()
         assert Path(saved.value.path()).read_text() == "1 2 3"
 
-    def test_what_it_used_is_told(self, watched: Watched, service: Running) -> None:
+    def test_resource_usage_is_reported(self, watched: Watched, service: Running) -> None:
         job_id = service.submit(parameters={"seconds": 0})
         service.wait_until(job_id, "completed")
         watched.page.goto(f"{service.url}/#/job/{job_id}?tab=resources")

@@ -187,7 +187,7 @@ class TestBulk:
         jobs = [{"job_name": f"rubbish {n}", **quick} for n in range(60)]
         made = service.post("/api/batches", {"jobs": jobs}).json()["data"]
         wait_until(lambda: batch(service, made["batch_id"])["completed_jobs"] == 60)
-        kept = service.submit(job_name="dear to me", parameters={"seconds": 0})
+        preserved = service.submit(job_name="dear to me", parameters={"seconds": 0})
         page = watched.page
         page.goto(f"{service.url}/#/jobs?q=rubbish")
         page.get_by_label("Select all").check()
@@ -198,9 +198,9 @@ class TestBulk:
         page.get_by_role("dialog").get_by_role("button", name="Delete").click()
         page.get_by_text("60 jobs deleted").first.wait_for()
         page.get_by_text("No jobs match these filters.").wait_for()
-        assert service.get(f"/api/jobs/{kept}").status_code == 200
+        assert service.get(f"/api/jobs/{preserved}").status_code == 200
 
-    def test_chosen_jobs_that_cannot_be_changed_are_told(
+    def test_selected_jobs_that_cannot_be_changed_are_reported(
         self, watched: Watched, service: Running
     ) -> None:
         ended = service.submit(job_name="mixed one", parameters={"seconds": 0})

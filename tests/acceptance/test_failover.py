@@ -18,7 +18,7 @@ from tests.chaos.checks import lives
 from tests.chaos.history import faults_of
 from tests.minimal_files import pdf
 from tests.mongod import Mongod, ReplicaSet
-from tests.network_partition import Cable
+from tests.network_partition import NetworkLink
 from tests.polling import until
 
 from .program import Program, Running
@@ -69,15 +69,15 @@ class Client:
             "fails": 0,
         }
         body = {"job_type": "chaos", "parameters": parameters}
-        found = await self._insisted(client, number, "/api/jobs", json=body)
-        job_id: str = found["data"]["job_id"]
+        response = await self._insisted(client, number, "/api/jobs", json=body)
+        job_id: str = response["data"]["job_id"]
         return job_id
 
     async def _file(self, client: httpx.AsyncClient, number: int) -> str:
         content = pdf(f"Document {number}", "and its second page")
         files = {"file": (f"{number}.pdf", content)}
-        found = await self._insisted(client, number, "/api/pdf/process", files=files)
-        job_id: str = found["job_id"]
+        response = await self._insisted(client, number, "/api/pdf/process", files=files)
+        job_id: str = response["job_id"]
         return job_id
 
     async def _insisted(
@@ -147,8 +147,8 @@ async def check(url: str, client: Client, journal: Path, apis: list[Running]) ->
         jobs = [await ended(store, one, seconds=90) for one in client.accepted + client.files]
         assert [job.error for job in jobs if job.status is not JobStatus.COMPLETED] == []
         chaos = [job for job in jobs if job.job_type == "chaos"]
-        told = lives(journal)
-        assert [fault for job in chaos for fault in faults_of(job, told[job.job_id])] == []
+        lives_by_job = lives(journal)
+        assert [fault for job in chaos for fault in faults_of(job, lives_by_job[job.job_id])] == []
         assert len(set(client.accepted + client.files)) == len(jobs)
         everything = sum(sum(by.values()) for by in (await store.counts()).values())
         assert everything == len(jobs), "a key makes one job, however often it is sent"
@@ -179,7 +179,7 @@ async def test_a_worker_that_is_cut_off_stops_and_writes_nothing_more(
     name = f"cut_{uuid4().hex[:12]}"
     url, journal = mongod.url(name), tmp_path / "journal"
     journal.touch()
-    async with opened(url) as store, Cable(mongod.port) as cable:
+    async with opened(url) as store, NetworkLink(mongod.port) as cable:
         through = f"mongodb://127.0.0.1:{cable.port}/{name}?directConnection=true"
         with ExitStack() as stack:
             stack.enter_context(worker(tmp_path / "far", through))
@@ -197,8 +197,8 @@ async def test_a_worker_that_is_cut_off_stops_and_writes_nothing_more(
             await until(lambda: is_back(store), what="the return of the worker")
             assert await as_stored(store, job.job_id) == before, "it had nothing to add"
     assert (done.status, done.attempt) == (JobStatus.COMPLETED, 2)
-    told = lives(journal)[job.job_id]
-    assert faults_of(done, told) == [], "the first attempt stopped before the second began"
+    attempts = lives(journal)[job.job_id]
+    assert faults_of(done, attempts) == [], "the first attempt stopped before the second began"
 
 
 def worker(directory: Path, url: str) -> Any:

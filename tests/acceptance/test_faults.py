@@ -124,15 +124,15 @@ async def test_cancelling_ends_the_whole_process_tree_of_a_job_that_will_not_end
 
 def _sleepers(worker: WorkerProcess) -> list[int]:
     """The children that the stubborn handler forked."""
-    found = []
+    pids = []
     for process in processes.descendants(worker.pid):
         try:
             command = Path(f"/proc/{process.pid}/cmdline").read_bytes()
         except OSError:
             continue
         if b"SIG_IGN" in command:
-            found.append(process.pid)
-    return found
+            pids.append(process.pid)
+    return pids
 
 
 async def test_after_kill_9_the_job_runs_again_within_15_seconds(
@@ -171,8 +171,8 @@ async def test_a_stopped_worker_does_not_work_on_while_another_has_its_job(
             return job if job.attempt == 2 else None
 
         await until(again, seconds=20, what="the second attempt")
-        left = [pid for pid in at_work if processes.find(pid) and not _is_guard(pid)]
-        assert left == []
+        remaining = [pid for pid in at_work if processes.find(pid) and not _is_guard(pid)]
+        assert remaining == []
         worker.process.send_signal(signal.SIGCONT)
         await until(_all_enlisted(store, 2), what="the return of the first worker")
         job = await store.get(job_id)

@@ -46,12 +46,12 @@ def test_a_dry_run_shows_the_jobs_without_submitting_them(tmp_path: Path) -> Non
 
 
 def test_the_output_of_a_dry_run_can_be_submitted(program: Program) -> None:
-    found = program.json(
+    plan = program.json(
         "import", "schedule.xml", "--dry-run", "--day", "2", "-p", "template=Session"
     )
-    assert [job["parameters"]["session"] for job in found["jobs"]] == ["Welcome", "WELCOME"]
-    assert found["jobs"][0]["parameters"]["template"] == "Session"
-    (program.directory / "batch.json").write_text(json.dumps(found))
+    assert [job["parameters"]["session"] for job in plan["jobs"]] == ["Welcome", "WELCOME"]
+    assert plan["jobs"][0]["parameters"]["template"] == "Session"
+    (program.directory / "batch.json").write_text(json.dumps(plan))
     made = program.json("batches", "create", "batch.json")
     assert (made["batch_name"], made["total_jobs"]) == ("FOSDEM 2031", 2)
 

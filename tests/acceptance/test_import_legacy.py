@@ -80,10 +80,10 @@ def read(url: str) -> tuple[dict[str, Job], dict[str, Batch], list[str]]:
         await store.open()
         jobs = {job.job_id: await store.get(job.job_id) for job in (await all_of(store))}
         batches = {job.batch_id for job in jobs.values() if job.batch_id}
-        found = {batch_id: await store.get_batch(batch_id) for batch_id in sorted(batches)}
+        batches_by_id = {batch_id: await store.get_batch(batch_id) for batch_id in sorted(batches)}
         started = [job.job_id for job in await claim(store, slots=10)]
         await store.close()
-        return jobs, found, started
+        return jobs, batches_by_id, started
 
     async def all_of(store: Any) -> list[Job]:
         return list((await store.find(JobQuery())).items)
@@ -128,8 +128,8 @@ def test_legacy_jobs_are_imported_once(
     done = jobs["job-done"]
     assert (done.results or {})["markdown_file"] == "sessions/FOSDEM/t1.md"
     assert done.parameters["count"] == 5
-    found = asyncio.run(JobFiles(program.data_dir).archive(done))
-    assert found.path is not None and found.path.read_bytes() == ZIP
+    archive = asyncio.run(JobFiles(program.data_dir).archive(done))
+    assert archive.path is not None and archive.path.read_bytes() == ZIP
     assert jobs["job-ran"].status is JobStatus.FAILED
     assert (batches["batch-old"].total_jobs, batches["batch-old"].completed_at) == (2, None)
     assert batches["batch-paused"].is_active is False

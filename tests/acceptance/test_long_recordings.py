@@ -111,10 +111,10 @@ async def test_two_hours_are_heard_in_flat_memory_though_the_worker_dies(
 
 
 async def _watch(
-    worker: WorkerProcess, sizes: list[tuple[int, int]], data_dir: Path, known: int
+    worker: WorkerProcess, sizes: list[tuple[int, int]], data_dir: Path, expected_chunks: int
 ) -> None:
     """From when its engines are loaded: each has listened to a piece."""
-    while len(heard(data_dir)) < known + 2:
+    while len(heard(data_dir)) < expected_chunks + 2:
         await asyncio.sleep(0.1)
     while True:
         sizes.append(await largest(worker))

@@ -108,8 +108,8 @@ async def test_what_a_model_has_translated_is_not_asked_again(store: Store, tmp_
             SECRETARY_LLM__MODEL="scripted",
             SECRETARY_LLM__MAX_CONCURRENT="1",
         )
-        wish = {"text": text, "source_language": "en", "target_language": "fr"}
-        job = Job(job_type="transformer", parameters=wish)
+        body = {"text": text, "source_language": "en", "target_language": "fr"}
+        job = Job(job_type="transformer", parameters=body)
         await store.add([job])
         first = WorkerProcess(env, tmp_path / "first.log")
         try:

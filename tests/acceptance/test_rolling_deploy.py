@@ -139,8 +139,8 @@ def roll_out(deploy: Deploy, client: Client) -> None:
     assert old_api.wait() == 0
     client.types.append("future")
     wait_for_jobs(client, 20)
-    told = {one["version"] for one in deploy.api.get("/api/workers").json()["data"]["workers"]}
-    assert NEW_VERSION in told and len(told) == 2
+    versions = {one["version"] for one in deploy.api.get("/api/workers").json()["data"]["workers"]}
+    assert NEW_VERSION in versions and len(versions) == 2
 
 
 def wait_for_jobs(client: Client, count: int) -> None:
@@ -157,6 +157,6 @@ async def check(url: str, accepted: list[str], journal: Path) -> None:
         await store.close()
     assert [job.error for job in jobs if job.status is not JobStatus.COMPLETED] == []
     assert {job.job_type for job in jobs} == {"chaos", "future"}
-    told = lives(journal)
+    lives_by_job = lives(journal)
     chaos = [job for job in jobs if job.job_type == "chaos"]
-    assert [fault for job in chaos for fault in faults_of(job, told[job.job_id])] == []
+    assert [fault for job in chaos for fault in faults_of(job, lives_by_job[job.job_id])] == []

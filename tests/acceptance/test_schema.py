@@ -142,8 +142,8 @@ class TestAnswers:
 
     @pytest.mark.parametrize("path", ["/api/files/text/{path}", "/api/pdf/text-content/{path}"])
     def test_a_text_comes_as_described(self, schema: BaseSchema, job_id: str, path: str) -> None:
-        told = call(schema, "GET", path, {"path": f"{job_id}/paper.txt"})
-        assert told.json()["content"] == "Made for the schema's sake\n"
+        answer = call(schema, "GET", path, {"path": f"{job_id}/paper.txt"})
+        assert answer.json()["content"] == "Made for the schema's sake\n"
 
     @pytest.mark.parametrize("prefix", ["/api", "/api/event-job"])
     def test_an_archive_comes_as_described(
@@ -156,25 +156,25 @@ class TestAnswers:
 
     @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
     def test_a_url_is_taken_as_described(self, schema: BaseSchema, route: IngressRoute) -> None:
-        wish = {"summarize": True} if route.job_type == "transformer" else {}
-        told = call(
+        extra = {"summarize": True} if route.job_type == "transformer" else {}
+        answer = call(
             schema,
             "POST",
             f"/api{route.path}",
-            body={"url": "https://nowhere.test/a.pdf", **wish},
+            body={"url": "https://nowhere.test/a.pdf", **extra},
             media_type="application/json",
         )
-        assert told.status_code == 202
+        assert answer.status_code == 202
 
     @pytest.mark.parametrize(("content", "status"), [(b"Words", 202), (b"\0\1\2", 415), (b"", 415)])
     def test_files_are_taken_as_described(
         self, schema: BaseSchema, content: bytes, status: int
     ) -> None:
         files = {"file": [b"Words", content]}
-        told = call(
+        answer = call(
             schema, "POST", "/api/batches/from-files", body=files, media_type="multipart/form-data"
         )
-        assert told.status_code == status, told.text
+        assert answer.status_code == status, answer.text
 
     @pytest.mark.parametrize("prefix", ["/api", "/api/event-job"])
     def test_what_is_deleted_is_gone_as_described(
@@ -192,14 +192,14 @@ class TestAnswers:
 
     def test_a_cancelled_job_comes_as_described(self, service: Running, schema: BaseSchema) -> None:
         waiting = submitted(service, {"run_at": "2090-01-01T00:00:00+02:00"})
-        told = call(schema, "POST", "/api/jobs/{job_id}/cancel", {"job_id": waiting})
-        assert (told.status_code, told.json()["data"]["status"]) == (200, "cancelled")
+        answer = call(schema, "POST", "/api/jobs/{job_id}/cancel", {"job_id": waiting})
+        assert (answer.status_code, answer.json()["data"]["status"]) == (200, "cancelled")
 
     def test_many_jobs_are_changed_as_described(self, service: Running, schema: BaseSchema) -> None:
         waiting = submitted(service, {"run_at": "2090-01-01T00:00:00+02:00"})
         asked = {"action": "cancel", "job_ids": [waiting, "job-none"]}
-        told = call(schema, "POST", "/api/jobs/bulk", body=asked, media_type="application/json")
-        assert (told.json()["data"]["count"], told.json()["data"]["refused"]) == (1, 1)
+        answer = call(schema, "POST", "/api/jobs/bulk", body=asked, media_type="application/json")
+        assert (answer.json()["data"]["count"], answer.json()["data"]["refused"]) == (1, 1)
 
     def test_a_cancelled_batch_comes_as_described(
         self, service: Running, schema: BaseSchema
@@ -207,8 +207,8 @@ class TestAnswers:
         jobs = [{"job_type": "none", "run_at": "2090-01-01T00:00:00+02:00"}]
         response = service.post("/api/batches", {"jobs": jobs}, headers=AUTHORIZED)
         batch = {"batch_id": response.json()["data"]["batch_id"]}
-        told = call(schema, "POST", "/api/batches/{batch_id}/cancel", batch)
-        assert (told.status_code, told.json()["data"]["status"]) == (200, "failed")
+        answer = call(schema, "POST", "/api/batches/{batch_id}/cancel", batch)
+        assert (answer.status_code, answer.json()["data"]["status"]) == (200, "failed")
 
     def test_a_replayed_delivery_comes_as_described(
         self, service: Running, schema: BaseSchema
@@ -216,18 +216,18 @@ class TestAnswers:
         job_id = ended(service, {"job_type": "none", "webhook": {"url": "https://nowhere.test/"}})
         path = "/api/jobs/{job_id}/deliveries/{n}/replay"
         n = read(service, job_id)["deliveries"][-1]["n"]
-        told = call(schema, "POST", path, {"job_id": job_id, "n": n})
-        assert told.status_code == 200
+        answer = call(schema, "POST", path, {"job_id": job_id, "n": n})
+        assert answer.status_code == 200
 
     def test_who_waits_is_answered_as_described(self, schema: BaseSchema) -> None:
-        told = call(
+        answer = call(
             schema,
             "POST",
             "/api/transformer/text",
             body={"text": "Hello", "summarize": True, "wait_ms": 20_000},
             media_type="application/json",
         )
-        assert (told.status_code, told.json()["error"]["code"]) == (503, "ENGINE_UNAVAILABLE")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "ENGINE_UNAVAILABLE")
 
 
 def call(

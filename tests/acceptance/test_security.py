@@ -145,8 +145,8 @@ class Target:
 
     def tells_nothing(self, answer: Answer) -> None:
         shown = answer.text + str(answer.headers)
-        told = [SECRET, "root:x:0", "Traceback", 'File "', str(self.directory), *KEYS.values()]
-        assert [each for each in told if each in shown] == []
+        secrets = [SECRET, "root:x:0", "Traceback", 'File "', str(self.directory), *KEYS.values()]
+        assert [each for each in secrets if each in shown] == []
         assert "x-injected" not in answer.headers
 
 
@@ -270,8 +270,8 @@ class TestTraversal:
 def _ended(target: Target, ids: list[str]) -> list[dict[str, Any]]:
 
     def job(job_id: str) -> dict[str, Any] | None:
-        found: dict[str, Any] = target.ask(f"/api/jobs/{job_id}").json["data"]
-        return found if found["completed_at"] else None
+        document: dict[str, Any] = target.ask(f"/api/jobs/{job_id}").json["data"]
+        return document if document["completed_at"] else None
 
     return [wait_until(partial(job, job_id), what=f"the end of {job_id}") for job_id in ids]
 
@@ -340,8 +340,8 @@ def _tried(target: Target, job_id: str) -> dict[str, Any]:
     """The last event of a job, once it was tried to send it."""
 
     def last() -> dict[str, Any] | None:
-        told = target.ask(f"/api/jobs/{job_id}/deliveries").json["data"]["deliveries"]
-        return told[-1] if told and told[-1]["tried"] else None
+        deliveries = target.ask(f"/api/jobs/{job_id}/deliveries").json["data"]["deliveries"]
+        return deliveries[-1] if deliveries and deliveries[-1]["tried"] else None
 
     delivery: dict[str, Any] = wait_until(last, seconds=10, what="the try")
     return delivery
@@ -591,8 +591,8 @@ class TestBodies:
             connection.sendall(head.encode())
             first = b'--XX\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
             start = first if "multipart" in kind else b'"'
-            told = _told_before_the_end(connection, [start, *[b"x" * 65536] * 1000])
-            target.refused(answers(told)[0], 413, 400)
+            answer = _told_before_the_end(connection, [start, *[b"x" * 65536] * 1000])
+            target.refused(answers(answer)[0], 413, 400)
 
     BOMBS = (
         b"[" * 100_000,
@@ -740,18 +740,18 @@ class TestProtocol:
     )
     def test_a_body_with_two_lengths_hides_no_request(self, target: Target, framing: bytes) -> None:
         head = b"POST /api/jobs HTTP/1.1\r\nHost: x\r\n" + self.AUTH + framing + b"\r\n"
-        found = send(target.url, head + b"0\r\n\r\n" + self.SMUGGLED, seconds=0.3)
-        assert [answer for answer in found if "smuggled" in answer.text] == []
-        assert all(answer.status in (400, 401, 413) for answer in found)
+        replies = send(target.url, head + b"0\r\n\r\n" + self.SMUGGLED, seconds=0.3)
+        assert [answer for answer in replies if "smuggled" in answer.text] == []
+        assert all(answer.status in (400, 401, 413) for answer in replies)
 
     def test_two_requests_in_one_are_answered_in_order(self, target: Target) -> None:
         first = b"GET /api/jobs/job-1 HTTP/1.1\r\nHost: x\r\n" + self.AUTH + b"\r\n"
         last = self.SMUGGLED.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
         with connected(target.url) as connection:
             connection.sendall(first + last)
-            found = answers(received(connection))
-        assert [answer.status for answer in found] == [404, 404]
-        assert "job-1" in found[0].text and "smuggled" in found[1].text
+            replies = answers(received(connection))
+        assert [answer.status for answer in replies] == [404, 404]
+        assert "job-1" in replies[0].text and "smuggled" in replies[1].text
 
     @pytest.mark.parametrize(
         "data",
@@ -831,5 +831,5 @@ class TestSlowness:
 
 def _unknown(target: Target, uploads: Path) -> list[Path]:
     """Uploads of which no job came."""
-    found = list(uploads.iterdir())
-    return [each for each in found if target.ask(f"/api/jobs/{each.name}").status == 404]
+    files = list(uploads.iterdir())
+    return [each for each in files if target.ask(f"/api/jobs/{each.name}").status == 404]

@@ -186,11 +186,11 @@ def polled(service: Running, job_id: str) -> dict[str, Any]:
 
 def expect_batch(batch: dict[str, Any], name: str, *, pending: int) -> None:
     assert set(batch) >= BATCH_FIELDS
-    told = {
+    fields = {
         key: batch[key]
         for key in ("batch_name", "status", "total_jobs", "pending_jobs", "isActive", "archived")
     }
-    assert told == {
+    assert fields == {
         "batch_name": name,
         "status": "pending",
         "total_jobs": pending,
@@ -330,7 +330,7 @@ class TestOlderClients:
         assert batch_id not in {batch["batch_id"] for batch in listed}
         assert service.get(path).json()["batch"]["total_jobs"] == 2
 
-    def test_what_went_wrong_is_told_in_both_forms(self, service: Running) -> None:
+    def test_errors_are_reported_in_both_formats(self, service: Running) -> None:
         response = post(service, "/api/event-job/batches", "{")
         body = response.json()
         assert response.status_code == 400

@@ -45,7 +45,7 @@ class TestStart:
             with program.started("worker", "--slots", "1"):
                 service.wait_until(job_id, "completed")
 
-    def test_a_worker_takes_the_types_it_is_told_to_take(self, program: Program) -> None:
+    def test_a_worker_claims_only_the_configured_types(self, program: Program) -> None:
         with program.serving("--no-worker") as service:
             other = service.submit(job_type="other")
             mine = service.submit(parameters={"seconds": 0})
@@ -64,7 +64,7 @@ class TestStart:
 
 
 class TestMetrics:
-    def test_the_service_tells_what_its_worker_did(self, program: Program) -> None:
+    def test_the_service_exports_what_its_worker_did(self, program: Program) -> None:
         ended = 'secretary_jobs_ended_total{code="",job_type="selftest",status="completed"} 1.0'
         with program.serving() as service:
             service.wait_until(service.submit(parameters={"seconds": 0}), "completed")
@@ -102,14 +102,14 @@ class TestMongodb:
             service.wait_until(job_id, "completed")
             assert program.json("jobs", "show", job_id)["status"] == "completed"
             document = program.json("doctor")
-        found = {finding["subject"]: finding for finding in document["findings"]}
-        assert found["store"]["verdict"] == "ok"
-        assert "replica set" in found["store"]["fact"]
-        assert found["workers"]["verdict"] == "ok"
+        findings = {finding["subject"]: finding for finding in document["findings"]}
+        assert findings["store"]["verdict"] == "ok"
+        assert "replica set" in findings["store"]["fact"]
+        assert findings["workers"]["verdict"] == "ok"
 
 
 class TestWaiting:
-    def test_who_waits_for_a_job_is_told_that_no_worker_runs(self, program: Program) -> None:
+    def test_waiting_for_a_job_warns_that_no_worker_runs(self, program: Program) -> None:
         arguments = ("submit", "selftest", "-p", "seconds=0", "--wait")
         with program.started(*arguments) as waiting:
             waiting.wait_for("No worker is running, so the job waits. Start one")

@@ -143,8 +143,8 @@ class TestFullDisk:
         self, small_disk: Path, tmp_path: Path
     ) -> None:
         program = Program(tmp_path)
-        place = ("--data-dir", str(small_disk))
-        with program.serving("--no-worker", *place) as service:
+        options = ("--data-dir", str(small_disk))
+        with program.serving("--no-worker", *options) as service:
             accepted = [service.submit(parameters={"seconds": 0})]
             stuffing = small_disk / "stuffing"
             fill(stuffing)
@@ -159,7 +159,7 @@ class TestFullDisk:
             assert refusal.json()["error"]["code"] == "UNAVAILABLE"
             assert "there is no space left on its disk" in service.err
 
-            result = program.run("submit", "selftest", "-p", f"x={'y' * 5000}", *place)
+            result = program.run("submit", "selftest", "-p", f"x={'y' * 5000}", *options)
             assert result.code == 3
             assert "there is no space left on its disk" in result.err
             assert "Traceback" not in result.err

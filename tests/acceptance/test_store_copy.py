@@ -70,11 +70,11 @@ def write(path: Path, content: bytes) -> None:
 async def same(one: Store, other: Store) -> int:
     compared = 0
     for kind in KINDS:
-        told = {r.record_id: r async for group in one.records(kind) for r in group}
-        found = {r.record_id: r async for group in other.records(kind) for r in group}
-        assert told.keys() == found.keys()
-        for record_id, record in told.items():
-            assert not differs(record, found[record_id])
+        original = {r.record_id: r async for group in one.records(kind) for r in group}
+        copied = {r.record_id: r async for group in other.records(kind) for r in group}
+        assert original.keys() == copied.keys()
+        for record_id, record in original.items():
+            assert not differs(record, copied[record_id])
             compared += 1
     return compared
 
@@ -102,15 +102,15 @@ def copied(result: Result) -> tuple[int, ...]:
 
 
 def test_a_store_is_copied_to_mongodb_and_back(program: Program, mongodb: str) -> None:
-    here, back = program.directory / "here", program.directory / "back"
-    fill(here)
-    there = program.run("store", "copy", str(here), mongodb, "--verify", "--json")
-    assert copied(there) == (5, 1, 1, 7)
-    assert there.json["comparison"] == {"compared": 7, "missing": [], "different": []}
+    source, back = program.directory / "here", program.directory / "back"
+    fill(source)
+    first_copy = program.run("store", "copy", str(source), mongodb, "--verify", "--json")
+    assert copied(first_copy) == (5, 1, 1, 7)
+    assert first_copy.json["comparison"] == {"compared": 7, "missing": [], "different": []}
     again = program.run("store", "copy", mongodb, str(back), "--verify", "--json")
     assert copied(again) == (5, 1, 1, 7)
-    assert compare(here, back) == 7
-    assert tree(here) == tree(back)
+    assert compare(source, back) == 7
+    assert tree(source) == tree(back)
     assert not (back / "cache").exists()
 
 
@@ -139,58 +139,58 @@ def test_jobs_run_in_the_copy_and_can_be_copied_back(tmp_path: Path, mongodb: st
 
 
 def test_files_are_copied_to_a_bucket_and_back(program: Program, s3_server: S3Server) -> None:
-    here, there, back = (program.directory / name for name in ("here", "there", "back"))
-    fill(here)
+    source, target, back = (program.directory / name for name in ("here", "there", "back"))
+    fill(source)
     program.env |= s3_server.environment()
-    place = s3_server.new_place()
+    bucket = s3_server.new_bucket()
     assert copied(
-        program.run("store", "copy", str(here), str(there), "--to-files", place, "--json")
+        program.run("store", "copy", str(source), str(target), "--to-files", bucket, "--json")
     ) == (5, 1, 1, 7)
-    assert not (there / "jobs").exists()
+    assert not (target / "jobs").exists()
     result = program.run(
-        "store", "copy", str(there), str(back), "--from-files", place, "--verify", "--json"
+        "store", "copy", str(target), str(back), "--from-files", bucket, "--verify", "--json"
     )
     assert copied(result) == (5, 1, 1, 7)
-    assert tree(here) == tree(back)
+    assert tree(source) == tree(back)
 
 
 def test_settings_can_be_source_or_target(program: Program, mongodb: str) -> None:
     """So that no password is in the list of processes."""
-    here = program.directory / "here"
-    fill(here)
+    source = program.directory / "here"
+    fill(source)
     program.env["MONGODB_URI"] = mongodb
-    assert copied(program.run("store", "copy", str(here), "settings", "--json")) == (5, 1, 1, 7)
-    assert compare(here, mongodb) == 7
+    assert copied(program.run("store", "copy", str(source), "settings", "--json")) == (5, 1, 1, 7)
+    assert compare(source, mongodb) == 7
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "mongodb"])
 def test_an_interrupted_copy_can_be_resumed(program: Program, mongod: Mongod, kind: str) -> None:
-    here = program.directory / "here"
-    fill(here, jobs=1200)
+    source = program.directory / "here"
+    fill(source, jobs=1200)
     for n in range(10):  # until one is caught midway
         target = str(program.directory / f"there-{n}")
         url = f"sqlite://{target}/secretary.db"
         if kind == "mongodb":
             url = target = mongod.url(f"test_{uuid4().hex[:12]}")
-        if 0 < (count := interrupted(program, here, target, url)) < 1200:
+        if 0 < (count := interrupted(program, source, target, url)) < 1200:
             break
     else:
         pytest.fail("none was caught midway")
-    refused = program.run("store", "copy", str(here), target)
+    refused = program.run("store", "copy", str(source), target)
     assert (refused.code, "--into-existing" in refused.err) == (1, True)
     went_on = program.run(
-        "store", "copy", str(here), target, "--into-existing", "--verify", "--json", seconds=120
+        "store", "copy", str(source), target, "--into-existing", "--verify", "--json", seconds=120
     )
     assert copied(went_on)[1:] == (1, 1, 1202)
     jobs = went_on.json["jobs"]
     assert jobs["copied"] + jobs["skipped"] == 1200
     assert jobs["skipped"] >= count, "a server ends what it was told before"
-    assert compare(here, url) == 1202
+    assert compare(source, url) == 1202
 
 
-def interrupted(program: Program, here: Path, target: str, url: str) -> int:
+def interrupted(program: Program, source: Path, target: str, url: str) -> int:
     """How many jobs are there after a copy was killed as soon as there were some."""
-    command = [*COMMAND, "store", "copy", str(here), target, "--to-files", "none"]
+    command = [*COMMAND, "store", "copy", str(source), target, "--to-files", "none"]
     null = subprocess.DEVNULL
     running = subprocess.Popen(
         command, env=program.env, cwd=program.directory, stdout=null, stderr=null
@@ -214,37 +214,37 @@ async def count_jobs(store: Store) -> int:
 
 
 def test_a_store_with_workers_needs_anyway(program: Program, mongodb: str) -> None:
-    here = program.directory / "here"
-    fill(here)
+    source = program.directory / "here"
+    fill(source)
 
     async def register_worker() -> None:
-        async with opened(here) as store:
+        async with opened(source) as store:
             await store.register_worker(worker("w-1"), LEASE)
 
     asyncio.run(register_worker())
-    refused = program.run("store", "copy", str(here), mongodb)
+    refused = program.run("store", "copy", str(source), mongodb)
     assert (refused.code, "w-1" in refused.err, "--anyway" in refused.err) == (1, True, True)
-    assert copied(program.run("store", "copy", str(here), mongodb, "--anyway", "--json"))[0] == 5
+    assert copied(program.run("store", "copy", str(source), mongodb, "--anyway", "--json"))[0] == 5
 
 
 def test_a_dry_run_counts_and_copies_nothing(program: Program) -> None:
-    here, there = program.directory / "here", program.directory / "there"
-    fill(here)
-    result = program.run("store", "copy", str(here), str(there), "--dry-run", "--json")
+    source, target = program.directory / "here", program.directory / "there"
+    fill(source)
+    result = program.run("store", "copy", str(source), str(target), "--dry-run", "--json")
     assert copied(result) == (0, 0, 0, 0)
     assert [result.json[kind]["found"] for kind in ("jobs", "batches", "keys", "files")] == [
         5, 1, 1, 7,
     ]  # fmt: skip
-    assert not there.exists()
+    assert not target.exists()
 
 
 def test_verify_lists_differences(program: Program) -> None:
-    here, there = program.directory / "here", program.directory / "there"
-    fill(here)
-    assert program.run("store", "copy", str(here), str(there)).code == 0
+    source, target = program.directory / "here", program.directory / "there"
+    fill(source)
+    assert program.run("store", "copy", str(source), str(target)).code == 0
 
     async def change() -> str:
-        async with opened(there) as store:
+        async with opened(target) as store:
             (job, *_) = (await store.find(JobQuery())).items
             await store.archive(JobQuery(job_id=job.job_id))
             (batch,) = (await store.find_batches(BatchQuery())).items
@@ -252,10 +252,10 @@ def test_verify_lists_differences(program: Program) -> None:
             return job.job_id
 
     changed = asyncio.run(change())
-    gone = sorted(tree(there))[0]
-    (there / gone).unlink()
-    (here / gone).unlink()
-    result = program.run("store", "copy", str(here), str(there), "--into-existing", "--verify")
+    gone = sorted(tree(target))[0]
+    (target / gone).unlink()
+    (source / gone).unlink()
+    result = program.run("store", "copy", str(source), str(target), "--into-existing", "--verify")
     assert result.code == 1
     assert f"different: {changed}" in result.err
     assert "not the same" in result.err

@@ -58,20 +58,20 @@ async def test_any_process_tells_of_any_job(shared: Program) -> None:
     with shared.serving("--no-worker") as one, shared.serving("--no-worker") as other:
         job_id = one.submit(parameters={"seconds": 0.5, "steps": 5})
         async with (
-            many(one, [stream_of(job_id)]) as (here,),
-            many(other, [stream_of(job_id), "/api/events"]) as (there, everything),
+            many(one, [stream_of(job_id)]) as (same_process,),
+            many(other, [stream_of(job_id), "/api/events"]) as (other_process, everything),
         ):
             with shared.started("worker", "--slots", "1"):
-                for stream in (here, there):
+                for stream in (same_process, other_process):
                     events = await stream.rest(seconds=30)
                     assert [event.name for event in events][-1] == "completed"
-                    told = [event.document["data"]["progress"] for event in events[:-1]]
-                    assert told == sorted(told)
-                    assert len(told) >= 2
+                    percents = [event.document["data"]["progress"] for event in events[:-1]]
+                    assert percents == sorted(percents)
+                    assert len(percents) >= 2
                 await everything.until("completed")
 
 
-async def test_the_end_of_a_job_is_told_soon(program: Program) -> None:
+async def test_the_outcome_of_a_job_is_delivered_soon(program: Program) -> None:
     with program.serving() as service:
         for _ in range(3):
             job_id = service.submit(parameters={"seconds": 0.3, "steps": 1})

@@ -39,8 +39,8 @@ class Machines:
         return worker
 
     def workers(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.api.get("/api/workers").json()["data"]["workers"]
-        return found
+        workers: list[dict[str, Any]] = self.api.get("/api/workers").json()["data"]["workers"]
+        return workers
 
     def close(self) -> None:
         self._stack.close()
@@ -56,9 +56,9 @@ def machines(tmp_path: Path, mongod: Mongod) -> Iterator[Machines]:
 def test_each_worker_does_what_it_takes_and_any_api_tells_of_it(machines: Machines) -> None:
     machines.hire("documents", "--types", "pdf,office", "--slots", "2")
     other = machines.hire("others", "--types", "selftest", "--slots", "5")
-    told = {(*one["job_types"], one["slots"]): one for one in machines.workers()}
-    assert told.keys() == {("office", "pdf", 2), ("selftest", 5)}
-    assert all(one["alive"] and not one["draining"] for one in told.values())
+    workers = {(*one["job_types"], one["slots"]): one for one in machines.workers()}
+    assert workers.keys() == {("office", "pdf", 2), ("selftest", 5)}
+    assert all(one["alive"] and not one["draining"] for one in workers.values())
 
     # What one machine takes, another does, and a third serves.
     document = httpx.post(
@@ -69,7 +69,7 @@ def test_each_worker_does_what_it_takes_and_any_api_tells_of_it(machines: Machin
     ).json()
     assert "Across machines" in document["data"]["extracted_text"]
     test = machines.api.wait_until(machines.api.submit(), "completed")
-    by_worker = {one["worker_id"]: one["job_types"] for one in told.values()}
+    by_worker = {one["worker_id"]: one["job_types"] for one in workers.values()}
     assert by_worker[test["attempts"][-1]["worker_id"]] == ["selftest"]
 
     assert other.get("/api/health/ready").status_code == 200

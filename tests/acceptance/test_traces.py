@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.otlp_collector import Collector, Told, collecting
+from tests.otlp_collector import Collector, ReceivedSpan, collecting
 
 from .program import Program, Running
 
@@ -35,7 +35,7 @@ def hand_in(service: Running, headers: dict[str, str], **parameters: object) -> 
     return job_id
 
 
-def named(spans: list[Told], start: str) -> list[Told]:
+def named(spans: list[ReceivedSpan], start: str) -> list[ReceivedSpan]:
     return [span for span in spans if span.name.startswith(start)]
 
 
@@ -65,7 +65,7 @@ def test_request_job_attempt_and_steps_are_one_story(
     assert ended["traceparent"] == f"00-{TRACE}-{request.span_id}-01"
 
 
-def test_a_failure_is_told_with_its_code(program: Program, collector: Collector) -> None:
+def test_a_failure_is_reported_with_its_code(program: Program, collector: Collector) -> None:
     with program.serving() as service:
         job_id = service.submit(job_type="nobody-knows-it")
         service.wait_until(job_id, "failed")
@@ -97,7 +97,7 @@ def test_what_is_left_is_told_at_the_end(tmp_path: Path, collector: Collector) -
     assert [span.name for span in collector.spans] == ["GET /api/jobs"]
 
 
-def test_an_unsampled_trace_is_not_told_but_passed_on(
+def test_an_unsampled_trace_is_not_exported_but_propagated(
     program: Program, collector: Collector
 ) -> None:
     unsampled = {"traceparent": f"00-{TRACE}-{CALLER}-00"}

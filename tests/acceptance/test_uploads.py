@@ -62,7 +62,7 @@ async def test_a_hundred_uploads_at_once_are_taken_and_done_three_at_a_time(
         ]
         answers = await asyncio.gather(*(_upload(client, content, each) for each in fields))
         jobs = await _all_ended(client)
-        told = await _all_told(receiver)
+        events = await _all_told(receiver)
     assert [status for status, _ in answers] == [202] * UPLOADS
     assert max(seconds for _, seconds in answers) < SECONDS
     assert {job["status"] for job in jobs} == {"completed"}
@@ -71,7 +71,7 @@ async def test_a_hundred_uploads_at_once_are_taken_and_done_three_at_a_time(
     # A piece of each file is in memory at a time, not the file.
     assert peak_memory(serving) - before < 80 * MEBIBYTE
     assert list((tmp_path / "data" / "uploads").iterdir()) == []
-    assert sorted(told) == sorted(each["jobId"] for each in fields)
+    assert sorted(events) == sorted(each["jobId"] for each in fields)
 
 
 async def _upload(
@@ -99,9 +99,9 @@ async def _all_told(receiver: Receiver) -> list[str]:
     async with asyncio.timeout(30):
         while True:
             events = [received.json for received in list(receiver.received)]
-            told = [event["jobId"] for event in events if event["phase"] == "completed"]
-            if len(told) >= UPLOADS:
-                return told
+            job_ids = [event["jobId"] for event in events if event["phase"] == "completed"]
+            if len(job_ids) >= UPLOADS:
+                return job_ids
             await asyncio.sleep(0.1)
 
 

@@ -45,7 +45,7 @@ async def test_whoever_reacts_to_an_event_finds_the_final_state(
     assert [job["status"] for job in seen] == ["completed"] * 5
 
 
-async def test_every_way_to_end_is_told(program: Program, receiver: Receiver) -> None:
+async def test_every_outcome_is_delivered(program: Program, receiver: Receiver) -> None:
     with program.serving() as service:
         slow = {"parameters": {"seconds": 60}, "webhook": hook(receiver)}
         late = service.submit(**slow, timeout_s=0.5)
@@ -53,13 +53,13 @@ async def test_every_way_to_end_is_told(program: Program, receiver: Receiver) ->
         stopped = service.submit(**slow)
         service.wait_until(stopped, "processing")
         service.post(f"/api/jobs/{stopped}/cancel")
-        told = {request.json["job_id"]: request.json for request in await receiver.wait_for(3)}
-    codes = {job_id: one["error"]["code"] for job_id, one in told.items()}
+        events = {request.json["job_id"]: request.json for request in await receiver.wait_for(3)}
+    codes = {job_id: one["error"]["code"] for job_id, one in events.items()}
     assert codes == {late: "PROCESSING_TIMEOUT", unknown: "UNKNOWN_JOB_TYPE", stopped: "CANCELLED"}
-    assert {one["phase"] for one in told.values()} == {"error"}
+    assert {one["phase"] for one in events.values()} == {"error"}
 
 
-async def test_that_a_worker_was_killed_is_told(tmp_path: Path, receiver: Receiver) -> None:
+async def test_a_killed_worker_is_reported(tmp_path: Path, receiver: Receiver) -> None:
     settings = {"SECRETARY_GENERIC_WORKER__MAX_CRASHES": "1"}
     program = Program(tmp_path, SECRETARY_NETWORK__ALLOW_HOSTS="127.0.0.1", **settings)
     with program.serving("--no-worker") as service:
@@ -73,7 +73,7 @@ async def test_that_a_worker_was_killed_is_told(tmp_path: Path, receiver: Receiv
     assert request.json["error"]["code"] == "WORKER_CRASHED"
 
 
-async def test_after_a_kill_and_a_restart_every_end_is_told(
+async def test_after_a_kill_and_a_restart_every_outcome_is_delivered(
     program: Program, receiver: Receiver
 ) -> None:
     """Some receivers had not answered when the service was killed, one had said no."""
@@ -142,7 +142,7 @@ def test_a_private_address_is_refused_at_the_door(tmp_path: Path, receiver: Rece
         assert problem["field"] == "webhook.url"
 
 
-async def test_a_long_job_is_told_of_while_it_runs(program: Program, receiver: Receiver) -> None:
+async def test_a_long_job_sends_events_while_it_runs(program: Program, receiver: Receiver) -> None:
     receiver.answer(Reply(500), 200)
     with program.serving() as service:
         webhook = {"url": receiver.url()}

@@ -31,15 +31,15 @@ def main() -> None:
         if options.plan:
             print(fault_plan.listed(fault_plan.faults(options.seed, options.seconds, store)))
             continue
-        with _place(options.keep) as place:
-            report = chaos(place, store, seconds=options.seconds, seed=options.seed)
+        with _directory(options.keep) as directory:
+            report = chaos(directory, store, seconds=options.seconds, seed=options.seed)
         print(report, flush=True)
         broken += len(report.broken)
     sys.exit(1 if broken else 0)
 
 
 @contextmanager
-def _place(keep: Path | None) -> Iterator[Path]:
+def _directory(keep: Path | None) -> Iterator[Path]:
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         yield Path(tempfile.mkdtemp(prefix="chaos-", dir=keep))

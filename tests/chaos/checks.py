@@ -38,32 +38,32 @@ async def watch(store: Store, book: Book, seen: dict[str, Sighting], stop: async
 
 async def open_jobs(store: Store) -> dict[str, int]:
     """How many have not ended, by type."""
-    found = {
+    open_counts = {
         kind: sum(count for status, count in counts.items() if status not in FINAL_STATUSES)
         for kind, counts in (await store.counts()).items()
     }
-    return {kind: count for kind, count in found.items() if count}
+    return {kind: count for kind, count in open_counts.items() if count}
 
 
 async def stored(store: Store, ids: Iterable[str]) -> dict[str, Job]:
-    found = {}
+    jobs = {}
     for job_id in ids:
         try:
-            found[job_id] = await store.get(job_id)
+            jobs[job_id] = await store.get(job_id)
         except NotFound:
             continue
-    return found
+    return jobs
 
 
 async def stored_batches(store: Store, ids: Iterable[str]) -> dict[str, Batch]:
     await store.tidy()
-    found = {}
+    batches = {}
     for batch_id in ids:
         try:
-            found[batch_id] = await store.get_batch(batch_id)
+            batches[batch_id] = await store.get_batch(batch_id)
         except NotFound:
             continue
-    return found
+    return batches
 
 
 async def wrong_results(
@@ -83,14 +83,14 @@ async def _wrong(client: httpx.AsyncClient, job_id: str, check: Check) -> list[s
     if response.status_code != 200:
         return [f"is answered with {response.status_code}: {response.text[:200]}"]
     results = response.json()["data"]["results"]
-    found = [f"has wrong results: {fault}" for fault in check(results)]
+    problems = [f"has wrong results: {fault}" for fault in check(results)]
     for file in _files_in(results):
         response = await client.get(file)
         if response.status_code != 200:
-            found.append(f"names {file}, which is answered with {response.status_code}")
+            problems.append(f"names {file}, which is answered with {response.status_code}")
         elif not response.content:
-            found.append(f"names {file}, which is empty")
-    return found
+            problems.append(f"names {file}, which is empty")
+    return problems
 
 
 def _files_in(value: Any) -> set[str]:
@@ -104,31 +104,34 @@ def _files_in(value: Any) -> set[str]:
 
 def lives(journal: Path) -> dict[str, Lives]:
     """What handlers wrote down, by job."""
-    found: dict[str, dict[int, list[tuple[str, float]]]] = {}
+    by_job: dict[str, dict[int, list[tuple[str, float]]]] = {}
     for line in journal.read_text().splitlines() if journal.exists() else ():
         job_id, attempt, event, at, _ = json.loads(line)
-        found.setdefault(job_id, {}).setdefault(attempt, []).append((event, at))
-    return dict(found)
+        by_job.setdefault(job_id, {}).setdefault(attempt, []).append((event, at))
+    return dict(by_job)
 
 
-def left_files(data: Path, jobs: Mapping[str, Job], *, shared: bool) -> list[str]:
+def orphaned_files(data: Path, jobs: Mapping[str, Job], *, shared: bool) -> list[str]:
     """What nobody needs any more, outside of the cache, which has its own limit. `shared`: what
     counts is in a depot, here nothing has to be."""
-    left, counts = [str(path) for path in data.glob("uploads/job-*")], _attempts_that_count(jobs)
+    remaining, counts = (
+        [str(path) for path in data.glob("uploads/job-*")],
+        _attempts_that_count(jobs),
+    )
     for directory in data.glob("jobs/*/*"):
         if shared or counts.get(directory.parent.name) != directory.name:
-            left.append(str(directory))
-    return [f"{path} is left" for path in sorted(left)]
+            remaining.append(str(directory))
+    return [f"{path} is left" for path in sorted(remaining)]
 
 
-async def left_in_depot(blob_store: BlobStore, jobs: Mapping[str, Job]) -> list[str]:
-    left = [kept.key async for kept in blob_store.list_blobs("uploads/")]
+async def orphaned_blobs(blob_store: BlobStore, jobs: Mapping[str, Job]) -> list[str]:
+    remaining = [blob.key async for blob in blob_store.list_blobs("uploads/")]
     counts = _attempts_that_count(jobs)
-    async for kept in blob_store.list_blobs("jobs/"):
-        _, job_id, attempt, _ = kept.key.split("/", 3)
+    async for blob in blob_store.list_blobs("jobs/"):
+        _, job_id, attempt, _ = blob.key.split("/", 3)
         if counts.get(job_id) != attempt:
-            left.append(kept.key)
-    return [f"{key} is left in the depot" for key in left]
+            remaining.append(blob.key)
+    return [f"{key} is left in the depot" for key in remaining]
 
 
 def _attempts_that_count(jobs: Mapping[str, Job]) -> dict[str, str]:

@@ -38,8 +38,8 @@ class Book:
             self.jobs.append(Accepted(job_id, order.kind, hook or order.batch_hook))
             self.checks[job_id] = order.check
         if order.kind == "chaos":
-            told = AcceptedBatch(answer["data"]["batch_id"], tuple(ids), order.batch_hook)
-            self.batches.append(told)
+            accepted = AcceptedBatch(answer["data"]["batch_id"], tuple(ids), order.batch_hook)
+            self.batches.append(accepted)
 
 
 async def hand_in(
@@ -68,8 +68,8 @@ async def _insisted(client: httpx.AsyncClient, order: Order, book: Book) -> dict
             document: dict[str, Any] = response.json()
             return document
         if response.status_code not in PASSING:
-            told = f"{order.kind} was answered with {response.status_code}: {response.text[:300]}"
-            book.broken.append(told)
+            error = f"{order.kind} was answered with {response.status_code}: {response.text[:300]}"
+            book.broken.append(error)
             return None
         book.refused += 1
         await asyncio.sleep(0.3)

@@ -13,7 +13,7 @@ from ..mongod import Mongod
 from ..ports import free_ports
 from .clock import VARIABLE, Clock
 from .disk import Disk, small_disk
-from .external_services import Elsewhere, elsewhere
+from .external_services import ExternalServices, external_services
 from .fault_plan import WORKERS
 from .receivers import Mailbox
 from .service_process import Member
@@ -32,7 +32,7 @@ db.execute("ROLLBACK")
 
 
 @dataclass
-class World:
+class Cluster:
     directory: Path
     disk: Disk
     clock: Clock
@@ -42,7 +42,7 @@ class World:
     api: Member
     workers: list[Member]
     mailboxes: list[Mailbox]
-    elsewhere: Elsewhere
+    external_services: ExternalServices
     port: int
 
     @property
@@ -81,12 +81,12 @@ class World:
 
 
 @asynccontextmanager
-async def world(directory: Path, store: str) -> AsyncIterator[World]:
+async def world(directory: Path, store: str) -> AsyncIterator[Cluster]:
     with small_disk(directory) as disk:
         server = await asyncio.to_thread(_mongod, directory) if store == "mongodb" else None
         mailboxes = [Mailbox(), Mailbox()]
         try:
-            async with elsewhere() as other:
+            async with external_services() as other:
                 made = _made(directory, disk, server, mailboxes, other)
                 try:
                     yield made
@@ -101,16 +101,20 @@ async def world(directory: Path, store: str) -> AsyncIterator[World]:
 
 
 def _mongod(directory: Path) -> Mongod:
-    place = directory / "mongod"
-    place.mkdir()
-    server = Mongod(place)
+    data_dir = directory / "mongod"
+    data_dir.mkdir()
+    server = Mongod(data_dir)
     server.start()
     return server
 
 
 def _made(
-    directory: Path, disk: Disk, server: Mongod | None, mailboxes: list[Mailbox], other: Elsewhere
-) -> World:
+    directory: Path,
+    disk: Disk,
+    server: Mongod | None,
+    mailboxes: list[Mailbox],
+    other: ExternalServices,
+) -> Cluster:
     clock, (port,) = Clock(directory / "clock"), free_ports(1)  # for one that is started again
     url = server.url("chaos") if server else f"sqlite://{disk.root}/data/secretary.db"
     settings = {
@@ -126,11 +130,11 @@ def _made(
 
     def member(name: str, command: list[str], ready: str) -> Member:
         # With MongoDB each is a machine of its own; the embedded store has one for all.
-        place = disk.root / (name.replace(" ", "-") if server else "data")
-        place.mkdir(exist_ok=True)
-        env = environment(place, url, **settings)
+        data_dir = disk.root / (name.replace(" ", "-") if server else "data")
+        data_dir.mkdir(exist_ok=True)
+        env = environment(data_dir, url, **settings)
         return Member(name, command, env, directory / f"{name.replace(' ', '-')}.log", ready)
 
     api = member("api", ["serve", "--no-worker", "--port", str(port)], "listens on")
     workers = [member(f"worker {n + 1}", ["worker"], "takes jobs") for n in range(WORKERS)]
-    return World(directory, disk, clock, url, server, api, workers, mailboxes, other, port)
+    return Cluster(directory, disk, clock, url, server, api, workers, mailboxes, other, port)

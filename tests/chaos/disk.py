@@ -33,8 +33,8 @@ class Disk:
 
     def _take_all(self) -> None:
         with self._ballast.open("ab") as ballast:
-            found = os.statvfs(self.root)
-            size = found.f_bavail * found.f_bsize
+            usage = os.statvfs(self.root)
+            size = usage.f_bavail * usage.f_bsize
             while size >= BLOCK:
                 try:
                     os.posix_fallocate(ballast.fileno(), ballast.seek(0, os.SEEK_END), size)

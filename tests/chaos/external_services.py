@@ -22,25 +22,25 @@ SUBTITLES = f"WEBVTT\n\n00:00.000 --> 00:02.000\n{ORGANISERS}\n"
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class ExternalServices:
     site: str
     model: dict[str, str]
 
 
 @asynccontextmanager
-async def elsewhere() -> AsyncIterator[Elsewhere]:
+async def external_services() -> AsyncIterator[ExternalServices]:
     async with serving(_answer) as web, llm_server(Reads(_said)) as server:
         model = {
             "SECRETARY_LLM__BASE_URL": server.web.url("/v1"),
             "SECRETARY_LLM__API_KEY": KEY,
             "SECRETARY_LLM__MODEL": "scripted",
         }
-        yield Elsewhere(web.url().rstrip("/"), model)
+        yield ExternalServices(web.url().rstrip("/"), model)
 
 
 async def _answer(asked: Asked) -> None:
-    if (found := re.fullmatch(r"/event/(\d+)", asked.target)) is not None:
-        page = PAGE.format(number=found[1], theme=THEME.format(number=found[1]))
+    if (match := re.fullmatch(r"/event/(\d+)", asked.target)) is not None:
+        page = PAGE.format(number=match[1], theme=THEME.format(number=match[1]))
         await asked.answer(page.encode(), headers={"Content-Type": "text/html"})
     elif asked.target == "/slides.pdf":
         await asked.answer(_slides(), headers={"Content-Type": "application/pdf"})
@@ -62,8 +62,8 @@ def _said(request: Mapping[str, Any]) -> Reply:
         fields = asked["json_schema"]["schema"]["properties"]
         filled = {name: _value(name, field) for name, field in fields.items()}
         return says(json.dumps(filled))
-    found = re.search(r"field (\d+)", str(request["messages"][-1]["content"]))
-    return says(f"In short: field {found[1] if found else 'unknown'}.")
+    match = re.search(r"field (\d+)", str(request["messages"][-1]["content"]))
+    return says(f"In short: field {match[1] if match else 'unknown'}.")
 
 
 def _value(name: str, field: Mapping[str, Any]) -> Any:

@@ -74,6 +74,6 @@ def listed(planned: Mapping[str, Sequence[Fault]]) -> str:
     """For people who want to know what a seed does."""
     lines = []
     for target, drawn in planned.items():
-        told = ", ".join(f"+{one.wait:.1f} {one.kind} ({one.seconds:.1f} s)" for one in drawn)
-        lines.append(f"  {target}: {told or 'nothing'}")
+        listing = ", ".join(f"+{one.wait:.1f} {one.kind} ({one.seconds:.1f} s)" for one in drawn)
+        lines.append(f"  {target}: {listing or 'nothing'}")
     return "\n".join(lines)

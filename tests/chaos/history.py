@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from secretary.core.job import FINAL_STATUSES, Batch, Delivery, Job, JobStatus
 
-from .receivers import Told
+from .receivers import ReceivedEvent
 
 #: What a handler wrote down of one job: for each attempt what it did and when, monotonic.
 Lives = Mapping[int, Sequence[tuple[str, float]]]
@@ -49,7 +49,7 @@ class History:
     stored_jobs: int = 0
     sightings: Mapping[str, Sighting] = field(default_factory=dict)
     lives: Mapping[str, Lives] = field(default_factory=dict)
-    told: Sequence[Told] = ()
+    told: Sequence[ReceivedEvent] = ()
     #: What is wrong with the results of completed jobs, by job.
     wrong_results: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: Files and processes that should be gone.
@@ -173,11 +173,13 @@ def _of_batches(history: History) -> list[str]:
 
 def _untold(history: History) -> list[str]:
     """Each end that someone wants to hear of is told, as it is stored, and signed."""
-    by_path: dict[str, list[Told]] = {}
-    for told in history.told:
-        by_path.setdefault(told.path, []).append(told)
+    by_path: dict[str, list[ReceivedEvent]] = {}
+    for delivery in history.told:
+        by_path.setdefault(delivery.path, []).append(delivery)
     wrong = [
-        f"{told.path} was told something unsigned" for told in history.told if not told.is_signed
+        f"{delivery.path} was told something unsigned"
+        for delivery in history.told
+        if not delivery.is_signed
     ]
     for one in history.accepted:
         if (job := history.jobs.get(one.job_id)) is not None:
@@ -187,21 +189,26 @@ def _untold(history: History) -> list[str]:
     for each in history.batches:
         if (batch := history.stored_batches.get(each.batch_id)) is not None:
             told_of = [
-                told
-                for told in _of_owner(by_path.get(each.hook or "", ()), "batch_id", each.batch_id)
-                if told.document.get("job_id") is None
+                delivery
+                for delivery in _of_owner(
+                    by_path.get(each.hook or "", ()), "batch_id", each.batch_id
+                )
+                if delivery.document.get("job_id") is None
             ]
             faults = _of_deliveries(batch.deliveries, batch.status, each.hook, told_of)
             wrong += [f"{each.batch_id} {fault}" for fault in faults]
     return wrong
 
 
-def _of_owner(told: Iterable[Told], name: str, owner: str) -> list[Told]:
-    return [one for one in told if one.document.get(name) == owner]
+def _of_owner(deliveries: Iterable[ReceivedEvent], name: str, owner: str) -> list[ReceivedEvent]:
+    return [one for one in deliveries if one.document.get(name) == owner]
 
 
 def _of_deliveries(
-    deliveries: Sequence[Delivery], status: JobStatus, hook: str | None, told: Sequence[Told]
+    deliveries: Sequence[Delivery],
+    status: JobStatus,
+    hook: str | None,
+    events: Sequence[ReceivedEvent],
 ) -> list[str]:
     ends = [delivery for delivery in deliveries if delivery.event != "progress"]
     if hook is None:
@@ -209,20 +216,20 @@ def _of_deliveries(
     if len(ends) != 1:
         return [f"has {len(ends)} deliveries of its end"]
     (delivery,) = ends
-    heard = [one for one in told if one.is_end]
+    endings = [one for one in events if one.is_end]
     expected = "completed" if status is JobStatus.COMPLETED else "error"
     wrong = []
-    if not heard:
+    if not endings:
         wrong.append(f"ended and nobody was told: {delivery}")
-    if any(one.document["status"] != expected for one in heard):
-        wrong.append(f"is {status}, but was told as {[one.document['status'] for one in heard]}")
-    if any(one.message_id != delivery.delivery_id for one in heard):
+    if any(one.document["status"] != expected for one in endings):
+        wrong.append(f"is {status}, but was told as {[one.document['status'] for one in endings]}")
+    if any(one.message_id != delivery.delivery_id for one in endings):
         wrong.append("was told of with several ids")
-    if heard and delivery.delivered_at is None:
+    if endings and delivery.delivered_at is None:
         wrong.append("was told of, but this is not noted")
-    last_end = max((place for place, one in enumerate(told) if one.is_end), default=len(told))
-    first_end = min((place for place, one in enumerate(told) if one.is_end), default=len(told))
-    if any(not one.is_end for one in told[first_end:last_end]) or told[last_end + 1 :]:
+    last_end = max((index for index, one in enumerate(events) if one.is_end), default=len(events))
+    first_end = min((index for index, one in enumerate(events) if one.is_end), default=len(events))
+    if any(not one.is_end for one in events[first_end:last_end]) or events[last_end + 1 :]:
         wrong.append("was told to go on after its end")
     return wrong
 

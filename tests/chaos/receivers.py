@@ -23,7 +23,7 @@ REFUSING = "refuse connections"
 
 
 @dataclass(frozen=True)
-class Told:
+class ReceivedEvent:
     """An event that a receiver has taken: it was answered with a 200."""
 
     path: str
@@ -37,7 +37,7 @@ class Told:
         return self.document["phase"] in ("completed", "error")
 
     @classmethod
-    def of(cls, request: Received) -> "Told":
+    def of(cls, request: Received) -> "ReceivedEvent":
         return cls(request.path, request.message_id, _is_signed(request), request.json)
 
 
@@ -53,7 +53,7 @@ class Mailbox:
     """One endpoint: the same port throughout, also after it was closed."""
 
     def __init__(self) -> None:
-        self.told: list[Told] = []
+        self.told: list[ReceivedEvent] = []
         self.refused = 0
         self._illness: str | None = None
         self._well = threading.Event()
@@ -67,7 +67,7 @@ class Mailbox:
     def take(self, received: Received) -> Reply:
         illness = self._illness
         if illness is None:
-            self.told.append(Told.of(received))
+            self.told.append(ReceivedEvent.of(received))
             return OK
         self.refused += 1
         reply = ILL[illness]
@@ -104,7 +104,7 @@ class _Receiver(Receiver):
         return self._mailbox.take(received)
 
 
-async def all_told(mailboxes: list[Mailbox], paths: set[str], *, seconds: float) -> set[str]:
+async def all_delivered(mailboxes: list[Mailbox], paths: set[str], *, seconds: float) -> set[str]:
     """Wait until the end was told to each of these paths; gives those it was not."""
     deadline = time.monotonic() + seconds
     while True:

@@ -69,10 +69,10 @@ def _spread(seconds: list[float]) -> str:
 def recoveries(lives: Mapping[str, Lives]) -> list[float]:
     """Of attempts that did not come to their end. Those that failed on purpose wait as they
     should, and are not meant."""
-    found = []
+    durations = []
     for of_job in lives.values():
         for before, after in pairwise(sorted(of_job)):
             events = of_job[before]
             if not any(event in ("end", "failure") for event, _ in events):
-                found.append(min(at for _, at in of_job[after]) - max(at for _, at in events))
-    return found
+                durations.append(min(at for _, at in of_job[after]) - max(at for _, at in events))
+    return durations

@@ -18,13 +18,13 @@ from secretary.store.mongo import MongoStore
 from ..acceptance.service import ROOT
 from . import checks, fault_plan
 from .client import Book, hand_in
-from .cluster import MAX_CRASHES, World, world
+from .cluster import MAX_CRASHES, Cluster, world
 from .fault_plan import Fault
 from .history import History, Sighting, broken_promises
-from .receivers import SECRET, all_told
+from .receivers import SECRET, all_delivered
 from .report import Report, recoveries
 from .service_process import Member, none_alive
-from .workload import Desk
+from .workload import Workload
 
 CLIENTS = 2
 #: After the last fault all jobs have to end within so long, and their ends to be told.
@@ -52,7 +52,7 @@ async def run(directory: Path, store_kind: str, *, seconds: float, seed: int) ->
 
 
 class _Run:
-    def __init__(self, made: World, store: Store, report: Report) -> None:
+    def __init__(self, made: Cluster, store: Store, report: Report) -> None:
         self._world = made
         self._store = store
         self._report = report
@@ -82,8 +82,8 @@ class _Run:
 
     async def _hurt_while_jobs_come(self, planned: dict[str, list[Fault]], seconds: float) -> None:
         made, seed = self._world, self._report.seed
-        job_service = Desk(seed, str(made.journal), made.elsewhere.site, self._hook)
-        orders = job_service.orders()
+        workload = Workload(seed, str(made.journal), made.external_services.site, self._hook)
+        orders = workload.orders()
         deadline = time.monotonic() + seconds
         async with asyncio.TaskGroup() as tasks:
             for number in range(CLIENTS):
@@ -111,9 +111,9 @@ class _Run:
         """Wait until every job has ended. What waits for its next try need not wait that long."""
         deadline = time.monotonic() + SETTLE_SECONDS
         forward_at = time.monotonic() + FORWARD_EVERY
-        while (left := await self._open_jobs()) != {}:
+        while (remaining := await self._open_jobs()) != {}:
             if time.monotonic() > deadline:
-                self._report.broken.append(f"jobs did not end in {SETTLE_SECONDS} s: {left}")
+                self._report.broken.append(f"jobs did not end in {SETTLE_SECONDS} s: {remaining}")
                 return
             if time.monotonic() > forward_at:
                 forward_at = time.monotonic() + FORWARD_EVERY
@@ -134,7 +134,7 @@ class _Run:
         made.clock.step(3600)
         hooks = {one.hook for one in self._book.jobs if one.hook}
         hooks |= {one.hook for one in self._book.batches if one.hook}
-        await all_told(made.mailboxes, hooks, seconds=TELL_SECONDS)
+        await all_delivered(made.mailboxes, hooks, seconds=TELL_SECONDS)
 
     async def _history(self) -> History:
         made, book = self._world, self._book
@@ -151,7 +151,7 @@ class _Run:
             stored_jobs=sum(sum(by_status.values()) for by_status in counts),
             sightings=self._seen,
             lives=checks.lives(made.journal),
-            told=[told for box in made.mailboxes for told in box.told],
+            told=[delivery for box in made.mailboxes for delivery in box.told],
             wrong_results=await checks.wrong_results(made.api_url, jobs, book.checks),
             clock_went_back=made.clock.went_back,
         )
@@ -159,16 +159,16 @@ class _Run:
     async def _left(self, history: History) -> list[str]:
         """A day later, when upkeep has been at it, nothing is left that nobody needs."""
         made = self._world
-        left = await none_alive(made.token, seconds=15)
+        remaining = await none_alive(made.token, seconds=15)
         made.clock.step(DAY)
         for member in made.members if made.server else made.workers[:1]:
             await asyncio.to_thread(_swept, member)
         for data in made.data_directories:
-            left += checks.left_files(data, history.jobs, shared=made.server is not None)
+            remaining += checks.orphaned_files(data, history.jobs, shared=made.server is not None)
         if isinstance(self._store, MongoStore):
             blob_store = GridFsBlobStore(self._store)
-            left += await checks.left_in_depot(blob_store, history.jobs)
-        return left
+            remaining += await checks.orphaned_blobs(blob_store, history.jobs)
+        return remaining
 
     def _sum_up(self, history: History) -> None:
         report, made = self._report, self._world
@@ -204,25 +204,25 @@ async def _until_up(url: str) -> None:
             return
 
 
-Hurt = Callable[[World, Fault], Awaitable[object]]
+Hurt = Callable[[Cluster, Fault], Awaitable[object]]
 
 
-def _worker(made: World, fault: Fault) -> Member:
+def _worker(made: Cluster, fault: Fault) -> Member:
     return next(member for member in made.workers if member.name == fault.target)
 
 
-async def _hurt_child(made: World, fault: Fault, number: signal.Signals) -> None:
+async def _hurt_child(made: Cluster, fault: Fault, number: signal.Signals) -> None:
     """The dice choose the worker and its child; who has none is no target."""
-    place = fault.dice * len(made.workers)
-    await made.workers[int(place)].hurt_child(place % 1, number, fault.seconds)
+    position = fault.dice * len(made.workers)
+    await made.workers[int(position)].hurt_child(position % 1, number, fault.seconds)
 
 
-async def _ill(made: World, fault: Fault) -> None:
+async def _ill(made: Cluster, fault: Fault) -> None:
     box = made.mailboxes[int(fault.dice * len(made.mailboxes))]
     await box.be_ill(fault.kind, fault.seconds)
 
 
-async def _set_clock(made: World, seconds: float) -> None:
+async def _set_clock(made: Cluster, seconds: float) -> None:
     made.clock.step(seconds)
 
 

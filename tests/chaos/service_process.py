@@ -62,9 +62,9 @@ class Member:
             await asyncio.sleep(LOOK_EVERY)
             if self._lock.locked() or self._process.poll() is None:
                 continue
-            said = self._said()
-            if self._ready in said:
-                last = said.strip().splitlines()[-1:]
+            output = self._said()
+            if self._ready in output:
+                last = output.strip().splitlines()[-1:]
                 text = f"{self.name} ended by itself with code {self._process.returncode}: {last}"
                 self.broken.append(text)
             else:
@@ -139,24 +139,24 @@ class Member:
             self._process.send_signal(number)
 
 
-def left_alive(token: str) -> list[str]:
+def surviving_processes(token: str) -> list[str]:
     """Processes with this in their environment, apart from this one."""
-    found = []
+    alive = []
     for entry in Path("/proc").glob("[0-9]*"):
         pid = int(entry.name)
         try:
             if pid != os.getpid() and token.encode() in (entry / "environ").read_bytes():
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:120]
                 if processes.find(pid):
-                    found.append(f"process {pid} is left: {command}")
+                    alive.append(f"process {pid} is left: {command}")
         except OSError:  # gone, or not ours
             continue
-    return found
+    return alive
 
 
 async def none_alive(token: str, *, seconds: float) -> list[str]:
     """The same, once they had the time to go."""
     deadline = time.monotonic() + seconds
-    while (left := left_alive(token)) and time.monotonic() < deadline:
+    while (remaining := surviving_processes(token)) and time.monotonic() < deadline:
         await asyncio.sleep(0.1)
-    return left
+    return remaining

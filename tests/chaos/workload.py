@@ -40,7 +40,7 @@ class Order:
 
 
 @dataclass
-class Desk:
+class Workload:
     """Draws orders one after the other; each kind comes before the first comes again."""
 
     seed: int
@@ -68,24 +68,24 @@ class Desk:
         return f"/{name}" if self.dice.random() < 0.5 else None
 
 
-def _synthetic(job_service: Desk, number: int) -> Order:
-    dice = job_service.dice
-    paths = [job_service.path(f"{number}/{place}") for place in range(dice.randint(1, 5))]
-    whole = job_service.path(f"{number}/batch")
-    jobs = [{"job_type": "chaos", "parameters": _life(job_service)} for _ in paths]
+def _synthetic(workload: Workload, number: int) -> Order:
+    dice = workload.dice
+    paths = [workload.path(f"{number}/{index}") for index in range(dice.randint(1, 5))]
+    whole = workload.path(f"{number}/batch")
+    jobs = [{"job_type": "chaos", "parameters": _life(workload)} for _ in paths]
     for job, path in zip(jobs, paths, strict=True):
         if path:
-            job["webhook"] = job_service.hook(path)
+            job["webhook"] = workload.hook(path)
     document: dict[str, Any] = {"jobs": jobs, "user_id": dice.choice([None, "ann", "bob"])}
     if whole:  # it is also the webhook of jobs that have none
-        document["webhook"] = job_service.hook(whole)
+        document["webhook"] = workload.hook(whole)
     return Order("chaos", "/api/batches", document, hooks=tuple(paths), batch_hook=whole)
 
 
-def _life(job_service: Desk) -> dict[str, Any]:
-    dice = job_service.dice
+def _life(workload: Workload) -> dict[str, Any]:
+    dice = workload.dice
     return {
-        "journal": job_service.journal,
+        "journal": workload.journal,
         "seconds": 12.0 if dice.random() < 0.03 else dice.choice([0.0, 0.1, 0.5, 1.0, 3.0]),
         "blocking": dice.random() < 0.3,
         "fails": 1 if dice.random() < 0.1 else 0,
@@ -93,65 +93,65 @@ def _life(job_service: Desk) -> dict[str, Any]:
 
 
 def _of_file(
-    job_service: Desk, number: int, kind: str, route: str, file: tuple[str, bytes], check: Check,
+    workload: Workload, number: int, kind: str, route: str, file: tuple[str, bytes], check: Check,
     **fields: Any,
 ) -> Order:  # fmt: skip
-    path = job_service.path(str(number))
-    document = {**fields, **({"webhook": job_service.hook(path)} if path else {})}
+    path = workload.path(str(number))
+    document = {**fields, **({"webhook": workload.hook(path)} if path else {})}
     return Order(kind, route, document, file=file, check=check, hooks=(path,))
 
 
-def _pdf(job_service: Desk, number: int) -> Order:
+def _pdf(workload: Workload, number: int) -> Order:
     expected = (f"Ledger {number - number % 2}", "and its second page")  # some are known already
     # A third is read anew in any case: what is then taken for new depends on the time.
-    fields = {"force_refresh": "true"} if job_service.dice.random() < 0.3 else {}
+    fields = {"force_refresh": "true"} if workload.dice.random() < 0.3 else {}
     return _of_file(
-        job_service, number, "pdf", "/api/pdf/process", (f"{number}.pdf", pdf(*expected)),
+        workload, number, "pdf", "/api/pdf/process", (f"{number}.pdf", pdf(*expected)),
         lambda results: _missing(results.get("extracted_text"), expected)
         + ([] if len(results["page_texts"]) == 2 else ["it has not two pages"]),
         **fields,
     )  # fmt: skip
 
 
-def _scan(job_service: Desk, number: int) -> Order:
+def _scan(workload: Workload, number: int) -> Order:
     content = scan_of(words(text=f"{number} apples"))
     return _of_file(
-        job_service, number, "scan", "/api/pdf/process", (f"{number}.pdf", content),
+        workload, number, "scan", "/api/pdf/process", (f"{number}.pdf", content),
         lambda results: _missing(results.get("extracted_text"), ["apples"]),
         extraction_method="ocr",
     )  # fmt: skip
 
 
-def _audio(job_service: Desk, number: int) -> Order:
+def _audio(workload: Workload, number: int) -> Order:
     return _of_file(
-        job_service, number, "audio", "/api/audio/process", (f"{number}.wav", _spoken(number)),
+        workload, number, "audio", "/api/audio/process", (f"{number}.wav", _spoken(number)),
         lambda results: _missing(
             (results.get("transcription") or {}).get("text"), ["tried", "again", "better"]
         ),
     )  # fmt: skip
 
 
-def _transformer(job_service: Desk, number: int) -> Order:
+def _transformer(workload: Workload, number: int) -> Order:
     parameters = {"text": f"The harvest of field {number}.", "instructions": "Tell it in short."}
     return _of_json(
-        job_service, number, "transformer", parameters,
+        workload, number, "transformer", parameters,
         lambda results: _missing(results.get("text"), [f"In short: field {number}"]),
     )  # fmt: skip
 
 
-def _session(job_service: Desk, number: int) -> Order:
+def _session(workload: Workload, number: int) -> Order:
     parameters = {
         "event": "OwlConf 2031",
         "session": f"Forked communities {number}",
-        "url": f"{job_service.site}/event/{number}",
-        "attachments_url": f"{job_service.site}/slides.pdf",
-        "subtitles_url": f"{job_service.site}/talk.vtt",
+        "url": f"{workload.site}/event/{number}",
+        "attachments_url": f"{workload.site}/slides.pdf",
+        "subtitles_url": f"{workload.site}/talk.vtt",
         "filename": f"talk-{number}.md",
         "source_language": "en",
         "target_language": "en",
     }
     return _of_json(
-        job_service, number, "session", parameters,
+        workload, number, "session", parameters,
         lambda results: _missing(results.get("markdown_content"), SLIDES)
         + _missing(results.get("web_text"), [THEME.format(number=number)])
         + _missing(results.get("video_transcript"), [ORGANISERS])
@@ -160,19 +160,19 @@ def _session(job_service: Desk, number: int) -> Order:
 
 
 def _of_json(
-    job_service: Desk, number: int, kind: str, parameters: dict[str, Any], check: Check
+    workload: Workload, number: int, kind: str, parameters: dict[str, Any], check: Check
 ) -> Order:
-    path = job_service.path(str(number))
+    path = workload.path(str(number))
     document = {"job_type": kind, "parameters": parameters}
-    document |= {"webhook": job_service.hook(path)} if path else {}
+    document |= {"webhook": workload.hook(path)} if path else {}
     return Order(kind, "/api/jobs", document, check=check, hooks=(path,))
 
 
-def _selftest(job_service: Desk, number: int) -> Order:
-    return _of_json(job_service, number, "selftest", {"seconds": 0.05}, lambda results: [])
+def _selftest(workload: Workload, number: int) -> Order:
+    return _of_json(workload, number, "selftest", {"seconds": 0.05}, lambda results: [])
 
 
-KINDS: Mapping[str, Callable[[Desk, int], Order]] = {
+KINDS: Mapping[str, Callable[[Workload, int], Order]] = {
     "chaos": _synthetic,
     "pdf": _pdf,
     "scan": _scan,

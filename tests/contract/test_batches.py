@@ -42,17 +42,17 @@ class TestAdding:
             await store.get_batch("batch-none")
 
     async def test_all_or_nothing(self, store: Store) -> None:
-        known = Job()
-        await store.add([known])
+        existing = Job()
+        await store.add([existing])
         batch = Batch()
         jobs = [Job(batch_id=batch.batch_id) for _ in range(50)]
-        clash = known.model_copy(update={"batch_id": batch.batch_id})
+        clash = existing.model_copy(update={"batch_id": batch.batch_id})
         with pytest.raises(Conflict):
             await store.add([*jobs, clash], batch=batch)
         with pytest.raises(NotFound):
             await store.get_batch(batch.batch_id)
-        assert [job.job_id for job in (await store.find(JobQuery())).items] == [known.job_id]
-        assert [job.job_id for job in await claim(store, slots=100)] == [known.job_id]
+        assert [job.job_id for job in (await store.find(JobQuery())).items] == [existing.job_id]
+        assert [job.job_id for job in await claim(store, slots=100)] == [existing.job_id]
 
     async def test_ten_thousand_jobs_are_one_batch(self, store: Store) -> None:
         batch, jobs = await add_batch(store, 10_000)
@@ -101,7 +101,7 @@ class TestCounting:
         read = await store.get_batch(batch.batch_id)
         assert (counters(read), read.status) == ((0, 0, 0, 2, 0), JobStatus.FAILED)
 
-    async def test_a_batch_ends_once_and_tells_its_webhook_once(self, store: Store) -> None:
+    async def test_a_batch_finishes_once_and_notifies_its_webhook_once(self, store: Store) -> None:
         batch, _ = await add_batch(store, 8, webhook=Webhook(url="https://example.org/hook"))
         jobs = await claim(store, slots=8)
         await asyncio.gather(*(store.finish(job, Completed()) for job in jobs))
@@ -149,16 +149,16 @@ class TestFindingAndDeleting:
         added = [(await add_batch(store, 1))[0].batch_id for _ in range(3)]
         first = await store.find_batches(BatchQuery(limit=2))
         rest = await store.find_batches(BatchQuery(limit=2, cursor=first.next_cursor))
-        found = [batch.batch_id for batch in [*first.items, *rest.items]]
-        assert (found, rest.next_cursor) == (added[::-1], None)
+        batch_ids = [batch.batch_id for batch in [*first.items, *rest.items]]
+        assert (batch_ids, rest.next_cursor) == (added[::-1], None)
 
     async def test_a_user_sees_only_what_he_may_read(self, store: Store) -> None:
         await add_batch(store, 0, batch_name="a", user_id="ann")
         await add_batch(store, 0, batch_name="b")
         shared = AccessControl(read_access=("bob",))
         await add_batch(store, 0, batch_name="c", user_id="ann", access_control=shared)
-        found = (await store.find_batches(BatchQuery(visible_to="bob"))).items
-        assert [batch.batch_name for batch in found] == ["c", "b"]
+        batches = (await store.find_batches(BatchQuery(visible_to="bob"))).items
+        assert [batch.batch_name for batch in batches] == ["c", "b"]
 
     async def test_a_batch_with_jobs_is_not_deleted(self, store: Store) -> None:
         batch, _ = await add_batch(store, 1)

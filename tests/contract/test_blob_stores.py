@@ -29,7 +29,7 @@ async def blob_store(
         return
     if request.param == "s3":
         server: S3Server = request.getfixturevalue("s3_server")
-        yield S3BlobStore(server.new_place())
+        yield S3BlobStore(server.new_bucket())
         return
     mongod: Mongod = request.getfixturevalue("mongod")
     store = MongoStore(mongod.url(f"test_{uuid4().hex[:12]}"))

@@ -50,15 +50,15 @@ class Reader:
 
     async def read(self, *, limit: int = 1000) -> list[Change]:
         """Everything up to now."""
-        found: list[Change] = []
+        changes: list[Change] = []
         while True:
             page = await self.store.changes(self.position, limit=limit)
             assert not page.gap
             assert len(page.items) <= limit
             self.position = page.position
-            found += page.items
+            changes += page.items
             if not page.items:
-                return found
+                return changes
 
     async def ids(self) -> set[str | None]:
         return {change.job_id for change in await self.read()}
@@ -66,12 +66,12 @@ class Reader:
     async def until(self, wanted: set[str], *, seconds: float = 10) -> list[Change]:
         """All changes until each of these jobs was among them."""
         deadline = time.monotonic() + seconds
-        found: list[Change] = []
-        while not wanted <= {change.job_id for change in found}:
-            assert time.monotonic() < deadline, wanted - {change.job_id for change in found}
-            found += await self.read()
+        changes: list[Change] = []
+        while not wanted <= {change.job_id for change in changes}:
+            assert time.monotonic() < deadline, wanted - {change.job_id for change in changes}
+            changes += await self.read()
             await asyncio.sleep(0.01)
-        return found
+        return changes
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ async def _lapse(store: Store) -> None:
 
 
 @pytest.mark.parametrize("act", ACTS)
-async def test_a_change_of_a_running_job_is_told(store: Store, act: str) -> None:
+async def test_a_change_of_a_running_job_is_reported(store: Store, act: str) -> None:
     job = await claimed(store)
     reader = await Reader.of(store)
     await ACTS[act](store, job)
@@ -130,7 +130,7 @@ async def test_a_change_of_a_running_job_is_told(store: Store, act: str) -> None
     assert await reader.read() == []
 
 
-async def test_a_claim_is_told(store: Store) -> None:
+async def test_a_claim_is_reported(store: Store) -> None:
     reader = await Reader.of(store)
     job = Job(job_type="pdf")
     await store.add([job])
@@ -139,7 +139,7 @@ async def test_a_claim_is_told(store: Store) -> None:
     await reader.until({job.job_id})
 
 
-async def test_a_restart_and_a_deletion_are_told(store: Store) -> None:
+async def test_a_restart_and_a_deletion_are_reported(store: Store) -> None:
     job = await claimed(store)
     await store.finish(job, Completed())
     reader = await Reader.of(store)
@@ -167,14 +167,14 @@ async def test_what_follows_the_deletion_of_the_newest_job_is_told(store: Store)
     await late.until({first.job_id, job.job_id})
 
 
-async def test_a_job_is_told_with_its_batch(store: Store) -> None:
+async def test_a_job_is_reported_with_its_batch(store: Store) -> None:
     reader = await Reader.of(store)
     batch, jobs = await add_batch(store, 3)
-    found = await reader.until({job.job_id for job in jobs})
-    assert {change.batch_id for change in found if change.job_id} == {batch.batch_id}
+    changes = await reader.until({job.job_id for job in jobs})
+    assert {change.batch_id for change in changes if change.job_id} == {batch.batch_id}
 
 
-async def test_a_batch_that_itself_changes_is_told(store: Store) -> None:
+async def test_a_change_of_the_batch_itself_is_reported(store: Store) -> None:
     batch, jobs = await add_batch(store, 1)
     (job,) = await claim(store)
     for change in ({"is_active": False}, {"is_active": True}, {"archived": True}):
@@ -188,7 +188,7 @@ async def test_a_batch_that_itself_changes_is_told(store: Store) -> None:
     assert jobs[0].job_id == job.job_id
 
 
-async def test_the_end_of_a_batch_is_told_no_earlier_than_it_is_seen(store: Store) -> None:
+async def test_the_end_of_a_batch_is_not_reported_before_it_is_visible(store: Store) -> None:
     reader = await Reader.of(store)
     batch, _ = await add_batch(store, 1)
     (job,) = await claim(store)
@@ -197,13 +197,13 @@ async def test_the_end_of_a_batch_is_told_no_earlier_than_it_is_seen(store: Stor
     ended = False
     while not ended:
         assert time.monotonic() < deadline
-        told = {change.batch_id for change in await reader.read()}
-        if batch.batch_id in told:
+        batch_ids = {change.batch_id for change in await reader.read()}
+        if batch.batch_id in batch_ids:
             ended = (await store.get_batch(batch.batch_id)).completed_at is not None
         await asyncio.sleep(0.01)
 
 
-async def test_archiving_a_batch_tells_of_its_jobs(store: Store) -> None:
+async def test_archiving_a_batch_reports_its_jobs(store: Store) -> None:
     batch, jobs = await add_batch(store, 3)
     reader = await Reader.of(store)
     await store.change_batch(batch.batch_id, archived=True)
@@ -215,14 +215,14 @@ async def test_pages_lead_through_changes_made_together(store: Store) -> None:
     batch, jobs = await add_batch(store, 25)
     await store.change_batch(batch.batch_id, archived=True)
     await claim(store, slots=20)
-    found: set[str | None] = set()
+    seen_ids: set[str | None] = set()
     deadline = time.monotonic() + 10
-    while not {job.job_id for job in jobs} <= found:
+    while not {job.job_id for job in jobs} <= seen_ids:
         assert time.monotonic() < deadline
-        found |= {change.job_id for change in await reader.read(limit=4)}
+        seen_ids |= {change.job_id for change in await reader.read(limit=4)}
 
 
-async def test_what_another_process_changes_is_told(store: Store, other: Store) -> None:
+async def test_changes_by_another_process_are_reported(store: Store, other: Store) -> None:
     reader = await Reader.of(store)
     job = await claimed(other)
     await reader.until({job.job_id})
@@ -277,9 +277,9 @@ async def test_it_waits_for_a_change_of_its_own_process(store: Store) -> None:
 
     async def wait() -> float:
         while True:
-            found = await store.changes(reader.position, seconds=5)
-            reader.position = found.position
-            if any(change.job_id == job.job_id for change in found.items):
+            changes = await store.changes(reader.position, seconds=5)
+            reader.position = changes.position
+            if any(change.job_id == job.job_id for change in changes.items):
                 return time.monotonic()
 
     waiting = asyncio.create_task(wait())
@@ -289,7 +289,7 @@ async def test_it_waits_for_a_change_of_its_own_process(store: Store) -> None:
     assert await asyncio.wait_for(waiting, 4) - finished < 1
 
 
-async def test_it_waits_no_longer_than_it_was_told_to(store: Store) -> None:
+async def test_it_waits_no_longer_than_requested(store: Store) -> None:
     reader = await Reader.of(store)
     started = time.monotonic()
     assert (await store.changes(reader.position, seconds=0.05)).items == []
@@ -298,7 +298,7 @@ async def test_it_waits_no_longer_than_it_was_told_to(store: Store) -> None:
 
 @pytest.mark.parametrize("position", ["", "x", "1.x", "99999999999999999999", "t:1:1", "s:00", "é"])
 async def test_a_position_that_no_store_gave_out_is_a_gap(store: Store, position: str) -> None:
-    found = await store.changes(position)
-    assert found.gap
-    assert found.items == []
-    assert not (await store.changes(found.position)).gap
+    changes = await store.changes(position)
+    assert changes.gap
+    assert changes.items == []
+    assert not (await store.changes(changes.position)).gap

@@ -31,7 +31,7 @@ def only(job: Job) -> JobQuery:
 
 
 class TestWaiting:
-    async def test_it_is_told_since_when_the_next_job_of_each_type_waits(
+    async def test_the_waiting_time_of_the_next_job_of_each_type_is_reported(
         self, store: Store
     ) -> None:
         assert await store.waiting_since() == {}
@@ -139,8 +139,8 @@ class TestFinding:
             await store.cancel(only(job))
         deleting = asyncio.create_task(delete())
         while not deleting.done():
-            found = (await store.find(JobQuery())).items
-            assert len({job.job_id for job in found}) == len(found)
+            remaining = (await store.find(JobQuery())).items
+            assert len({job.job_id for job in remaining}) == len(remaining)
         await deleting
         assert not (await store.find(JobQuery())).items
 
@@ -162,8 +162,8 @@ class TestFinding:
     async def test_a_text_is_found_as_it_is_written(self, store: Store, text: str) -> None:
         await store.add([Job(job_name="my_report 100%")])
         await store.add([Job(job_name="myXreport 1000")])
-        found = (await store.find(JobQuery(text=text))).items
-        assert [job.job_name for job in found] == ["my_report 100%"]
+        jobs = (await store.find(JobQuery(text=text))).items
+        assert [job.job_name for job in jobs] == ["my_report 100%"]
 
     async def test_a_strange_text_can_be_looked_for(self, store: Store) -> None:
         await store.add([Job(job_name="another")])
@@ -186,10 +186,10 @@ class TestFinding:
         done = await claimed(store)
         await store.finish(done, Completed())
         both = frozenset({JobStatus.FAILED, JobStatus.COMPLETED})
-        found = (await store.find(JobQuery(status=both))).items
-        assert [job.job_id for job in found] == [done.job_id, failed.job_id]
-        found = (await store.find(JobQuery(error_code="UPSTREAM_FAILED"))).items
-        assert [job.job_id for job in found] == [failed.job_id]
+        jobs = (await store.find(JobQuery(status=both))).items
+        assert [job.job_id for job in jobs] == [done.job_id, failed.job_id]
+        jobs = (await store.find(JobQuery(error_code="UPSTREAM_FAILED"))).items
+        assert [job.job_id for job in jobs] == [failed.job_id]
 
     async def test_results_and_logs_are_left_out_unless_asked_for(self, store: Store) -> None:
         job = await claimed(store)
@@ -271,7 +271,7 @@ class TestCancelling:
         assert ended.completed_at is not None
         assert await claim(store) == []
 
-    async def test_of_a_running_job_its_worker_is_told(self, store: Store) -> None:
+    async def test_a_running_job_names_its_worker(self, store: Store) -> None:
         job = await claimed(store)
         assert await store.cancel(only(job)) == [job.job_id]
         running = await store.get(job.job_id)

@@ -116,8 +116,8 @@ class History(RuleBasedStateMachine):
     def a_job_reports(self, data: st.DataObject, percent: int) -> None:
         job_id = data.draw(st.sampled_from(sorted(self.held)))
         before = self.do(self.store.get(job_id)).progress.percent
-        told = Progress(step="s", percent=percent)
-        self.do(self.store.report(self.held[job_id][1], told, [LogEntry(message="x")]))
+        progress = Progress(step="s", percent=percent)
+        self.do(self.store.report(self.held[job_id][1], progress, [LogEntry(message="x")]))
         after = self.do(self.store.get(job_id)).progress.percent
         assert after == max(before, percent), "it never goes backwards"
 
@@ -190,9 +190,9 @@ class History(RuleBasedStateMachine):
 
     @invariant()
     def the_store_agrees(self) -> None:
-        found = self.do(self.store.find(JobQuery(limit=1000))).items
-        assert {job.job_id: job.status for job in found} == self.states
-        for job in found:
+        jobs = self.do(self.store.find(JobQuery(limit=1000))).items
+        assert {job.job_id: job.status for job in jobs} == self.states
+        for job in jobs:
             assert (job.completed_at is not None) == (job.status in FINAL_STATUSES)
             assert len(job.attempts) <= MAX_ATTEMPTS_KEPT + 1
             assert job.attempt == self.attempts[job.job_id]

@@ -25,12 +25,12 @@ async def test_what_is_added_comes_back(store: Store, jobs: list[Job], batch: Ba
     ]
     await store.add(jobs, batch=batch)
     for job in jobs:
-        found = await store.get(job.job_id)
-        assert found == job.model_copy(update={"updated_at": job.created_at})
+        stored_job = await store.get(job.job_id)
+        assert stored_job == job.model_copy(update={"updated_at": job.created_at})
     stored = await store.get_batch(batch.batch_id)
     assert stored.total_jobs == stored.counts[JobStatus.PENDING] == len(jobs)
-    told = {"counts": {}, "updated_at": batch.updated_at}
-    assert stored.model_copy(update=told) == batch.model_copy(update={"counts": {}})
+    derived = {"counts": {}, "updated_at": batch.updated_at}
+    assert stored.model_copy(update=derived) == batch.model_copy(update={"counts": {}})
 
 
 BEGAN = datetime(2026, 1, 31, tzinfo=UTC)
@@ -76,23 +76,23 @@ async def test_pages_together_are_what_was_looked_for(
         await store.add([job])
     archived = set(await store.archive(JobQuery(job_type="pdf", limit=3)))
     for wanted, limit in searches:
-        found = await walked(store, JobQuery(**wanted, limit=limit))
-        assert len(found) == len(set(found)), "none comes twice"
-        assert set(found) == {
+        job_ids = await walked(store, JobQuery(**wanted, limit=limit))
+        assert len(job_ids) == len(set(job_ids)), "none comes twice"
+        assert set(job_ids) == {
             job.job_id for job in jobs if fits(job, job.job_id in archived, wanted)
         }
         times = {job.job_id: job.created_at for job in jobs}
-        assert all(times[one] >= times[next_] for one, next_ in pairwise(found)), "newest first"
+        assert all(times[one] >= times[next_] for one, next_ in pairwise(job_ids)), "newest first"
 
 
 async def walked(store: Store, query: JobQuery) -> list[str]:
-    found: list[str] = []
+    job_ids: list[str] = []
     while True:
         page = await store.find(query)
         assert len(page.items) <= query.limit
-        found += [job.job_id for job in page.items]
+        job_ids += [job.job_id for job in page.items]
         if page.next_cursor is None:
-            return found
+            return job_ids
         query = query.model_copy(update={"cursor": page.next_cursor})
 
 

@@ -51,13 +51,13 @@ async def test_a_failed_job_keeps_its_error(
     logs = [LogEntry(message=text)]
     await store.report(job, Progress(step=text, percent=3, message=text), logs)
     await store.finish(job, Failed(JobError(code="FILE_CORRUPT", message=text, details=details)))
-    found = await store.get(job.job_id)
-    assert found.status is JobStatus.FAILED
-    assert found.error is not None
-    assert found.error.message == whole(text)
-    assert (found.progress.step, found.progress.message) == (whole(text), whole(text))
-    assert [entry.message for entry in found.logs] == [whole(text)]
-    json.dumps(found.document()).encode()
+    stored = await store.get(job.job_id)
+    assert stored.status is JobStatus.FAILED
+    assert stored.error is not None
+    assert stored.error.message == whole(text)
+    assert (stored.progress.step, stored.progress.message) == (whole(text), whole(text))
+    assert [entry.message for entry in stored.logs] == [whole(text)]
+    json.dumps(stored.document()).encode()
 
 
 @settings(max_examples=25, suppress_health_check=ALL)
@@ -66,9 +66,9 @@ async def test_a_failed_job_keeps_its_error(
 async def test_a_completed_job_keeps_its_results(store: Store, results: dict[str, Any]) -> None:
     job = await claimed(store)
     await store.finish(job, Completed(results))
-    found = await store.get(job.job_id)
-    assert found.status is JobStatus.COMPLETED
-    assert found.results == json.loads(json.dumps(results))
+    stored = await store.get(job.job_id)
+    assert stored.status is JobStatus.COMPLETED
+    assert stored.results == json.loads(json.dumps(results))
 
 
 @settings(max_examples=10, suppress_health_check=ALL)

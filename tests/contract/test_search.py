@@ -49,17 +49,17 @@ async def fill(store: Store) -> str:
 
 async def walked(store: Store, query: JobQuery) -> tuple[list[str], int]:
     """All jobs of a query, page by page, and how many pages were cut short."""
-    found: list[str] = []
+    matches: list[str] = []
     short = 0
     while True:
         page = await store.find(query)
-        found += [job.job_id for job in page.items]
+        matches += [job.job_id for job in page.items]
         if page.searched_to is not None:
             short += 1
             assert len(page.items) < query.limit and page.next_cursor is not None
             assert all(job.created_at >= page.searched_to for job in page.items)
         if page.next_cursor is None:
-            return found, short
+            return matches, short
         query = query.model_copy(update={"cursor": page.next_cursor})
 
 
@@ -87,8 +87,8 @@ async def test_nothing_is_missing_and_nothing_comes_twice(store: Store) -> None:
     for terms in [*TERMS, {"batch_id": batch_id, "status": FAILED}]:
         query = JobQuery(limit=20, **terms)
         expected, _ = await walked(store, query)
-        found, _ = await walked(store, query.model_copy(update={"search_seconds": 0.0}))
-        assert found == expected, terms
+        matches, _ = await walked(store, query.model_copy(update={"search_seconds": 0.0}))
+        assert matches == expected, terms
 
 
 async def test_a_search_without_time_says_how_far_it_came(store: Store) -> None:
@@ -97,8 +97,8 @@ async def test_a_search_without_time_says_how_far_it_came(store: Store) -> None:
     page = await store.find(query)
     assert page.items == []
     assert page.searched_to is not None
-    found, short = await walked(store, query)
-    assert (found, short) == ([], JOBS // 200)
+    matches, short = await walked(store, query)
+    assert (matches, short) == ([], JOBS // 200)
 
 
 async def test_with_enough_time_a_search_is_like_any_other(store: Store) -> None:

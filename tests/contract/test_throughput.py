@@ -19,8 +19,10 @@ def an_hour_ago() -> datetime:
 
 async def lately(store: Store, user_id: str | None = None) -> dict[str, Throughput]:
     """What ended in the last hour or so, by type."""
-    found = await store.throughput(an_hour_ago(), step=2 * SLOT * 31, intervals=1, user_id=user_id)
-    return {one.job_type: one for one in found}
+    throughput = await store.throughput(
+        an_hour_ago(), step=2 * SLOT * 31, intervals=1, user_id=user_id
+    )
+    return {one.job_type: one for one in throughput}
 
 
 async def test_ends_are_counted_by_type_and_kind(store: Store) -> None:
@@ -29,11 +31,11 @@ async def test_ends_are_counted_by_type_and_kind(store: Store) -> None:
     await store.finish(await claimed(store, job_type="pdf"), Failed(CORRUPT))
     await store.finish(await claimed(store, job_type="a.b$c"), Cancelled())
     await claimed(store, job_type="audio")
-    found = await lately(store)
-    assert set(found) == {"pdf", "a.b$c"}
-    assert (found["pdf"].completed, found["pdf"].failed) == (2, {"FILE_CORRUPT": 1})
-    assert sum(found["pdf"].waits.values()) == 3
-    assert (found["a.b$c"].completed, found["a.b$c"].cancelled) == (0, 1)
+    throughput = await lately(store)
+    assert set(throughput) == {"pdf", "a.b$c"}
+    assert (throughput["pdf"].completed, throughput["pdf"].failed) == (2, {"FILE_CORRUPT": 1})
+    assert sum(throughput["pdf"].waits.values()) == 3
+    assert (throughput["a.b$c"].completed, throughput["a.b$c"].cancelled) == (0, 1)
 
 
 async def test_an_attempt_that_is_tried_again_is_no_end(store: Store) -> None:
@@ -46,8 +48,8 @@ async def test_a_job_cancelled_before_it_started_has_no_waiting_time(store: Stor
     job = Job(job_type="pdf")
     await store.add([job])
     await store.cancel(JobQuery(job_id=job.job_id))
-    found = (await lately(store))["pdf"]
-    assert (found.cancelled, found.waits) == (1, {})
+    throughput = (await lately(store))["pdf"]
+    assert (throughput.cancelled, throughput.waits) == (1, {})
 
 
 async def test_a_job_that_took_its_worker_down_too_often_counts_as_failed(store: Store) -> None:
@@ -59,8 +61,8 @@ async def test_a_job_that_took_its_worker_down_too_often_counts_as_failed(store:
 async def test_each_part_of_a_span_has_its_own_count(store: Store) -> None:
     now = start_of(slot_of(utc_now()))  # before the job ends: it may end in the next slot
     await store.finish(await claimed(store), Completed())
-    found = await store.throughput(now - 9 * SLOT, step=SLOT, intervals=11)
-    assert [one.interval for one in found] in ([9], [10])
+    throughput = await store.throughput(now - 9 * SLOT, step=SLOT, intervals=11)
+    assert [one.interval for one in throughput] in ([9], [10])
     assert await store.throughput(now - 20 * SLOT, step=SLOT, intervals=10) == []
 
 
@@ -94,7 +96,7 @@ async def test_tidying_keeps_what_is_recent(store: Store) -> None:
     assert (await lately(store, "ann"))["pdf"].completed == 1
 
 
-async def test_it_is_told_how_many_jobs_each_worker_runs(store: Store) -> None:
+async def test_the_number_of_jobs_of_each_worker_is_reported(store: Store) -> None:
     await claimed(store)
     await claimed(store)
     await claimed(store, "worker-2")
@@ -104,9 +106,9 @@ async def test_it_is_told_how_many_jobs_each_worker_runs(store: Store) -> None:
 
 @pytest.mark.parametrize("seconds", [0.004, 0.3, 2.0, 47.0, 5000.0])
 def test_a_waiting_time_is_right_to_within_a_tenth(seconds: float) -> None:
-    told = quantile({bucket_of(timedelta(seconds=seconds)): 1}, 0.95)
-    assert told is not None
-    assert abs(told - seconds) <= seconds / 10
+    estimate = quantile({bucket_of(timedelta(seconds=seconds)): 1}, 0.95)
+    assert estimate is not None
+    assert abs(estimate - seconds) <= seconds / 10
 
 
 def test_quantiles_are_those_of_all_jobs() -> None:

@@ -100,9 +100,9 @@ async def copy(source: Store, target: Store) -> list[RecordId]:
 
 async def assert_same(source: Store, target: Store) -> None:
     for kind in KINDS:
-        told, found = await everything(source, kind), await everything(target, kind)
-        assert list(told) == list(found), "the order is part of it"
-        for one, other in zip(told.values(), found.values(), strict=True):
+        original, copied = await everything(source, kind), await everything(target, kind)
+        assert list(original) == list(copied), "the order is part of it"
+        for one, other in zip(original.values(), copied.values(), strict=True):
             if not isinstance(one, BatchRecord):  # a batch may count zeros, or leave them out
                 assert one == other
             assert not differs(one, other)
@@ -213,13 +213,13 @@ class TestRecords:
         batch = full_batch(str(job.job.batch_id))
         assert await store.import_records([job]) == {job.record_id}
         assert await store.import_records([batch]) == {batch.record_id}
-        (told,) = (await everything(store, "jobs")).values()
+        (original,) = (await everything(store, "jobs")).values()
         (told_batch,) = (await everything(store, "batches")).values()
-        assert told == job
+        assert original == job
         assert isinstance(told_batch, BatchRecord)
         counts = {status: n for status, n in told_batch.batch.counts.items() if n}
-        found = told_batch.batch.model_copy(update={"counts": counts})
-        assert replace(told_batch, batch=found) == batch
+        batch_with_counts = told_batch.batch.model_copy(update={"counts": counts})
+        assert replace(told_batch, batch=batch_with_counts) == batch
         await copy(store, target)
         assert (await everything(target, "jobs")).popitem()[1] == job
         assert (await target.get(job.record_id)).logs[0].message.startswith("17 older entries")
@@ -250,7 +250,7 @@ class TestRecords:
             groups = [group async for group in store.records(kind, [other, record.record_id])]
             assert [one.record_id for group in groups for one in group] == [record.record_id]
 
-    async def test_a_digest_tells_any_difference(self) -> None:
+    async def test_a_digest_reveals_any_difference(self) -> None:
         record = full_job()
         one = record.job.logs[0].model_copy(update={"message": "another"})
         changed = [
@@ -312,9 +312,9 @@ def any_job(draw: st.DrawFn) -> JobRecord:
 async def test_whatever_a_job_holds_comes_back(store: Store, records: list[JobRecord]) -> None:
     await store.import_records(records)
     ids = [record.record_id for record in records]
-    found = {one.record_id: one async for group in store.records("jobs", ids) for one in group}
-    assert [found[record.record_id] for record in records] == records
-    assert not any(differs(record, found[record.record_id]) for record in records)
+    copied = {one.record_id: one async for group in store.records("jobs", ids) for one in group}
+    assert [copied[record.record_id] for record in records] == records
+    assert not any(differs(record, copied[record.record_id]) for record in records)
 
 
 async def lived_in(store: Store) -> None:
@@ -391,11 +391,11 @@ class TestCopies:
         assert order[0] == order[1]
         assert len(order[0]) > 8
 
-    async def test_the_same_events_are_told(self, store: Store, target: Store) -> None:
+    async def test_the_same_events_are_pending(self, store: Store, target: Store) -> None:
         await lived_in(store)
         await copy(store, target)
         wanted = EventCapacity(limit=100, per_endpoint=100, lease=timedelta(minutes=1))
-        told = [
+        event_ids = [
             {
                 (event.owner_id, event.delivery.delivery_id)
                 for event in await one.claim_events(wanted)
@@ -403,7 +403,7 @@ class TestCopies:
             }
             for one in (store, target)
         ]
-        assert told[0] == told[1] and len(told[0]) > 1
+        assert event_ids[0] == event_ids[1] and len(event_ids[0]) > 1
 
     async def test_a_job_that_was_running_is_rescued(self, store: Store, target: Store) -> None:
         job = await claimed(store)

@@ -101,14 +101,14 @@ class TestTheEnd:
         await store.finish(job, again)
         assert await take(store) == []
 
-    async def test_a_pending_job_that_is_cancelled_is_told_of(self, store: Store) -> None:
+    async def test_cancelling_a_pending_job_sends_an_event(self, store: Store) -> None:
         job = Job(webhook=FINALS_ONLY)
         await store.add([job])
         await store.cancel(JobQuery(job_id=job.job_id))
         (due,) = await take(store)
         assert (due.owner_id, due.delivery.event) == (job.job_id, "error")
 
-    async def test_a_job_whose_worker_died_is_told_of(self, store: Store) -> None:
+    async def test_a_job_whose_worker_died_sends_an_event(self, store: Store) -> None:
         job = await claimed(store, lease=LAPSED, webhook=FINALS_ONLY)
         await store.rescue(max_crashes=1)
         (due,) = await take(store)
@@ -227,7 +227,7 @@ class TestLimits:
 
 
 class TestProgress:
-    async def test_an_open_job_is_told_of_after_a_moment(self, store: Store) -> None:
+    async def test_an_unfinished_job_is_reported_after_a_moment(self, store: Store) -> None:
         job = Job(webhook=HOOK)
         await store.add([job])
         assert await take(store) == []
@@ -271,7 +271,7 @@ class TestProgress:
         await store.record_progress(event, tried(), pace(0))
         assert len(await take(store)) == 1
 
-    async def test_a_new_attempt_that_is_behind_is_told_of(self, store: Store) -> None:
+    async def test_a_new_attempt_with_less_progress_is_reported(self, store: Store) -> None:
         job = await claimed(store, webhook=HOOK)
         await store.report(job, Progress(step="x", percent=60))
         await store.record_progress(await take_one(store), tried(), pace(60))
@@ -289,15 +289,15 @@ class TestProgress:
         await store.record_delivery(await take_one(store), tried())
         await store.restart(JobQuery(job_id=job.job_id))
         await store.record_progress(await take_one(store), tried(), pace())
-        told = await deliveries(store, job)
-        assert [(one.n, one.event, one.tried) for one in told] == [
+        delivery = await deliveries(store, job)
+        assert [(one.n, one.event, one.tried) for one in delivery] == [
             (1, "progress", 3),
             (2, "completed", 1),
             (3, "progress", 1),
         ]
-        assert not any(one.gave_up for one in told)
+        assert not any(one.gave_up for one in delivery)
 
-    async def test_without_a_pace_only_the_end_is_told(self, store: Store) -> None:
+    async def test_without_an_interval_only_the_outcome_is_sent(self, store: Store) -> None:
         job = await claimed(store, webhook=HOOK)
         await store.record_progress(await take_one(store), tried(410), None)
         await store.report(job, Progress(step="x", percent=50))
@@ -371,7 +371,7 @@ class TestAgain:
             await store.replay_event(job.job_id, 2)
         assert (await store.replay_event(job.job_id, 3)).event == "error"
 
-    async def test_a_restart_withdraws_what_was_not_yet_told(self, store: Store) -> None:
+    async def test_a_restart_withdraws_undelivered_events(self, store: Store) -> None:
         job = await ended(store)
         await store.restart(JobQuery(job_id=job.job_id))
         assert await take(store) == []

@@ -179,10 +179,10 @@ class TestLeases:
             await store.renew("nobody", LEASE)
 
     async def test_renewing_tells_what_is_held_and_what_is_cancelled(self, store: Store) -> None:
-        kept, unwanted = await claimed(store), await claimed(store)
+        wanted, unwanted = await claimed(store), await claimed(store)
         await store.cancel(JobQuery(job_id=unwanted.job_id))
         renewal = await store.renew("worker-1", LEASE)
-        assert renewal.attempts == {kept.job_id: 1, unwanted.job_id: 1}
+        assert renewal.attempts == {wanted.job_id: 1, unwanted.job_id: 1}
         assert renewal.cancelled == {unwanted.job_id}
 
     async def test_a_lapsed_lease_gives_the_job_back(self, store: Store) -> None:
@@ -244,10 +244,10 @@ class TestLeases:
         assert (await store.get(stale.job_id)).results == {"by": "worker-2"}
 
     async def test_a_worker_tells_what_it_takes_and_what_it_can_do(self, store: Store) -> None:
-        told = replace(worker(), job_types=["pdf", "future"], handles=["pdf"])
-        await store.register_worker(told, LEASE)
-        (found,) = await store.workers()
-        assert (found.job_types, found.handles) == (["pdf", "future"], ["pdf"])
+        registered = replace(worker(), job_types=["pdf", "future"], handles=["pdf"])
+        await store.register_worker(registered, LEASE)
+        (stored,) = await store.workers()
+        assert (stored.job_types, stored.handles) == (["pdf", "future"], ["pdf"])
 
     async def test_a_worker_is_seen_until_it_is_dismissed(self, store: Store) -> None:
         await store.register_worker(worker("worker-9"), LEASE)
@@ -366,7 +366,7 @@ class TestFinishing:
         ]
         assert events == [["completed"], ["error"], [], []]
 
-    async def test_a_pending_job_that_is_cancelled_tells_its_webhook(self, store: Store) -> None:
+    async def test_cancelling_a_pending_job_notifies_its_webhook(self, store: Store) -> None:
         job = Job(webhook=HOOK)
         await store.add([job])
         await store.cancel(JobQuery(job_id=job.job_id))

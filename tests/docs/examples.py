@@ -43,9 +43,9 @@ def pages() -> Iterator[Path]:
 
 def examples() -> Iterator[Example]:
     for page in pages():
-        for found in FENCE.finditer(page.read_text()):
+        for match in FENCE.finditer(page.read_text()):
             name = str(page.relative_to(ROOT))
-            yield Example(name, found["language"], textwrap.dedent(found["text"]))
+            yield Example(name, match["language"], textwrap.dedent(match["text"]))
 
 
 def blocks(page: str, language: str) -> list[str]:

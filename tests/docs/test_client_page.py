@@ -58,8 +58,8 @@ class TestClientPage:
     def test_every_error_has_its_line(self) -> None:
         kinds = [kind for kind in vars(client).values() if isinstance(kind, type)]
         errors = {kind.__name__ for kind in kinds if issubclass(kind, client.ClientError)}
-        told = set(re.findall(r"(?m)^\| `(\w+)` \|", self.TEXT.partition("## Errors")[2]))
-        assert told == errors - {"ClientError"}
+        documented = set(re.findall(r"(?m)^\| `(\w+)` \|", self.TEXT.partition("## Errors")[2]))
+        assert documented == errors - {"ClientError"}
 
     @pytest.mark.parametrize(
         ("ordinary", "asynchronous"), [(Client, AsyncClient), (Job, AsyncJob), (Batch, AsyncBatch)]

@@ -71,8 +71,8 @@ def a_batchs_event(service: Running, receiver: Receiver) -> Any:
     batch_id = service.post("/api/batches", {"jobs": jobs}).json()["data"]["batch_id"]
     stream = service.get(f"/api/batches/{batch_id}/stream").text
     lines = [line.removeprefix("data: ") for line in stream.splitlines()]
-    told = [json.loads(line) for line in lines if line.startswith("{")]
-    return next(event for event in told if "batch" in event and event["phase"] == "running")
+    events = [json.loads(line) for line in lines if line.startswith("{")]
+    return next(event for event in events if "batch" in event and event["phase"] == "running")
 
 
 #: What each of them is; of a dictionary the page may show a part.
@@ -97,8 +97,8 @@ def of(pages: Iterable[str]) -> list[Any]:
 
 
 def test_every_document_is_looked_at() -> None:
-    known = {*MADE, *REQUESTS, *PROGRAMS}
-    assert [str(one) for one in SHOWN if one.page not in known] == []
+    covered = {*MADE, *REQUESTS, *PROGRAMS}
+    assert [str(one) for one in SHOWN if one.page not in covered] == []
 
 
 @pytest.mark.parametrize("example", of(MADE))
@@ -110,28 +110,28 @@ def test_the_service_gives_what_is_shown(
 
 
 @pytest.mark.parametrize("page", [f"{REFERENCE}/errors.md", f"{REFERENCE}/event-job.md"])
-def test_an_error_is_told_word_by_word(page: str, service: Running, receiver: Receiver) -> None:
+def test_an_error_is_reported_verbatim(page: str, service: Running, receiver: Receiver) -> None:
     (shown,) = (json.loads(one.text) for one in SHOWN if one.page == page)
     assert MADE[page](service, receiver) == shown
 
 
-def missing(shown: Any, given: Any, place: str = "") -> list[str]:
+def missing(shown: Any, given: Any, path: str = "") -> list[str]:
     """Where what is shown has a key, or a kind of value, that what is given has not."""
     if isinstance(shown, dict) and isinstance(given, dict):
         return [
             fault
             for key, value in shown.items()
             for fault in (
-                missing(value, given[key], f"{place}.{key}") if key in given else [f"{place}.{key}"]
+                missing(value, given[key], f"{path}.{key}") if key in given else [f"{path}.{key}"]
             )
         ]
     if isinstance(shown, list) and isinstance(given, list):
         if shown and not given:
-            return [f"{place}[]"]
+            return [f"{path}[]"]
         pairs = zip(shown, given, strict=False)
-        return [fault for one, other in pairs for fault in missing(one, other, f"{place}[]")]
+        return [fault for one, other in pairs for fault in missing(one, other, f"{path}[]")]
     numbers = isinstance(shown, int | float) and isinstance(given, int | float)
-    return [] if numbers or isinstance(given, type(shown)) else [f"{place}: {given!r}"]
+    return [] if numbers or isinstance(given, type(shown)) else [f"{path}: {given!r}"]
 
 
 @pytest.mark.parametrize("example", of(REQUESTS))

@@ -144,8 +144,8 @@ def service(terminal: Terminal) -> Iterator[Running]:
 
 class TestAllAreCovered:
     def test_every_block_says_what_it_is(self) -> None:
-        known = RUN_HERE | NOT_TO_RUN | READ_BY.keys()
-        assert [str(one) for one in EXAMPLES if one.language not in known] == []
+        covered = RUN_HERE | NOT_TO_RUN | READ_BY.keys()
+        assert [str(one) for one in EXAMPLES if one.language not in covered] == []
 
     def test_what_can_be_run_is_not_passed_off_as_text(self) -> None:
         commands = re.compile(r"^(secretary|curl|make|pip|export|from|import) ")
@@ -154,8 +154,8 @@ class TestAllAreCovered:
 
     @pytest.mark.parametrize("table", [NOT_RUN, ELSEWHERE, EXPECTED])
     def test_no_list_names_what_is_not_there(self, table: dict[tuple[str, str], Any]) -> None:
-        found = {key: sum(one.is_at(*key) for one in EXAMPLES) for key in table}
-        assert [key for key, number in found.items() if number != 1] == []
+        counts = {key: sum(one.is_at(*key) for one in EXAMPLES) for key in table}
+        assert [key for key, number in counts.items() if number != 1] == []
 
     @pytest.mark.parametrize("file", sorted({*ELSEWHERE.values(), *READ_BY.values()}))
     def test_the_other_tests_are_there(self, file: str) -> None:
@@ -164,13 +164,15 @@ class TestAllAreCovered:
 
 @pytest.mark.parametrize("example", to_run("sh"))
 def test_commands_work(example: Example, terminal: Terminal, service: Running) -> None:
-    told = ""
+    output = ""
     if any(STAYS.match(line) for line in example.text.splitlines()):
         for line in example.text.splitlines():
-            told += terminal.start(line) if STAYS.match(line) else terminal.type(line, service.url)
+            output += (
+                terminal.start(line) if STAYS.match(line) else terminal.type(line, service.url)
+            )
     else:
-        told = terminal.type(example.text, service.url)
-    require_expected(example, told)
+        output = terminal.type(example.text, service.url)
+    require_expected(example, output)
     if settings := assigned(example.text):
         load(None, environment=settings)
 
@@ -202,11 +204,11 @@ def test_settings_and_batches_are_accepted(example: Example, tmp_path: Path) -> 
     load(file, environment={})
 
 
-def require_expected(example: Example, told: str) -> None:
+def require_expected(example: Example, output: str) -> None:
     for key, patterns in EXPECTED.items():
         if example.is_at(*key):
             for pattern, times in patterns.items():
-                assert len(re.findall(pattern, told, re.MULTILINE)) >= times, told
+                assert len(re.findall(pattern, output, re.MULTILINE)) >= times, output
 
 
 class TestTheHandlerOfTheReadme:

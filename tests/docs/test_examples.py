@@ -109,16 +109,16 @@ class TestTemplates:
         assert not template.warnings
         assert template.title != "inline"
 
-    def test_the_check_tells_what_the_page_tells(self, terminal: Terminal) -> None:
+    def test_the_check_prints_what_the_page_shows(self, terminal: Terminal) -> None:
         (text,) = blocks(self.PAGES[1], "markdown")
         (terminal.program.directory / "Interview.md").write_text(text)
-        told = terminal.type("secretary template check Interview.md", "")
-        assert told.strip() and told.strip() in (ROOT / self.PAGES[1]).read_text()
+        output = terminal.type("secretary template check Interview.md", "")
+        assert output.strip() and output.strip() in (ROOT / self.PAGES[1]).read_text()
 
     def test_every_type_has_its_line(self) -> None:
         text = (ROOT / self.PAGES[0]).read_text().partition("## Types")[2].partition("\n## ")[0]
-        told = {word.lower() for word in re.findall(r"`(\w+)`", text)}
-        assert told >= TYPE_NAMES.keys()
+        documented = {word.lower() for word in re.findall(r"`(\w+)`", text)}
+        assert documented >= TYPE_NAMES.keys()
 
     def test_every_template_has_its_line_with_what_it_wants(self) -> None:
         text = (ROOT / self.PAGES[0]).read_text()

@@ -15,10 +15,10 @@ VENDOR = ROOT / "src" / "secretary" / "dashboard" / "vendor"
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    found = importlib.util.spec_from_file_location("write_licences", SCRIPT)
-    assert found is not None and found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    spec = importlib.util.spec_from_file_location("write_licences", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 
@@ -29,10 +29,10 @@ def test_every_package_is_on_the_page_under_a_licence_of_the_list() -> None:
 
 
 def test_every_extra_is_looked_at(script: ModuleType) -> None:
-    found = script.licences_by_group()
-    assert set(found) == {"", "mcp", "otel", "rapidocr", "s3", "sites"}
-    assert {"fastapi", "pymongo", "pypdfium2", "certifi"} <= set(found[""])
-    assert {"requests", "opentelemetry-sdk"} <= set(found["otel"])
+    licences = script.licences_by_group()
+    assert set(licences) == {"", "mcp", "otel", "rapidocr", "s3", "sites"}
+    assert {"fastapi", "pymongo", "pypdfium2", "certifi"} <= set(licences[""])
+    assert {"requests", "opentelemetry-sdk"} <= set(licences["otel"])
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,12 @@ REFERENCE = ROOT / "docs" / "reference"
 def rows(page: str) -> dict[str, list[str]]:
     """The rows of all tables of a page by the code in their first column."""
     text = (REFERENCE / page).read_text()
-    found = {}
+    table = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         if line.startswith("| `"):
-            found[cells[0].strip("` |")] = cells
-    return found
+            table[cells[0].strip("` |")] = cells
+    return table
 
 
 def settings(model: type[BaseModel] = Settings, group: str = "") -> Iterator[tuple[str, object]]:
@@ -60,12 +60,12 @@ class TestSettings:
         assert set(rows("settings.md")) == {name for name, _ in settings()}
 
     @pytest.mark.parametrize(("name", "default"), list(settings()))
-    def test_the_line_tells_the_default(self, name: str, default: object) -> None:
-        told = rows("settings.md")[name][1]
+    def test_the_line_shows_the_default(self, name: str, default: object) -> None:
+        documented = rows("settings.md")[name][1]
         if default is None:
-            assert told == "none"
+            assert documented == "none"
         else:
-            assert yaml.safe_load(told.strip("`")) == _plain(default)
+            assert yaml.safe_load(documented.strip("`")) == _plain(default)
 
     @pytest.mark.parametrize("name", config.PLAIN_VARIABLES)
     def test_every_variable_of_its_own_is_named(self, name: str) -> None:
@@ -85,17 +85,17 @@ def _plain(default: object) -> object:
 
 class TestStreams:
     def test_every_event_has_its_line_with_its_phase(self) -> None:
-        told = {name: cells[1].strip("`") for name, cells in rows("streams.md").items()}
-        assert dict(NAMES.values()).items() <= told.items()
+        documented = {name: cells[1].strip("`") for name, cells in rows("streams.md").items()}
+        assert dict(NAMES.values()).items() <= documented.items()
 
     def test_the_example_is_what_is_sent(self) -> None:
         text = (REFERENCE / "streams.md").read_text()
-        found = re.search(r"(?s)```text\n(id: .*?)```", text)
-        assert found is not None
+        match = re.search(r"(?s)```text\n(id: .*?)```", text)
+        assert match is not None
         progress = Progress(percent=40, message="Page 4")
         job = Job(job_id="job-1", job_type="pdf", status=JobStatus.PROCESSING, progress=progress)
-        event_id = found[1].splitlines()[0].removeprefix("id: ")
-        assert encode_event(job_event(job), event_id).decode() == found[1] + "\n"
+        event_id = match[1].splitlines()[0].removeprefix("id: ")
+        assert encode_event(job_event(job), event_id).decode() == match[1] + "\n"
         assert len(event_id) == len(job_event_id(job, job_event(job)))
 
     def test_the_data_of_every_type_is_told(self) -> None:
@@ -113,18 +113,18 @@ class TestErrors:
 
     def test_every_code_of_a_job_has_its_line(self) -> None:
         text = (REFERENCE / "errors.md").read_text().partition("## Of jobs")[2]
-        told = set(re.findall(r"(?m)^\| `([A-Z_]+)` \|", text))
+        documented = set(re.findall(r"(?m)^\| `([A-Z_]+)` \|", text))
         kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
         codes = {kind.code for kind in kinds if issubclass(kind, JobFailed)}
-        assert told == codes | {"CANCELLED"}
+        assert documented == codes | {"CANCELLED"}
 
-    def test_it_tells_which_are_tried_again(self) -> None:
+    def test_it_documents_which_codes_are_retried(self) -> None:
         text = (REFERENCE / "errors.md").read_text().partition("## Of jobs")[2]
-        told = dict(re.findall(r"(?m)^\| `([A-Z_]+)` \| (\w+) \|", text))
+        documented = dict(re.findall(r"(?m)^\| `([A-Z_]+)` \| (\w+) \|", text))
         for kind in vars(errors).values():
             if isinstance(kind, type) and issubclass(kind, JobFailed) and "code" in vars(kind):
                 again = issubclass(kind, errors.ProcessDied) and "once"
-                assert told[kind.code] == (again or ("yes" if kind.retryable else "no"))
+                assert documented[kind.code] == (again or ("yes" if kind.retryable else "no"))
 
 
 def commands(command: Any, name: str = "secretary") -> Iterator[tuple[str, Any]]:
@@ -146,8 +146,8 @@ class TestCommandLine:
         return dict(zip(parts[1::2], parts[2::2], strict=True))
 
     def test_every_command_has_its_heading(self) -> None:
-        told = {name for name in self.sections() if name.startswith("secretary ")}
-        assert told == set(COMMANDS)
+        documented = {name for name in self.sections() if name.startswith("secretary ")}
+        assert documented == set(COMMANDS)
 
     @pytest.mark.parametrize("name", COMMANDS)
     def test_every_option_has_its_line(self, name: str) -> None:
@@ -157,46 +157,46 @@ class TestCommandLine:
             if isinstance(parameter, TyperOption)
             for option in parameter.opts
         }
-        told = set(re.findall(r"`(-[\w-]+)`(?=.* \|)", self.sections()[name]))
-        assert told - SHARED == options - SHARED
+        documented = set(re.findall(r"`(-[\w-]+)`(?=.* \|)", self.sections()[name]))
+        assert documented - SHARED == options - SHARED
 
-    def test_every_exit_code_is_told(self) -> None:
-        told = {
+    def test_every_exit_code_is_documented(self) -> None:
+        documented = {
             int(code) for code in re.findall(r"(?m)^\| (\d+) \|", self.sections()["Exit codes"])
         }
-        assert told == set(ExitCode)
+        assert documented == set(ExitCode)
 
 
 class TestEventJob:
     def test_every_route_has_its_line(self) -> None:
-        told = {name for name in rows("event-job.md") if "/api/" in name}
-        there = {f"{method} {path}" for method, path in routes() if path.startswith(LEGACY_PREFIX)}
-        assert told == there
+        documented = {name for name in rows("event-job.md") if "/api/" in name}
+        actual = {f"{method} {path}" for method, path in routes() if path.startswith(LEGACY_PREFIX)}
+        assert documented == actual
 
     def test_every_filter_has_its_line(self) -> None:
-        told = {name for name in rows("event-job.md") if "/api/" not in name}
+        documented = {name for name in rows("event-job.md") if "/api/" not in name}
         lists = (event_job.list_event_jobs, event_job.list_event_batches)
         names = {name for each in lists for name in inspect.signature(each).parameters}
-        assert told == names - {"request", "user", "active"} | {"isActive"}
+        assert documented == names - {"request", "user", "active"} | {"isActive"}
 
 
 class TestIngress:
     def test_every_route_has_its_line(self) -> None:
-        told = {name for name in rows("ingress.md") if "/api/" in name}
-        there = {f"POST /api{route.path}" for route in ingress.ROUTES}
+        documented = {name for name in rows("ingress.md") if "/api/" in name}
+        actual = {f"POST /api{route.path}" for route in ingress.ROUTES}
         archive = "/api/jobs/{job_id}/download-archive"
         reading = {path for method, path in routes() if path.endswith("/{path}")} | {archive}
-        there |= {f"GET {path}" for path in reading if not path.startswith(LEGACY_PREFIX)}
-        assert told == there
+        actual |= {f"GET {path}" for path in reading if not path.startswith(LEGACY_PREFIX)}
+        assert documented == actual
 
     @pytest.mark.parametrize("route", ingress.ROUTES, ids=lambda route: str(route.path))
-    def test_the_line_tells_the_job_type(self, route: ingress.IngressRoute) -> None:
+    def test_the_line_shows_the_job_type(self, route: ingress.IngressRoute) -> None:
         assert rows("ingress.md")[f"POST /api{route.path}"][1].startswith(f"`{route.job_type}`")
 
     def test_every_common_field_has_its_line(self) -> None:
-        told = {name for name in rows("ingress.md") if "/api/" not in name}
+        documented = {name for name in rows("ingress.md") if "/api/" not in name}
         of_the_call = ingress.CALL_FIELDS - {"job_id"} | {"file", "jobId"}
-        assert told == of_the_call | set(LanguageParameters.model_fields) - {"file_source"}
+        assert documented == of_the_call | set(LanguageParameters.model_fields) - {"file_source"}
 
 
 def routes() -> Iterator[tuple[str, str]]:
@@ -213,13 +213,13 @@ class TestOperations:
     async def test_every_metric_has_its_line(self) -> None:
         job_service = JobService(Empty(), Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # of numbers
         text = (await Metrics((), ServiceStats(job_service)).exposition()).decode()
-        there = {
+        actual = {
             f"{name}_total" if kind == "counter" and not name.endswith("_total") else name
             for name, kind in re.findall(r"(?m)^# TYPE (\S+) (\S+)$", text)
         }
-        told = {name for name in rows("metrics.md") if re.fullmatch(r"secretary_\w+", name)}
-        assert told == {name for name in there if name.startswith("secretary_")}
-        assert all(f"`{name}`" in self.METRICS for name in there)
+        documented = {name for name in rows("metrics.md") if re.fullmatch(r"secretary_\w+", name)}
+        assert documented == {name for name in actual if name.startswith("secretary_")}
+        assert all(f"`{name}`" in self.METRICS for name in actual)
 
     def test_every_header_has_its_line(self) -> None:
         for name, value in JSON_HEADERS:

@@ -80,8 +80,8 @@ def test_a_reader_finds_a_page_and_no_other_host_is_asked(address: str) -> None:
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         page.goto(f"{address}/index.html")
-        said = page.locator(".md-search-result__meta", has_text="Type to start searching")
-        said.wait_for(state="attached")  # before that it does not listen
+        hint = page.locator(".md-search-result__meta", has_text="Type to start searching")
+        hint.wait_for(state="attached")  # before that it does not listen
         page.get_by_label("Search").first.click()
         page.keyboard.type("fence")
         page.locator(".md-search-result__item a", has_text="Leases").first.wait_for()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from . import api, documents, jobs, properties
 from .cases import KINDS, Case, cases
-from .findings import PLACE, Report
+from .findings import DIRECTORY, Report
 
 EVERY = ("api", "documents", *KINDS, "models")
 
@@ -23,7 +23,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the same seed does the same (1)")
     parser.add_argument("--kinds", default=",".join(EVERY), help=f"some of {','.join(EVERY)}")
     parser.add_argument("--case", help="one that was found: kind/name/seed")
-    parser.add_argument("--finds", type=Path, default=PLACE, help=f"where they are kept ({PLACE})")
+    parser.add_argument(
+        "--finds", type=Path, default=DIRECTORY, help=f"where they are kept ({DIRECTORY})"
+    )
     arguments = parser.parse_args()
     kinds = arguments.kinds.split(",")
     if unknown := sorted(set(kinds) - set(EVERY)):
@@ -56,8 +58,8 @@ def _until(seconds: float, every: Iterator[Case]) -> Iterator[Case]:
         yield next(every)
 
 
-def _told(report: Report, place: Path) -> int:
-    report.keep(place)
+def _told(report: Report, directory: Path) -> int:
+    report.keep(directory)
     return int(bool(report.defects))
 
 

@@ -30,29 +30,29 @@ def started(directory: Path) -> Iterator[tuple[Program, Running]]:
 
 def fuzz(program: Program, service: Running, *arguments: str) -> int:
     """Zero when nothing was found; else it was printed."""
-    place = [f"{service.url}/api/openapi.json", "--header", f"Authorization:Bearer {KEY}"]
+    target = [f"{service.url}/api/openapi.json", "--header", f"Authorization:Bearer {KEY}"]
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG), "run"]
     # No proxy of the user's stands between two programs of this machine.
     env = program.env | {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
     return subprocess.run(
-        [*command, *place, *arguments], env=env, cwd=program.directory, check=False
+        [*command, *target, *arguments], env=env, cwd=program.directory, check=False
     ).returncode
 
 
 def fuzz_for(seconds: float, seed: int) -> int:
     """Round after round, each with a seed of its own."""
-    found = 0
+    exit_code = 0
     with tempfile.TemporaryDirectory() as directory, started(Path(directory)) as (program, service):
         until = time.monotonic() + seconds
-        while not found and time.monotonic() < until:
-            found = fuzz(program, service, "--max-examples", "10", "--seed", str(seed))
+        while not exit_code and time.monotonic() < until:
+            exit_code = fuzz(program, service, "--max-examples", "10", "--seed", str(seed))
             seed += 1
-        return _with_traceback(service, found)
+        return _with_traceback(service, exit_code)
 
 
-def _with_traceback(service: Running, found: int) -> int:
+def _with_traceback(service: Running, exit_code: int) -> int:
     if "Traceback" not in service.err:
-        return found
+        return exit_code
     print(service.err, file=sys.stderr)
     return 1
 

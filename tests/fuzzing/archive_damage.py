@@ -98,10 +98,10 @@ def _set(one: "etree._Element", other: "etree._Element", chance: random.Random) 
 def _nest(element: "etree._Element", depth: int) -> None:
     """Puts an element into others of its name."""
     parent = element.getparent()
-    place = parent.index(element)
+    index = parent.index(element)
     inner = element
     for _ in range(depth):
         outer = etree.Element(element.tag, dict(element.attrib))
         outer.append(inner)
         inner = outer
-    parent.insert(place, inner)
+    parent.insert(index, inner)

@@ -59,16 +59,16 @@ def write_boxes(chunks: list[Chunk]) -> bytes:
 
 
 def read_riff(content: bytes) -> list[Chunk]:
-    found, at = [], 0
+    chunks, at = [], 0
     while at + 8 <= len(content):
         name, size = struct.unpack_from("<4sI", content, at)
         body = content[at + 8 : at + 8 + size]
         if name in LISTS:
-            found.append(Chunk(name, body[:4], read_riff(body[4:])))
+            chunks.append(Chunk(name, body[:4], read_riff(body[4:])))
         else:
-            found.append(Chunk(name, body))
+            chunks.append(Chunk(name, body))
         at += 8 + size + size % 2
-    return found
+    return chunks
 
 
 def write_riff(chunks: list[Chunk]) -> bytes:
@@ -81,7 +81,7 @@ def write_riff(chunks: list[Chunk]) -> bytes:
 
 
 def read_matroska(content: bytes) -> list[Chunk]:
-    found, at = [], 0
+    chunks, at = [], 0
     while at < len(content) and content[at]:
         length = 9 - content[at].bit_length()
         name, at = content[at : at + length], at + length
@@ -93,11 +93,11 @@ def read_matroska(content: bytes) -> list[Chunk]:
         is_open = size == (1 << 7 * length) - 1
         end = len(content) if is_open else min(at + size, len(content))
         if name in ELEMENTS:
-            found.append(Chunk(name, b"", read_matroska(content[at:end])))
+            chunks.append(Chunk(name, b"", read_matroska(content[at:end])))
         else:
-            found.append(Chunk(name, content[at:end]))
+            chunks.append(Chunk(name, content[at:end]))
         at = end
-    return found
+    return chunks
 
 
 def write_matroska(chunks: list[Chunk]) -> bytes:
@@ -109,12 +109,12 @@ def write_matroska(chunks: list[Chunk]) -> bytes:
 
 
 def read_png(content: bytes) -> list[Chunk]:
-    found, at = [], 8
+    chunks, at = [], 8
     while at + 12 <= len(content):
         size, name = struct.unpack_from(">I4s", content, at)
-        found.append(Chunk(name, content[at + 8 : at + 8 + size]))
+        chunks.append(Chunk(name, content[at + 8 : at + 8 + size]))
         at += size + 12
-    return found
+    return chunks
 
 
 def write_png(chunks: list[Chunk]) -> bytes:
@@ -129,14 +129,14 @@ def write_png(chunks: list[Chunk]) -> bytes:
 
 def read_jpeg(content: bytes) -> list[Chunk]:
     """Segments; the picture itself is one that is behind all of them."""
-    found, at = [], 2
+    chunks, at = [], 2
     while at + 4 <= len(content) and content[at] == 0xFF:
         name, size = content[at : at + 2], int.from_bytes(content[at + 2 : at + 4], "big")
-        found.append(Chunk(name, content[at + 4 : at + 2 + size]))
+        chunks.append(Chunk(name, content[at + 4 : at + 2 + size]))
         at += 2 + size
         if name == b"\xff\xda":
             break
-    return [*found, Chunk(b"", content[at:])]
+    return [*chunks, Chunk(b"", content[at:])]
 
 
 def write_jpeg(chunks: list[Chunk]) -> bytes:
@@ -150,14 +150,14 @@ def write_jpeg(chunks: list[Chunk]) -> bytes:
 
 def read_ogg(content: bytes) -> list[Chunk]:
     """Pages: the head of each is a name, so that it is moved with it and never hurt."""
-    found, at = [], 0
+    chunks, at = [], 0
     while at + 27 <= len(content) and content[at : at + 4] == b"OggS":
         count = content[at + 26]
         start = at + 27 + count
         end = start + sum(content[at + 27 : start])
-        found.append(Chunk(content[at:start], content[start:end]))
+        chunks.append(Chunk(content[at:start], content[start:end]))
         at = end
-    return found
+    return chunks
 
 
 def write_ogg(chunks: list[Chunk]) -> bytes:

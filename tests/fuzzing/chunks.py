@@ -39,33 +39,33 @@ def _damage(chunks: list[Chunk], chance: random.Random) -> None:
     if not lists:
         return
     # As often in a deep list as in a long one: the long ones are sound and pictures.
-    place = chance.choice(lists)
-    at = chance.randrange(len(place))
+    siblings = chance.choice(lists)
+    at = chance.randrange(len(siblings))
     match chance.randrange(9):
         case 0:
-            del place[at]
+            del siblings[at]
         case 1:
-            place.insert(chance.randrange(len(place) + 1), place[at].copy())
+            siblings.insert(chance.randrange(len(siblings) + 1), siblings[at].copy())
         case 2:
-            other = chance.randrange(len(place))
-            place[at], place[other] = place[other], place[at]
+            other = chance.randrange(len(siblings))
+            siblings[at], siblings[other] = siblings[other], siblings[at]
         case 3:
-            place[at].name = chance.choice([one.name for some in lists for one in some])
+            siblings[at].name = chance.choice([one.name for some in lists for one in some])
         case 4:
-            chance.choice(lists).append(place[at].copy())
+            chance.choice(lists).append(siblings[at].copy())
         case 5:
-            _nest(place, at, chance.choice((3, 30, 300)))
+            _nest(siblings, at, chance.choice((3, 30, 300)))
         case _:
-            place[at].content = hurt(place[at].content, chance)
+            siblings[at].content = hurt(siblings[at].content, chance)
 
 
-def _nest(place: list[Chunk], at: int, depth: int) -> None:
+def _nest(siblings: list[Chunk], at: int, depth: int) -> None:
     """Puts a chunk into others of its name."""
-    outer = Chunk(place[at].name, place[at].content)
-    inner = place[at]
+    outer = Chunk(siblings[at].name, siblings[at].content)
+    inner = siblings[at]
     for _ in range(depth):
         inner = Chunk(outer.name, b"", [inner])
-    place[at] = inner
+    siblings[at] = inner
 
 
 def _lists(chunks: list[Chunk]) -> Iterator[list[Chunk]]:

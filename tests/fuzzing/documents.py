@@ -24,7 +24,7 @@ from .findings import Find, Report
 KINDS = ("pdf", "office", "pictures")
 LIMITS = Limits(wall_time=timedelta(seconds=20), memory_bytes=1024 * 1024 * 1024)
 MAX_PIXELS = 4_000_000
-LANES = 2
+CONCURRENCY = 2
 
 Batch = Sequence[Case]
 
@@ -90,16 +90,16 @@ def _make_pages(path: Path, kind: str, page_store: PageStore, directory: Path) -
 
 async def survey(batches: Iterator[Batch]) -> Report:
     report = Report()
-    sandbox = Sandbox(LANES, limits=LIMITS)
+    sandbox = Sandbox(CONCURRENCY, limits=LIMITS)
     await sandbox.open()
     try:
-        await asyncio.gather(*(_lane(sandbox, batches, report) for _ in range(LANES)))
+        await asyncio.gather(*(_runner(sandbox, batches, report) for _ in range(CONCURRENCY)))
     finally:
         await sandbox.close()
     return report
 
 
-async def _lane(sandbox: Sandbox, batches: Iterator[Batch], report: Report) -> None:
+async def _runner(sandbox: Sandbox, batches: Iterator[Batch], report: Report) -> None:
     for batch in batches:
         begun = [batch[0]]
         try:

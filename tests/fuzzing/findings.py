@@ -7,7 +7,7 @@ from pathlib import Path
 from .cases import Case
 
 #: Where finds are kept, unless somebody says otherwise.
-PLACE = Path("fuzz-finds")
+DIRECTORY = Path("fuzz-finds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class Find:
     def __str__(self) -> str:
         return f"--- {self.case}\n{self.fault}\nAgain: {self.command}"
 
-    def keep(self, place: Path = PLACE) -> Path:
+    def keep(self, directory: Path = DIRECTORY) -> Path:
         """The file as it was handed in, and beside it what became of it."""
-        place.mkdir(parents=True, exist_ok=True)
-        path = place / f"{self.case.kind}-{self.case.seed}-{self.case.name}"
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"{self.case.kind}-{self.case.seed}-{self.case.name}"
         path.write_bytes(self.case.content)
         path.with_name(f"{path.name}.txt").write_text(f"{self.fault}\n\nAgain: {self.command}\n")
         return path
@@ -43,11 +43,11 @@ class Report:
 
     def __str__(self) -> str:
         ends = ", ".join(f"{end} {count}" for end, count in self.ends.most_common())
-        found = f"{len(self.defects)} defects, {len(self.deaths)} deaths of an engine"
-        return f"{self.tried} tried ({ends}): {found}"
+        summary = f"{len(self.defects)} defects, {len(self.deaths)} deaths of an engine"
+        return f"{self.tried} tried ({ends}): {summary}"
 
-    def keep(self, place: Path = PLACE) -> None:
+    def keep(self, directory: Path = DIRECTORY) -> None:
         for find in (*self.defects, *self.deaths):
             print(find)
-            print(f"Kept as {find.keep(place)}")
+            print(f"Kept as {find.keep(directory)}")
         print(self)

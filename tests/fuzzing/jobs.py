@@ -20,12 +20,12 @@ from secretary.core import processes
 from secretary.observability.logging import current_job
 
 from ..sample_recordings import GOOD_RECORDINGS, GOOD_SUBTITLES, SOUNDS
-from ..service_fixture import Room, workroom
+from ..service_fixture import ServiceClient, running_service
 from .cases import Case
 from .findings import Find, Report
 
 ERRORS = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
-LANES = 3
+CONCURRENCY = 3
 MEMORY_MB = 1024
 #: A page, a piece of sound, a conversion. A job has a few of them, and waits for its turn.
 STEP_SECONDS = 20
@@ -46,7 +46,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "media": {"piece_timeout_sec": STEP_SECONDS, "max_duration_hours": 0.1},
     "generic_worker": {
-        "max_concurrent_workers": LANES,
+        "max_concurrent_workers": CONCURRENCY,
         "memory_limit_mb": MEMORY_MB,
         "timeout_sec": JOB_SECONDS,
         "max_crashes": 1,
@@ -85,14 +85,14 @@ async def survey(every: Iterable[Case]) -> Report:
         roots = Path(directory, "beside")
         roots.mkdir()
         storage = {"source_roots": [str(roots)]}
-        async with workroom(Path(directory, "data"), storage=storage, **SETTINGS) as room:
+        async with running_service(Path(directory, "data"), storage=storage, **SETTINGS) as service:
             with _heard() as trouble:
                 for group in chain([first] if first else [], groups):
-                    await _try_all(room, roots, group, report, trouble)
-                    await _look_round(room, group, report, tmp)
-        left = [one for one in processes.descendants(os.getpid()) if one.pid not in before]
-        if first and left:
-            report.defects.append(Find(group[-1], f"Processes are left at the end: {left}"))
+                    await _try_all(service, roots, group, report, trouble)
+                    await _look_round(service, group, report, tmp)
+        remaining = [one for one in processes.descendants(os.getpid()) if one.pid not in before]
+        if first and remaining:
+            report.defects.append(Find(group[-1], f"Processes are left at the end: {remaining}"))
     return report
 
 
@@ -128,20 +128,22 @@ def _heard() -> Iterator[Trouble]:
 
 
 async def _try_all(
-    room: Room, roots: Path, group: list[Case], report: Report, trouble: Trouble
+    service: ServiceClient, roots: Path, group: list[Case], report: Report, trouble: Trouble
 ) -> None:
     waiting = iter(group)
 
-    async def lane() -> None:
+    async def runner() -> None:
         for case in waiting:
-            await _try(room, roots, case, report, trouble)
+            await _try(service, roots, case, report, trouble)
 
-    await asyncio.gather(*(lane() for _ in range(LANES)))
+    await asyncio.gather(*(runner() for _ in range(CONCURRENCY)))
 
 
-async def _try(room: Room, roots: Path, case: Case, report: Report, trouble: Trouble) -> None:
+async def _try(
+    service: ServiceClient, roots: Path, case: Case, report: Report, trouble: Trouble
+) -> None:
     report.tried += 1
-    response = await _hand_in(room, roots, case)
+    response = await _hand_in(service, roots, case)
     if response.status_code != 202:  # it did not even get in
         error = response.json().get("error") or {}
         report.ends[f"refused {error.get('code')}"] += 1
@@ -151,32 +153,32 @@ async def _try(room: Room, roots: Path, case: Case, report: Report, trouble: Tro
     answer = response.json()
     job_id = answer.get("job_id") or answer["data"]["job_id"]
     try:
-        job = await asyncio.wait_for(room.ended(job_id), JOB_SECONDS + STEP_SECONDS)
+        job = await asyncio.wait_for(service.ended(job_id), JOB_SECONDS + STEP_SECONDS)
     except TimeoutError:
         report.defects.append(Find(case, "The job does not end"))
         return
-    told = "\n".join(trouble.told.pop(job_id, ()))
+    log_text = "\n".join(trouble.told.pop(job_id, ()))
     code = (job["error"] or {}).get("code")
     report.ends[code or job["status"]] += 1
-    if fault := _fault(job, str(room.data_dir.parent)) or await _dead_link(room, job):
-        report.defects.append(Find(case, f"{fault}\n{told}"))
+    if fault := _fault(job, str(service.data_dir.parent)) or await _dead_link(service, job):
+        report.defects.append(Find(case, f"{fault}\n{log_text}"))
     elif code in DEATHS:
-        report.deaths.append(Find(case, f"{code}: {job['error']['message']}\n{told}"))
+        report.deaths.append(Find(case, f"{code}: {job['error']['message']}\n{log_text}"))
 
 
-async def _hand_in(room: Room, roots: Path, case: Case) -> Any:
+async def _hand_in(service: ServiceClient, roots: Path, case: Case) -> Any:
     if case.name in GOOD_SUBTITLES:
         # Beside a good recording, where subtitles are looked for.
-        place = f"{case.seed}-{case.name}"
-        (roots / f"{place}.wav").write_bytes(GOOD_RECORDINGS["a.wav"]())
-        (roots / f"{place}{Path(case.name).suffix}").write_bytes(case.content)
-        asked = {"job_type": "audio", "parameters": {"file_path": f"{place}.wav"}}
-        return await room.client.post("/api/jobs", json=asked)
-    route, fields = _wish(case)
-    return await room.client.post(route, files={"file": (case.name, case.content)}, data=fields)
+        label = f"{case.seed}-{case.name}"
+        (roots / f"{label}.wav").write_bytes(GOOD_RECORDINGS["a.wav"]())
+        (roots / f"{label}{Path(case.name).suffix}").write_bytes(case.content)
+        asked = {"job_type": "audio", "parameters": {"file_path": f"{label}.wav"}}
+        return await service.client.post("/api/jobs", json=asked)
+    route, fields = _request_for(case)
+    return await service.client.post(route, files={"file": (case.name, case.content)}, data=fields)
 
 
-def _wish(case: Case) -> tuple[str, dict[str, str]]:
+def _request_for(case: Case) -> tuple[str, dict[str, str]]:
     """What is asked for differs with the damage, so that all ways are gone."""
     chance = random.Random(f"wish {case}")
     images = {"include_images": chance.choice(("true", "false"))}
@@ -218,10 +220,10 @@ def _fault(job: dict[str, Any], directory: str) -> str | None:
     return None
 
 
-async def _dead_link(room: Room, job: dict[str, Any]) -> str | None:
+async def _dead_link(service: ServiceClient, job: dict[str, Any]) -> str | None:
     """Results name their files by addresses that work."""
     for url in islice(_urls(job["results"]), 12):
-        response = await room.client.get(url)
+        response = await service.client.get(url)
         if response.status_code != 200:
             return f"{url} answers {response.status_code}"
     return None
@@ -239,12 +241,14 @@ def _urls(value: Any) -> Iterator[str]:
                 yield from _urls(item)
 
 
-async def _look_round(room: Room, group: list[Case], report: Report, tmp: Path) -> None:
+async def _look_round(service: ServiceClient, group: list[Case], report: Report, tmp: Path) -> None:
     """What is left is one's of the group; the service has to answer as before."""
-    left = await room.left_over(uploads=False)
-    left += sorted(os.listdir(tmp))
-    if left:
-        report.defects.append(Find(group[-1], f"Left by one of {len(group)} up to this: {left}"))
-    health = await room.client.get("/api/health")
+    remaining = await service.leftovers(uploads=False)
+    remaining += sorted(os.listdir(tmp))
+    if remaining:
+        report.defects.append(
+            Find(group[-1], f"Left by one of {len(group)} up to this: {remaining}")
+        )
+    health = await service.client.get("/api/health")
     if health.status_code != 200:
         report.defects.append(Find(group[-1], f"The service answers {health.text}"))

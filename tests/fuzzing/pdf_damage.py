@@ -84,8 +84,8 @@ def objects(content: bytes, chance: random.Random) -> bytes:
 def streams(content: bytes, chance: random.Random) -> bytes:
     """What is in a stream, unpacked and packed again."""
     with pikepdf.open(io.BytesIO(content)) as document:
-        found = [one for one in document.objects if isinstance(one, pikepdf.Stream)]
-        stream = chance.choice(found)
+        candidates = [one for one in document.objects if isinstance(one, pikepdf.Stream)]
+        stream = chance.choice(candidates)
         try:
             stream.write(hurt(stream.read_bytes(), chance))
         except pikepdf.PdfError:  # a picture: hurt as it is
@@ -98,27 +98,29 @@ def drawing(content: bytes, chance: random.Random) -> bytes:
     """What pages draw, instruction by instruction."""
     with pikepdf.open(io.BytesIO(content)) as document:
         page = chance.choice(list(document.pages))
-        told = [(list(one.operands), one.operator) for one in pikepdf.parse_content_stream(page)]
+        operations = [
+            (list(one.operands), one.operator) for one in pikepdf.parse_content_stream(page)
+        ]
         for _ in range(chance.choice(HOW_MANY)):
-            _redraw(told, chance)
-        page.obj.Contents = document.make_stream(pikepdf.unparse_content_stream(told))
+            _redraw(operations, chance)
+        page.obj.Contents = document.make_stream(pikepdf.unparse_content_stream(operations))
         return _saved(document, chance)
 
 
 def table(content: bytes, chance: random.Random) -> bytes:
     """Where it says that its objects are."""
-    places = list(TABLE.finditer(content))
+    matches = list(TABLE.finditer(content))
     damaged = bytearray(content)
-    for place in sorted(
-        chance.choices(places, k=chance.choice((1, 1, 3))), key=lambda m: -m.start()
+    for match in sorted(
+        chance.choices(matches, k=chance.choice((1, 1, 3))), key=lambda m: -m.start()
     ):
-        numbers = list(re.finditer(rb"\d+", place.group()))
+        numbers = list(re.finditer(rb"\d+", match.group()))
         number = chance.choice(numbers) if numbers else None
         if number is not None:
-            start = place.start() + number.start()
+            start = match.start() + number.start()
             near = b"%010d" % chance.randrange(len(content))
             odd = chance.choice((*NUMBERS, near, b"%d" % chance.randrange(20)))
-            damaged[start : place.start() + number.end()] = odd
+            damaged[start : match.start() + number.end()] = odd
     return bytes(damaged)
 
 
@@ -130,18 +132,18 @@ def _change(document: pikepdf.Pdf, chance: random.Random) -> None:
     inner = [
         value for value in one.values() if isinstance(value, (pikepdf.Dictionary, pikepdf.Array))
     ]
-    place: Any = chance.choice([one, *inner])
-    if isinstance(place, pikepdf.Array):
-        if len(place):
-            place[chance.randrange(len(place))] = _odd(document, chance)
+    target: Any = chance.choice([one, *inner])
+    if isinstance(target, pikepdf.Array):
+        if len(target):
+            target[chance.randrange(len(target))] = _odd(document, chance)
         return
-    known = [key for key in place if key != "/Length"]
-    if known and chance.random() < 0.25:
-        del place[chance.choice(known)]
+    keys = [key for key in target if key != "/Length"]
+    if keys and chance.random() < 0.25:
+        del target[chance.choice(keys)]
     else:
-        key = chance.choice(known) if known and chance.random() < 0.7 else chance.choice(KEYS)
+        key = chance.choice(keys) if keys and chance.random() < 0.7 else chance.choice(KEYS)
         if key != "/Length":
-            place[key] = _odd(document, chance)
+            target[key] = _odd(document, chance)
 
 
 def _odd(document: pikepdf.Pdf, chance: random.Random) -> Any:
@@ -162,18 +164,20 @@ def _odd(document: pikepdf.Pdf, chance: random.Random) -> Any:
             return pikepdf.Array([*numbers, chance.choice(everything)])
 
 
-def _redraw(told: list[tuple[list[Any], Any]], chance: random.Random) -> None:
-    if not told:
+def _redraw(operations: list[tuple[list[Any], Any]], chance: random.Random) -> None:
+    if not operations:
         return
-    at = chance.randrange(len(told))
-    operands, operator = told[at]
+    at = chance.randrange(len(operations))
+    operands, operator = operations[at]
     match chance.randrange(5):
         case 0:
-            del told[at]
+            del operations[at]
         case 1:
-            told[at:at] = [told[chance.randrange(len(told))]] * chance.choice((1, 2, 500))
+            operations[at:at] = [operations[chance.randrange(len(operations))]] * chance.choice(
+                (1, 2, 500)
+            )
         case 2:
-            told[at] = (operands, pikepdf.Operator(chance.choice(OPERATORS)))
+            operations[at] = (operands, pikepdf.Operator(chance.choice(OPERATORS)))
         case _ if operands and all(type(one) is not pikepdf.Object for one in operands):
             other = list(operands)
             odd = (
@@ -186,7 +190,7 @@ def _redraw(told: list[tuple[list[Any], Any]], chance: random.Random) -> None:
                 pikepdf.String(chance.choice(TOKENS)),
             )
             other[chance.randrange(len(other))] = chance.choice(odd)
-            told[at] = (other, operator)
+            operations[at] = (other, operator)
 
 
 def _saved(document: pikepdf.Pdf, chance: random.Random) -> bytes:

@@ -12,11 +12,11 @@ FACTOR = "FUZZ_FACTOR"
 def fuzz_for(seconds: float, seed: int) -> int:
     """Round after round, each with a seed of its own; zero when nothing was found."""
     until = time.monotonic() + seconds
-    found = 0
-    while not found and time.monotonic() < until:
+    exit_code = 0
+    while not exit_code and time.monotonic() < until:
         print(f"All values of seed {seed}", flush=True)
         options = ["-q", "-x", "-m", "hypothesis", f"--hypothesis-seed={seed}", "--timeout=1200"]
         command = [sys.executable, "-m", "pytest", *options, "tests"]
-        found = subprocess.run(command, env=os.environ | {FACTOR: "20"}, check=False).returncode
+        exit_code = subprocess.run(command, env=os.environ | {FACTOR: "20"}, check=False).returncode
         seed += 1
-    return found
+    return exit_code

@@ -113,27 +113,25 @@ class TestDeliveries:
         await end_next(store, outcome)
         return job_id
 
-    async def test_what_the_webhook_was_told_can_be_read(
-        self, client: Client, store: Store
-    ) -> None:
+    async def test_webhook_deliveries_can_be_read(self, client: Client, store: Store) -> None:
         job_id = await self.ended(client, store, Completed())
         (event,) = await store.claim_events(EventCapacity(limit=1, per_endpoint=1, lease=LEASE))
         tried = DeliveryAttempt(at=utc_now(), error="timed out", duration_ms=30_000)
         await store.record_delivery(event, tried, next_try_at=utc_now())
-        (told,) = (await client.data("GET", f"/api/jobs/{job_id}/deliveries"))["deliveries"]
-        assert told == (await client.data("GET", f"/api/jobs/{job_id}"))["deliveries"][0]
-        assert (told["n"], told["event"], told["gave_up"]) == (1, "completed", False)
-        assert told["delivery_id"].startswith("msg_")
-        assert re.fullmatch(TIME, told["next_try_at"])
-        (shown,) = told["tries"]
+        (delivery,) = (await client.data("GET", f"/api/jobs/{job_id}/deliveries"))["deliveries"]
+        assert delivery == (await client.data("GET", f"/api/jobs/{job_id}"))["deliveries"][0]
+        assert (delivery["n"], delivery["event"], delivery["gave_up"]) == (1, "completed", False)
+        assert delivery["delivery_id"].startswith("msg_")
+        assert re.fullmatch(TIME, delivery["next_try_at"])
+        (shown,) = delivery["tries"]
         assert re.fullmatch(TIME, shown.pop("at"))
         assert shown == {"status": None, "error": "timed out", "duration_ms": 30_000}
 
     async def test_the_end_can_be_replayed(self, client: Client, store: Store) -> None:
         job_id = await self.ended(client, store, FAILED)
         path = f"/api/jobs/{job_id}/deliveries"
-        told = await client.data("POST", f"{path}/1/replay")
-        assert (told["n"], told["event"]) == (1, "error")
+        body = await client.data("POST", f"{path}/1/replay")
+        assert (body["n"], body["event"]) == (1, "error")
         await client.refusal("POST", f"{path}/2/replay", 404)
         await client.refusal("POST", f"{path}/x/replay", 400)
         await client.refusal("POST", f"{path}/{10**30}/replay", 400)
@@ -156,8 +154,8 @@ class TestDeliveries:
         batch_id = await client.submit_batch(1, webhook=HOOK)
         await client.data("POST", f"/api/batches/{batch_id}/cancel")
         path = f"/api/batches/{batch_id}/deliveries"
-        (told,) = (await client.data("GET", path))["deliveries"]
-        assert told["event"] == "error"
+        (delivery,) = (await client.data("GET", path))["deliveries"]
+        assert delivery["event"] == "error"
         assert (await client.data("POST", f"{path}/1/replay"))["replayed_at"]
         await client.refusal("POST", f"{path}/2/replay", 404)
 
@@ -239,8 +237,8 @@ class TestSubmitting:
         }
         assert traces == {TRACE, OTHER_TRACE}
         again = {**key, "traceparent": OTHER_TRACE}  # the same request in another span
-        told = await client.data("POST", "/api/batches", status=202, json=jobs, headers=again)
-        assert told["batch_id"] == data["batch_id"]
+        accepted = await client.data("POST", "/api/batches", status=202, json=jobs, headers=again)
+        assert accepted["batch_id"] == data["batch_id"]
         for path in ("/api/jobs", "/api/event-job/jobs"):
             response = await client.post(path, json={}, headers={"traceparent": TRACE})
             body = response.json()
@@ -258,11 +256,11 @@ class TestSubmitting:
         body = {"batch": document} if wrapped else document
         response = await client.post(path, json=body)
         assert response.status_code == 202
-        told = response.json()
-        assert told["request"]["parameters"] == {"job_count": 2}
-        assert told["process"]["id"] == told["data"]["batch_id"]
-        assert len(told["data"]["job_ids"]) == 2
-        batch = told["data"]["batch"]
+        response_body = response.json()
+        assert response_body["request"]["parameters"] == {"job_count": 2}
+        assert response_body["process"]["id"] == response_body["data"]["batch_id"]
+        assert len(response_body["data"]["job_ids"]) == 2
+        batch = response_body["data"]["batch"]
         assert (batch["batch_name"], batch["total_jobs"], batch["status"]) == ("Two", 2, "pending")
 
     async def test_a_batch_with_one_wrong_job_is_refused_whole(self, client: Client) -> None:
@@ -310,7 +308,7 @@ class TestReading:
         assert rest["next_cursor"] is None
 
     @pytest.mark.parametrize(
-        ("query", "found"),
+        ("query", "total"),
         [
             ("status=pending", 1),
             ("status=completed", 1),
@@ -328,12 +326,12 @@ class TestReading:
         ],
     )
     async def test_the_list_can_be_filtered(
-        self, client: Client, store: Store, query: str, found: int
+        self, client: Client, store: Store, query: str, total: int
     ) -> None:
         await client.submit(user_id="ann", job_name="The report")
         await end_next(store, Completed())
         await client.submit()
-        assert len((await client.data("GET", f"/api/jobs?{query}"))["jobs"]) == found
+        assert len((await client.data("GET", f"/api/jobs?{query}"))["jobs"]) == total
 
     @pytest.mark.parametrize(
         "query",
@@ -502,7 +500,7 @@ class TestRefusals:
         kind = {"Content-Type": "application/json"}
         await client.refusal("POST", "/api/jobs", 400, content=body, headers=kind)
 
-    async def test_who_forgets_the_content_type_is_told(self, client: Client) -> None:
+    async def test_a_missing_content_type_is_reported(self, client: Client) -> None:
         error = await client.refusal("POST", "/api/jobs", 400, data={"job_type": "x"})
         assert "Content-Type: application/json" in error["message"]
 
@@ -518,7 +516,7 @@ class TestRefusals:
             kind = {"Content-Type": "application/json"}
             await client.refusal("POST", "/api/jobs", 413, content=pieces(), headers=kind)
 
-    async def test_when_the_store_is_away_no_path_or_server_is_told(self, tmp_path: Path) -> None:
+    async def test_a_store_outage_reveals_no_path_or_server(self, tmp_path: Path) -> None:
         job_service = JobService(BrokenStore(), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
         async with Client(create_api(job_service)) as client:
             for method, path in (("POST", "/api/jobs"), ("GET", "/api/health/ready")):

@@ -20,7 +20,7 @@ from ..audio_files import (
     speech,
 )
 from ..llm_server import KEY, Reads, Reply, heard, llm_server, says
-from ..service_fixture import Room, workroom
+from ..service_fixture import ServiceClient, running_service
 from ..speech import word_error_rate
 
 ROUTE = "/api/audio/process"
@@ -43,8 +43,8 @@ def silence(seconds: float, rate: int = 16_000) -> bytes:
 
 
 async def test_a_recording_becomes_a_transcript_subtitles_and_markdown(tmp_path: Path) -> None:
-    async with workroom(tmp_path) as room:
-        results = await room.read(ROUTE, speech().read_bytes(), "Board meeting.wav")
+    async with running_service(tmp_path) as service:
+        results = await service.read(ROUTE, speech().read_bytes(), "Board meeting.wav")
         transcription = results["transcription"]
         assert word_error_rate(WORDS, transcription["text"]) <= 0.05
         assert transcription["source_language"] == "en"
@@ -52,11 +52,11 @@ async def test_a_recording_becomes_a_transcript_subtitles_and_markdown(tmp_path:
         assert " ".join(one["text"] for one in segments) == " ".join(transcription["text"].split())
         assert all(one["start"] < one["end"] for one in segments)
         for kind in ("srt", "vtt"):
-            cues = parse_subtitles((await room.get(results["subtitles"][kind])).text)
+            cues = parse_subtitles((await service.get(results["subtitles"][kind])).text)
             assert " ".join(cue.text for cue in cues) == " ".join(one["text"] for one in segments)
         assert results["markdown_content"].startswith("# Board meeting\n\n**[00:00]** It was")
-        assert (await room.get(results["markdown_file"])).text == results["markdown_content"]
-        assert sorted(await room.archived(results["archive_url"])) == [
+        assert (await service.get(results["markdown_file"])).text == results["markdown_content"]
+        assert sorted(await service.archived(results["archive_url"])) == [
             "transcript.md",
             "transcript.srt",
             "transcript.txt",
@@ -64,13 +64,13 @@ async def test_a_recording_becomes_a_transcript_subtitles_and_markdown(tmp_path:
         ]
         assert results["metadata"]["format"] == "wav"
         assert results["metadata"]["duration"] == pytest.approx(7, abs=1)
-    assert await room.left_over() == []
+    assert await service.leftovers() == []
 
 
 async def test_the_same_sound_in_any_form_gives_the_same_words(tmp_path: Path) -> None:
     forms = ["a.mp3", "a.m4a", "a.ogg", "a.flac", "a.opus"]
-    async with workroom(tmp_path) as room:
-        read = [room.read(ROUTE, sound(name).read_bytes(), name) for name in forms]
+    async with running_service(tmp_path) as service:
+        read = [service.read(ROUTE, sound(name).read_bytes(), name) for name in forms]
         for name, results in zip(forms, await asyncio.gather(*read), strict=True):
             rate = word_error_rate(WORDS, results["transcription"]["text"])
             assert rate <= 0.05, name
@@ -82,8 +82,8 @@ async def test_times_are_those_of_the_recording(tmp_path: Path) -> None:
     arguments = ("-i", first, "-i", second, "-filter_complex")
     delays = "[0]adelay=3000[a];[1]adelay=20000[b];[a][b]amix=inputs=2:normalize=0"
     path = made(tmp_path / "placed.wav", *arguments, delays)
-    async with workroom(tmp_path / "data") as room:
-        results = await room.read(ROUTE, path.read_bytes(), "a.wav")
+    async with running_service(tmp_path / "data") as service:
+        results = await service.read(ROUTE, path.read_bytes(), "a.wav")
     one, other = results["transcription"]["segments"]
     assert one["start"] == pytest.approx(3, abs=0.5)
     assert other["start"] == pytest.approx(20, abs=0.5)
@@ -91,10 +91,10 @@ async def test_times_are_those_of_the_recording(tmp_path: Path) -> None:
 
 async def test_who_sends_the_same_sound_again_has_it_at_once(tmp_path: Path) -> None:
     content = speech().read_bytes()
-    async with workroom(tmp_path) as room:
-        first = await room.read(ROUTE, content, "one.wav", user="anna")
-        again = await room.read(ROUTE, content, "other.wav", user="bert")
-        anew = await room.read(ROUTE, content, "one.wav", force_refresh=True)
+    async with running_service(tmp_path) as service:
+        first = await service.read(ROUTE, content, "one.wav", user="anna")
+        again = await service.read(ROUTE, content, "other.wav", user="bert")
+        anew = await service.read(ROUTE, content, "one.wav", force_refresh=True)
     assert not first["is_from_cache"]
     assert again["is_from_cache"]
     assert not anew["is_from_cache"]
@@ -107,11 +107,13 @@ class TestLanguages:
     async def test_german_is_refused_by_an_engine_that_knows_english_only(
         self, tmp_path: Path
     ) -> None:
-        async with workroom(tmp_path) as room:
-            told = await room.refused(ROUTE, speech().read_bytes(), "a.wav", source_language="de")
-            heard_so = await room.refused(ROUTE, german_speech().read_bytes(), "b.wav")
-        assert told["code"] == heard_so["code"] == "ENGINE_UNAVAILABLE"
-        assert "German" in told["message"]
+        async with running_service(tmp_path) as service:
+            error = await service.refused(
+                ROUTE, speech().read_bytes(), "a.wav", source_language="de"
+            )
+            heard_so = await service.refused(ROUTE, german_speech().read_bytes(), "b.wav")
+        assert error["code"] == heard_so["code"] == "ENGINE_UNAVAILABLE"
+        assert "German" in error["message"]
         assert "speech_model_directory" in heard_so["message"]
 
     async def test_an_endpoint_is_asked_where_the_local_engine_does_not_understand(
@@ -121,8 +123,8 @@ class TestLanguages:
         async with llm_server(answer) as server:
             url = server.web.url("/v1")
             settings = {"base_url": url, "api_key": KEY, "transcription_model": "whisper-1"}
-            async with workroom(tmp_path, llm=settings) as room:
-                results = await room.read(
+            async with running_service(tmp_path, llm=settings) as service:
+                results = await service.read(
                     ROUTE, german_speech().read_bytes(), "a.wav", source_language="de-DE"
                 )
         assert results["transcription"]["text"] == "Guten Tag. Das Wetter ist schön."
@@ -130,8 +132,8 @@ class TestLanguages:
         assert results["llm_info"]["requests"]
 
     async def test_a_language_that_nobody_knows_is_refused(self, tmp_path: Path) -> None:
-        async with workroom(tmp_path) as room:
-            error = await room.refused(
+        async with running_service(tmp_path) as service:
+            error = await service.refused(
                 ROUTE, speech().read_bytes(), "a.wav", source_language="klingon"
             )
         assert error["code"] == "VALIDATION_ERROR"
@@ -139,8 +141,8 @@ class TestLanguages:
 
 class TestTranslation:
     async def test_the_same_language_asks_no_model(self, tmp_path: Path) -> None:
-        async with workroom(tmp_path) as room:
-            results = await room.read(
+        async with running_service(tmp_path) as service:
+            results = await service.read(
                 ROUTE,
                 speech().read_bytes(),
                 "a.wav",
@@ -155,26 +157,28 @@ class TestTranslation:
     ) -> None:
         async with llm_server(Reads(in_capitals)) as server:
             llm = {"base_url": server.web.url("/v1"), "api_key": KEY, "model": "scripted"}
-            async with workroom(tmp_path, llm=llm) as room:
+            async with running_service(tmp_path, llm=llm) as service:
                 content = speech().read_bytes()
-                spoken = await room.read(ROUTE, content, "a.wav")
-                results = await room.read(ROUTE, content, "a.wav", target_language="de")
+                spoken = await service.read(ROUTE, content, "a.wav")
+                results = await service.read(ROUTE, content, "a.wav", target_language="de")
                 asked = len(server.requests)
-                again = await room.read(ROUTE, content, "a.wav", target_language="deu")
-                original = (await room.get(results["original_subtitles"]["vtt"])).text
-        told, said = results["transcription"], spoken["transcription"]
-        assert (told["source_language"], told["target_language"]) == ("en", "de")
-        assert told["segments"] == [
-            {**one, "text": one["text"].upper()} for one in said["segments"]
+                again = await service.read(ROUTE, content, "a.wav", target_language="deu")
+                original = (await service.get(results["original_subtitles"]["vtt"])).text
+        translated, source = results["transcription"], spoken["transcription"]
+        assert (translated["source_language"], translated["target_language"]) == ("en", "de")
+        assert translated["segments"] == [
+            {**one, "text": one["text"].upper()} for one in source["segments"]
         ]
         assert "IT WAS THE BEST" in results["markdown_content"]
         assert "It was the best" in original
-        assert again["transcription"] == told
+        assert again["transcription"] == translated
         assert len(server.requests) == asked, "what was translated before is not asked again"
 
     async def test_without_a_model_it_is_refused_before_any_work(self, tmp_path: Path) -> None:
-        async with workroom(tmp_path) as room:
-            error = await room.refused(ROUTE, speech().read_bytes(), "a.wav", target_language="de")
+        async with running_service(tmp_path) as service:
+            error = await service.refused(
+                ROUTE, speech().read_bytes(), "a.wav", target_language="de"
+            )
         assert error["code"] == "ENGINE_UNAVAILABLE"
 
 
@@ -183,11 +187,11 @@ class TestSubtitlesThatExist:
 
     async def read(self, tmp_path: Path, **parameters: Any) -> dict[str, Any]:
         roots = {"source_roots": [str(tmp_path)]}
-        async with workroom(tmp_path / "data", storage=roots) as room:
-            return await self.results(room, **parameters)
+        async with running_service(tmp_path / "data", storage=roots) as service:
+            return await self.results(service, **parameters)
 
-    async def results(self, room: Room, **parameters: Any) -> dict[str, Any]:
-        job = await room.ended(await room.submit("audio", file_path="talk.wav", **parameters))
+    async def results(self, service: ServiceClient, **parameters: Any) -> dict[str, Any]:
+        job = await service.ended(await service.submit("audio", file_path="talk.wav", **parameters))
         assert job["status"] == "completed", job["error"]
         results: dict[str, Any] = job["results"]
         return results
@@ -220,8 +224,8 @@ class TestSubtitlesThatExist:
 
 class TestBadInput:
     async def test_silence_is_no_transcript(self, tmp_path: Path) -> None:
-        async with workroom(tmp_path) as room:
-            error = await room.refused(ROUTE, silence(5), "a.wav")
+        async with running_service(tmp_path) as service:
+            error = await service.refused(ROUTE, silence(5), "a.wav")
         assert (error["code"], error["message"]) == (
             "UNSUPPORTED_FILE",
             "There is no speech in the recording",
@@ -229,12 +233,12 @@ class TestBadInput:
 
     async def test_a_truncated_file_is_refused_or_told(self, tmp_path: Path) -> None:
         content = sound("a.m4a").read_bytes()
-        async with workroom(tmp_path) as room:
-            error = await room.refused(ROUTE, content[: len(content) // 2], "a.m4a")
+        async with running_service(tmp_path) as service:
+            error = await service.refused(ROUTE, content[: len(content) // 2], "a.m4a")
         assert error["code"] == "FILE_CORRUPT"
 
     async def test_longer_than_allowed_is_refused(self, tmp_path: Path) -> None:
-        async with workroom(tmp_path, media={"max_duration_hours": 0.001}) as room:
-            error = await room.refused(ROUTE, speech().read_bytes(), "a.wav")
+        async with running_service(tmp_path, media={"max_duration_hours": 0.001}) as service:
+            error = await service.refused(ROUTE, speech().read_bytes(), "a.wav")
         assert error["code"] == "FILE_TOO_LARGE"
-        assert await room.left_over(uploads=False) == []
+        assert await service.leftovers(uploads=False) == []

@@ -41,7 +41,7 @@ async def end(store: Store, count: int, outcome: Completed | Failed) -> None:
         await store.finish(job, outcome)
 
 
-async def told(client: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
+async def bulk_result(client: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
     headers = asked.pop("headers", None)
     response = await client.post("/api/jobs/bulk", json=asked, headers=headers)
     assert response.status_code == 200, response.text
@@ -54,14 +54,14 @@ async def states(store: Store) -> list[JobStatus]:
 
 
 class TestFilters:
-    async def test_a_preview_tells_how_many_and_changes_nothing(
+    async def test_a_preview_counts_the_jobs_and_changes_nothing(
         self, client: httpx.AsyncClient, store: Store
     ) -> None:
         await add(store, 5)
         await end(store, 2, FAILED)
         before = await states(store)
         for action, count in (("cancel", 3), ("restart", 2), ("archive", 5), ("delete", 2)):
-            answer = await told(client, action=action, filter={}, dry_run=True)
+            answer = await bulk_result(client, action=action, filter={}, dry_run=True)
             assert (answer["count"], answer["next_cursor"]) == (count, None), action
         assert await states(store) == before
 
@@ -70,7 +70,7 @@ class TestFilters:
         await end(store, 2, FAILED)
         await end(store, 1, Completed({}))
         fitting = {"status": "failed", "error_code": "FILE_CORRUPT"}
-        answer = await told(client, action="restart", filter=fitting)
+        answer = await bulk_result(client, action="restart", filter=fitting)
         assert (answer["count"], answer["refused"]) == (2, 0)
         assert await states(store) == ["completed", "pending", "pending", "pending"]
 
@@ -79,10 +79,12 @@ class TestFilters:
     ) -> None:
         count = bulk.CHUNK_SIZE + 10
         await add(store, count)
-        first = await told(client, action="cancel", filter={"job_type": "selftest"})
+        first = await bulk_result(client, action="cancel", filter={"job_type": "selftest"})
         assert first["count"] == bulk.CHUNK_SIZE
         cursor = first["next_cursor"]
-        second = await told(client, action="cancel", filter={"job_type": "selftest"}, cursor=cursor)
+        second = await bulk_result(
+            client, action="cancel", filter={"job_type": "selftest"}, cursor=cursor
+        )
         assert (second["count"], second["next_cursor"]) == (10, None)
         assert set(await states(store)) == {JobStatus.CANCELLED}
 
@@ -90,10 +92,12 @@ class TestFilters:
         self, client: httpx.AsyncClient, store: Store
     ) -> None:
         await add(store, 2)
-        preview = await told(client, action="cancel", filter={}, dry_run=True)
+        preview = await bulk_result(client, action="cancel", filter={}, dry_run=True)
         (late,) = await add(store, 1)
         pinned = {"created_before": preview["as_of"]}
-        assert (await told(client, action="cancel", filter=pinned))["count"] == preview["count"]
+        assert (await bulk_result(client, action="cancel", filter=pinned))["count"] == preview[
+            "count"
+        ]
         assert (await store.get(late)).status is JobStatus.PENDING
 
     async def test_a_filter_that_leaves_nothing_does_nothing(
@@ -104,7 +108,7 @@ class TestFilters:
             {"action": "restart", "filter": {"status": "pending"}},
             {"action": "archive", "filter": {"archived": "true"}},
         ):
-            assert (await told(client, **asked))["count"] == 0
+            assert (await bulk_result(client, **asked))["count"] == 0
         assert await states(store) == ["pending"]
 
     @pytest.mark.parametrize(
@@ -150,14 +154,14 @@ class TestIds:
         )
         assert response.status_code == 400, response.text
 
-    async def test_each_that_cannot_be_changed_is_told_with_its_reason(
+    async def test_each_job_that_cannot_be_changed_is_listed_with_its_reason(
         self, client: httpx.AsyncClient, store: Store
     ) -> None:
         ids = await add(store, 2)
         await end(store, 1, Completed({}))
         asked = {"action": "delete", "job_ids": [*ids, "job-none", ids[0]]}
-        assert (await told(client, **asked, dry_run=True))["count"] == 1
-        answer = await told(client, **asked)
+        assert (await bulk_result(client, **asked, dry_run=True))["count"] == 1
+        answer = await bulk_result(client, **asked)
         assert (answer["count"], answer["refused"]) == (1, 2)
         codes = {one["code"] for one in answer["refusals"]}
         assert codes == {"CONFLICT", "NOT_FOUND"}
@@ -170,7 +174,7 @@ class TestIds:
         upload = tmp_path / "uploads" / job_id / "a.pdf"
         upload.parent.mkdir(parents=True)
         upload.write_bytes(b"content")
-        assert (await told(client, action="delete", job_ids=[job_id]))["count"] == 1
+        assert (await bulk_result(client, action="delete", job_ids=[job_id]))["count"] == 1
         assert not upload.parent.exists()
 
 
@@ -183,10 +187,10 @@ class TestAccess:
         (others,) = await add(store, 1, user_id="bob", access_control=open_to_all)
         (secret,) = await add(store, 1, user_id="bob")
         as_ann = {"headers": {"X-User-ID": "ann"}}
-        wish = {"action": "cancel", "filter": {}}
-        assert (await told(client, **wish, dry_run=True, **as_ann))["count"] == 1
-        assert (await told(client, **wish, **as_ann))["count"] == 1
-        by_id = await told(client, action="cancel", job_ids=[own, others, secret], **as_ann)
+        body = {"action": "cancel", "filter": {}}
+        assert (await bulk_result(client, **body, dry_run=True, **as_ann))["count"] == 1
+        assert (await bulk_result(client, **body, **as_ann))["count"] == 1
+        by_id = await bulk_result(client, action="cancel", job_ids=[own, others, secret], **as_ann)
         assert {one["job_id"]: one["code"] for one in by_id["refusals"]} == {
             others: "FORBIDDEN",
             secret: "NOT_FOUND",

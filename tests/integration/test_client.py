@@ -36,14 +36,14 @@ from secretary.jobs.events import EventHub
 from secretary.jobs.registry import Registry
 from secretary.jobs.service import JobService
 from secretary.store import JobQuery, Store, open_store
-from tests.backends import files_in, kept_uploads
+from tests.backends import files_in, stored_uploads
 from tests.contract.factories import claim
 
 from ..api_server import served
 from ..faulty_proxy import Fault, breaking, reply
 from ..minimal_files import pdf
 from ..polling import until
-from ..service_fixture import workroom
+from ..service_fixture import running_service
 from ..webhook_receiver import Receiver
 
 QUICK = Retries(first_wait=0.01, longest_wait=0.05)
@@ -105,23 +105,23 @@ async def taken(items: Any, enough: Callable[[list[Any]], bool]) -> list[Any]:
     """What comes, until it is enough."""
 
     def take() -> list[Any]:
-        found: list[Any] = []
+        first_items: list[Any] = []
         for item in items:
-            found.append(item)
-            if enough(found):
+            first_items.append(item)
+            if enough(first_items):
                 break
         items.close()
-        return found
+        return first_items
 
     if not hasattr(items, "__aiter__"):
         return await asyncio.wait_for(asyncio.to_thread(take), 20)
-    found: list[Any] = []
+    first_items: list[Any] = []
     async for item in items:
-        found.append(item)
-        if enough(found):
+        first_items.append(item)
+        if enough(first_items):
             break
     await items.aclose()
-    return found
+    return first_items
 
 
 async def count(store: Store) -> int:
@@ -208,8 +208,8 @@ class TestJobs:
     async def test_lists_span_pages(self, kind: Kind, url: str) -> None:
         client = kind(url)
         made = [(await call(client.submit, "selftest")).id for _ in range(5)]
-        found = await collected(client.jobs(job_type="selftest", status="pending", page_size=2))
-        assert [job.id for job in found] == made[::-1]
+        jobs = await collected(client.jobs(job_type="selftest", status="pending", page_size=2))
+        assert [job.id for job in jobs] == made[::-1]
         assert await collected(client.jobs(status="failed")) == []
         await call(client.close)
 
@@ -277,11 +277,11 @@ class TestBatches:
         ]
         batch = await call(client.batch, jobs, name="Three", active=False)
         assert (batch.name, batch.is_active, len(batch.job_ids)) == ("Three", False, 3)
-        told = [(await call(client.job, one)).document for one in batch.job_ids]
-        assert [job.job_type for job in told] == ["pdf"] * 3
-        names = [(job.parameters.get("file_source") or {}).get("name") for job in told]
+        documents = [(await call(client.job, one)).document for one in batch.job_ids]
+        assert [job.job_type for job in documents] == ["pdf"] * 3
+        names = [(job.parameters.get("file_source") or {}).get("name") for job in documents]
         assert names == ["one.pdf", None, "three.pdf"]
-        assert told[2].job_name == "The third"
+        assert documents[2].job_name == "The third"
         await call(client.close)
 
 
@@ -347,7 +347,7 @@ class TestBrokenConnections:
             await call(client.close)
         (stored,) = (await store.find(JobQuery(limit=100))).items
         assert stored.job_id == job.id
-        assert list((await kept_uploads(tmp_path, store)).values()) == [pdf("Hello")]
+        assert list((await stored_uploads(tmp_path, store)).values()) == [pdf("Hello")]
 
     async def test_a_batch_is_submitted_once(self, kind: Kind, url: str, store: Store) -> None:
         async with breaking(url, Fault(b"POST /api/batches", answer_bytes=0, times=2)) as way:
@@ -365,8 +365,8 @@ class TestBrokenConnections:
             batch = await call(client.batch, [{"file": pdf("One")}, {"file": pdf("Two")}])
             await call(client.close)
         assert await count(store) == len(batch.job_ids) == 2
-        kept = await kept_uploads(tmp_path, store)
-        assert sorted(name.partition("/")[0] for name in kept) == sorted(batch.job_ids)
+        uploads = await stored_uploads(tmp_path, store)
+        assert sorted(name.partition("/")[0] for name in uploads) == sorted(batch.job_ids)
 
     async def test_unsafe_requests_are_not_repeated(self, kind: Kind, url: str) -> None:
         async with breaking(url, Fault(b"/restart", answer_bytes=0)) as way:
@@ -499,10 +499,10 @@ class TestRealWork:
     async def test_a_document_is_read_and_its_files_are_fetched(self, tmp_path: Path) -> None:
         receiver = Receiver()
         with receiver.running():
-            async with workroom(
+            async with running_service(
                 tmp_path / "data", network={"allow_hosts": [receiver.host]}
-            ) as room:
-                url = str(room.client.base_url)
+            ) as service:
+                url = str(service.client.base_url)
                 fault = Fault(b"/download-archive", answer_bytes=5000, times=3)
                 async with breaking(url, fault) as way:
                     for kind in (Client, AsyncClient):
@@ -541,8 +541,8 @@ class TestRealWork:
         with pytest.raises(NotFound):
             await call(job.download, "nothing.jpg", to=directory)
         (event,) = await receiver.wait_for()
-        told = verify_webhook(event.body, event.headers, secret)
-        assert (told.job_id, told.phase) == (job.id, "completed")
-        assert told.results is not None
-        assert told.results.extracted_text == results.extracted_text
+        verified = verify_webhook(event.body, event.headers, secret)
+        assert (verified.job_id, verified.phase) == (job.id, "completed")
+        assert verified.results is not None
+        assert verified.results.extracted_text == results.extracted_text
         await call(client.close)

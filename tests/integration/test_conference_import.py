@@ -89,11 +89,14 @@ async def test_an_uploaded_schedule_becomes_one_batch(
     (job,) = await jobs_of(client, response)
     assert (job["job_type"], job["priority"]) == ("session", 5)
     assert job["job_name"] == "Gardens of code: how forks grow"
-    told = job["parameters"]
-    assert (told["event"], told["template"]) == ("FOSDEM 2031", "Session")
-    assert told["starttime"] == "17:00" and told["speakers"] == ["Ada Müller", "Bram van Dijk"]
-    assert told["targetLanguage"] == "de"
-    assert told["subtitles_url"].endswith(".vtt")
+    parameters = job["parameters"]
+    assert (parameters["event"], parameters["template"]) == ("FOSDEM 2031", "Session")
+    assert parameters["starttime"] == "17:00" and parameters["speakers"] == [
+        "Ada Müller",
+        "Bram van Dijk",
+    ]
+    assert parameters["targetLanguage"] == "de"
+    assert parameters["subtitles_url"].endswith(".vtt")
     assert job["webhook"]["url"] == HOOK["url"] and "SECRET" not in response.text
     assert response.json()["data"]["batch"]["batch_name"] == "FOSDEM 2031"
     assert response.json()["request"]["parameters"] == {"job_count": 1}
@@ -172,9 +175,9 @@ async def test_the_same_key_gives_the_same_batch(client: httpx.AsyncClient) -> N
 
 async def test_the_batch_belongs_to_the_caller(client: httpx.AsyncClient) -> None:
     response = await client.post(PATH, json={"schedule": FRAB}, headers={"X-User-ID": "ann"})
-    place = response.headers["location"]
-    assert (await client.get(place, headers={"X-User-ID": "bob"})).status_code == 404
-    assert (await client.get(place, headers={"X-User-ID": "ann"})).status_code == 200
+    location = response.headers["location"]
+    assert (await client.get(location, headers={"X-User-ID": "bob"})).status_code == 404
+    assert (await client.get(location, headers={"X-User-ID": "ann"})).status_code == 200
 
 
 async def test_a_schedule_that_takes_too_long_is_refused_and_holds_up_nobody() -> None:

@@ -10,7 +10,7 @@ from secretary.core import processes
 
 from ..hostile_pdfs import second_of_three_for_ever
 from ..minimal_files import pdf
-from ..service_fixture import Room, workroom
+from ..service_fixture import ServiceClient, running_service
 
 PDF = "/api/pdf/process"
 SECONDS = 60
@@ -33,11 +33,11 @@ def _is_drawing(pid: int) -> bool:
     return fields[0] == "R" and has_library and seconds > LONG
 
 
-async def crash_while_it_draws(room: Room, job_id: str) -> int:
+async def crash_while_it_draws(service: ServiceClient, job_id: str) -> int:
     """How often, until the job has ended."""
     crashes = 0
     deadline = time.monotonic() + SECONDS
-    while (await room.job(job_id))["completed_at"] is None:
+    while (await service.job(job_id))["completed_at"] is None:
         assert time.monotonic() < deadline
         for pid in drawing():
             os.kill(pid, signal.SIGSEGV)
@@ -50,13 +50,13 @@ async def test_a_page_that_crashes_the_library_is_named_and_the_others_are_kept(
     tmp_path: Path,
 ) -> None:
     settings = {"max_concurrent_workers": 1, "processes": 1, "max_crashes": 1}
-    async with workroom(tmp_path, generic_worker=settings) as room:
-        job_id = await room.hand_in(
+    async with running_service(tmp_path, generic_worker=settings) as service:
+        job_id = await service.hand_in(
             PDF, second_of_three_for_ever(), "a.pdf", extraction_method="preview"
         )
-        crashes = await crash_while_it_draws(room, job_id)
-        job = await room.job(job_id)
-        good = await room.read(PDF, pdf("Good"), "good.pdf")
+        crashes = await crash_while_it_draws(service, job_id)
+        job = await service.job(job_id)
+        good = await service.read(PDF, pdf("Good"), "good.pdf")
         (entry,) = tmp_path.glob("cache/pdf/*/preview*/preview_001.jpg")
     assert job["status"] == "failed"
     assert job["error"]["code"] == "WORKER_CRASHED"
@@ -65,4 +65,4 @@ async def test_a_page_that_crashes_the_library_is_named_and_the_others_are_kept(
     assert crashes >= 2
     assert not list(entry.parent.glob("assembled*"))
     assert "Good" in good["extracted_text"]
-    assert await room.left_over(uploads=False) == []
+    assert await service.leftovers(uploads=False) == []

@@ -97,17 +97,17 @@ class TestWhatComes:
         expected = target or "/a.pdf?url=https://x.example/y&z=1+2%20%C3%BC"
         assert [asked.target for asked in web.asked] == [expected]
 
-    async def test_progress_is_told_to_the_end(self, tmp_path: Path) -> None:
-        told: list[tuple[int, int | None]] = []
+    async def test_progress_is_reported_to_the_end(self, tmp_path: Path) -> None:
+        progress: list[tuple[int, int | None]] = []
         body = bytes(3_000_000)
         async with serving(always(body)) as web:
             limits = DownloadLimits(max_bytes=len(body))
             await fetched(
-                web, tmp_path / "file", limits=limits, on_progress=lambda *t: told.append(t)
+                web, tmp_path / "file", limits=limits, on_progress=lambda *t: progress.append(t)
             )
-        assert len(told) > 1
-        assert told[-1] == (3_000_000, 3_000_000)
-        assert told == sorted(told)
+        assert len(progress) > 1
+        assert progress[-1] == (3_000_000, 3_000_000)
+        assert progress == sorted(progress)
 
     async def test_a_body_without_a_length_is_taken_whole(self, tmp_path: Path) -> None:
         async def answer(asked: Asked) -> None:
@@ -301,8 +301,8 @@ class TestBounds:
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])
-        left = {path.name for path in tmp_path.iterdir()}
-        assert left == (set() if task.cancelled() else {"file"})
+        remaining = {path.name for path in tmp_path.iterdir()}
+        assert remaining == (set() if task.cancelled() else {"file"})
 
 
 class TestStatus:
@@ -328,11 +328,13 @@ class TestStatus:
         error = await failure(always(status="404 <script>"), tmp_path)
         assert error.message == "127.0.0.1 answered 404 Not Found"
 
-    @pytest.mark.parametrize(("told", "seconds"), [("120", 120), ("0", 0), ("999999999999", 3600)])
+    @pytest.mark.parametrize(
+        ("header", "seconds"), [("120", 120), ("0", 0), ("999999999999", 3600)]
+    )
     async def test_retry_after_is_honoured_within_reason(
-        self, tmp_path: Path, told: str, seconds: int
+        self, tmp_path: Path, header: str, seconds: int
     ) -> None:
-        answer = always(status="503 x", headers={"Retry-After": told})
+        answer = always(status="503 x", headers={"Retry-After": header})
         error = await failure(answer, tmp_path)
         assert error.retry_after == timedelta(seconds=seconds)
 
@@ -343,11 +345,11 @@ class TestStatus:
         assert error.retry_after is not None
         assert timedelta(minutes=9) < error.retry_after <= timedelta(minutes=10)
 
-    @pytest.mark.parametrize("told", ["soon", "-5", "Mon, 99 Foo 2026"])
+    @pytest.mark.parametrize("header", ["soon", "-5", "Mon, 99 Foo 2026"])
     async def test_a_retry_after_that_means_nothing_is_left_out(
-        self, tmp_path: Path, told: str
+        self, tmp_path: Path, header: str
     ) -> None:
-        answer = always(status="503 x", headers={"Retry-After": told})
+        answer = always(status="503 x", headers={"Retry-After": header})
         assert (await failure(answer, tmp_path)).retry_after is None
 
 
@@ -366,8 +368,8 @@ class TestRedirects:
 
     async def test_five_are_enough_and_six_too_many(self, tmp_path: Path) -> None:
         async def answer(asked: Asked) -> None:
-            left = int(asked.target[1:])
-            await (asked.redirect(f"/{left - 1}") if left else asked.answer(BODY))
+            remaining = int(asked.target[1:])
+            await (asked.redirect(f"/{remaining - 1}") if remaining else asked.answer(BODY))
 
         async with serving(answer) as web:
             await fetched(web, tmp_path / "file", "/5")

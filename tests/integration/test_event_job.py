@@ -63,7 +63,7 @@ class Client(httpx.AsyncClient):
     def __init__(self, url: str, **headers: str) -> None:
         super().__init__(base_url=url, headers=headers, trust_env=False)
 
-    async def told(self, method: str, path: str, status: int = 200, **options: Any) -> Any:
+    async def request_json(self, method: str, path: str, status: int = 200, **options: Any) -> Any:
         response = await self.request(method, path, **options)
         assert response.status_code == status, response.text
         body = response.json()
@@ -90,21 +90,21 @@ class Client(httpx.AsyncClient):
         return body
 
     async def submit(self, headers: Mapping[str, str] | None = None, **document: Any) -> str:
-        body = await self.told("POST", JOBS, 201, json=document, headers=headers)
+        body = await self.request_json("POST", JOBS, 201, json=document, headers=headers)
         job_id: str = body["job"]["job_id"]
         return job_id
 
     async def submit_batch(self, size: int = 2, **document: Any) -> str:
-        body = await self.told("POST", BATCHES, 201, json={"jobs": [{}] * size, **document})
+        body = await self.request_json("POST", BATCHES, 201, json={"jobs": [{}] * size, **document})
         batch_id: str = body["batch"]["batch_id"]
         return batch_id
 
     async def listed(self, query: str = "", headers: Mapping[str, str] | None = None) -> list[str]:
-        body = await self.told("GET", f"{JOBS}?{query}", headers=headers)
+        body = await self.request_json("GET", f"{JOBS}?{query}", headers=headers)
         return [job["job_id"] for job in body["jobs"]]
 
     async def listed_batches(self, query: str = "", **options: Any) -> list[str]:
-        body = await self.told("GET", f"{BATCHES}?{query}", **options)
+        body = await self.request_json("GET", f"{BATCHES}?{query}", **options)
         return [batch["batch_id"] for batch in body["batches"]]
 
 
@@ -153,7 +153,7 @@ class TestJobs:
     ) -> None:
         job_id = await client.submit()
         await end_next(store, Completed({"markdown_content": "# Hi"}))
-        body = await client.told("GET", f"{path}/{job_id}")
+        body = await client.request_json("GET", f"{path}/{job_id}")
         job = body.pop("job")
         assert body == {"status": "success", "message": f"Job {job_id} is completed"}
         assert (job["status"], job["results"]) == (
@@ -168,7 +168,7 @@ class TestJobs:
     ) -> None:
         job_id = await client.submit()
         await end_next(store, Completed({"markdown_content": "half: \ud800"}))
-        body = await client.told("GET", f"{JOBS}/{job_id}")
+        body = await client.request_json("GET", f"{JOBS}/{job_id}")
         assert body["job"]["results"]["markdown_content"] == "half: \ud800"
 
     async def test_a_job_is_the_same_for_newer_clients(self, client: Client) -> None:
@@ -180,17 +180,19 @@ class TestJobs:
         self, client: Client
     ) -> None:
         document = {"parameters": {"event": "FOSDEM"}, "use_cache": False, "note": {"a": [1]}}
-        body = await client.told("POST", JOBS, 201, json=document)
+        body = await client.request_json("POST", JOBS, 201, json=document)
         extra = {"use_cache": False, "note": {"a": [1]}}
         assert body["job"]["parameters"] == {"event": "FOSDEM", "extra": extra}
 
     async def test_parameters_may_stand_at_the_top(self, client: Client) -> None:
-        body = await client.told("POST", JOBS, 201, json={"event": "FOSDEM", "url": "https://x"})
+        body = await client.request_json(
+            "POST", JOBS, 201, json={"event": "FOSDEM", "url": "https://x"}
+        )
         extra = {"event": "FOSDEM", "url": "https://x"}
         assert body["job"]["parameters"] == {"extra": extra}
 
     async def test_another_type_can_be_asked_for(self, client: Client) -> None:
-        body = await client.told("POST", JOBS, 201, json={"job_type": "selftest"})
+        body = await client.request_json("POST", JOBS, 201, json={"job_type": "selftest"})
         assert body["job"]["job_type"] == "selftest"
 
     async def test_a_repeated_key_gives_the_first_job_again(self, client: Client) -> None:
@@ -212,9 +214,9 @@ class TestJobs:
         await end_next(store, FAILED)
         path = f"/api/event-job/{job_id}/restart"
         kind = {"Content-Type": "application/json"}
-        told = await client.told("POST", path, content=body, headers=kind)
-        job = told.pop("job")
-        assert told == {"status": "success", "message": f"Job {job_id} was restarted"}
+        response = await client.request_json("POST", path, content=body, headers=kind)
+        job = response.pop("job")
+        assert response == {"status": "success", "message": f"Job {job_id} was restarted"}
         assert (job["status"], job["error"], job["results"]) == ("pending", None, None)
         await client.refusal("POST", path, 409)
 
@@ -222,7 +224,7 @@ class TestJobs:
         job_id = await client.submit()
         await client.refusal("DELETE", f"{JOBS}/{job_id}", 409)
         await end_next(store, Completed())
-        body = await client.told("DELETE", f"{JOBS}/{job_id}")
+        body = await client.request_json("DELETE", f"{JOBS}/{job_id}")
         assert body.pop("job")["job_id"] == job_id
         assert body == {"status": "success", "message": f"Job {job_id} was deleted"}
         await client.refusal("GET", f"{JOBS}/{job_id}", 404)
@@ -249,7 +251,7 @@ class TestBatches:
         assert (batch["batch_name"], batch["total_jobs"]) == ("FOSDEM ecosocial", 2)
         assert batch["webhook"]["url"] == "https://example.org/hook"
         assert response.headers["location"] == f"{BATCHES}/{batch_id}"
-        jobs = [(await client.told("GET", f"{JOBS}/{one}"))["job"] for one in job_ids]
+        jobs = [(await client.request_json("GET", f"{JOBS}/{one}"))["job"] for one in job_ids]
         assert [job["job_type"] for job in jobs] == ["session", "session"]
         sent = [job["parameters"] for job in json.loads(BATCH)["jobs"]]
         assert [job["parameters"] for job in jobs] == sent
@@ -263,7 +265,7 @@ class TestBatches:
     async def test_one_batch_is_shown(self, client: Client, store: Store) -> None:
         batch_id = await client.submit_batch()
         await end_next(store, FAILED)
-        body = await client.told("GET", f"{BATCHES}/{batch_id}")
+        body = await client.request_json("GET", f"{BATCHES}/{batch_id}")
         batch = body.pop("batch")
         assert body == {"status": "success", "message": f"Batch {batch_id} is processing"}
         assert (batch["completed_jobs"], batch["failed_jobs"]) == (0, 1)
@@ -272,12 +274,12 @@ class TestBatches:
     async def test_a_batch_is_toggled_or_set(self, client: Client) -> None:
         batch_id = await client.submit_batch()
         path = f"{BATCHES}/{batch_id}/toggle-active"
-        body = await client.told("POST", path)
+        body = await client.request_json("POST", path)
         assert body.pop("batch")["isActive"] is False
         assert body == {"status": "success", "message": f"Batch {batch_id} is paused"}
-        assert (await client.told("POST", path))["batch"]["isActive"] is True
+        assert (await client.request_json("POST", path))["batch"]["isActive"] is True
         for _ in range(2):
-            body = await client.told("POST", path, json={"isActive": False})
+            body = await client.request_json("POST", path, json={"isActive": False})
             assert body["batch"]["isActive"] is False
 
     async def test_an_archived_batch_is_hidden_with_its_jobs_and_keeps_its_results(
@@ -285,13 +287,13 @@ class TestBatches:
     ) -> None:
         batch_id = await client.submit_batch(1)
         job = await end_next(store, Completed({"markdown_content": "# Hi"}))
-        body = await client.told("POST", f"{BATCHES}/{batch_id}/archive")
+        body = await client.request_json("POST", f"{BATCHES}/{batch_id}/archive")
         assert body.pop("batch")["archived"] is True
         assert body == {"status": "success", "message": f"Batch {batch_id} was archived"}
         assert await client.listed() == await client.listed_batches() == []
         assert await client.listed("archived=true") == [job.job_id]
         assert await client.listed_batches("archived=true") == [batch_id]
-        shown = (await client.told("GET", f"{JOBS}/{job.job_id}"))["job"]
+        shown = (await client.request_json("GET", f"{JOBS}/{job.job_id}"))["job"]
         assert shown["results"] == {**EMPTY_RESULTS, "markdown_content": "# Hi"}
 
     async def test_an_ended_batch_is_deleted_with_its_jobs(
@@ -300,7 +302,7 @@ class TestBatches:
         batch_id = await client.submit_batch(1)
         await client.refusal("DELETE", f"{BATCHES}/{batch_id}", 409)
         job = await end_next(store, Completed())
-        body = await client.told("DELETE", f"{BATCHES}/{batch_id}")
+        body = await client.request_json("DELETE", f"{BATCHES}/{batch_id}")
         assert body.pop("batch")["batch_id"] == batch_id
         assert body == {"status": "success", "message": f"Batch {batch_id} was deleted"}
         await client.refusal("GET", f"{BATCHES}/{batch_id}", 404)
@@ -310,7 +312,7 @@ class TestBatches:
 class TestLists:
     async def test_a_list_says_how_much_of_what_it_is(self, client: Client) -> None:
         ids = [await client.submit() for _ in range(3)]
-        body = await client.told("GET", f"{JOBS}?limit=1&skip=1")
+        body = await client.request_json("GET", f"{JOBS}?limit=1&skip=1")
         (job,) = body.pop("jobs")
         assert job["job_id"] == ids[1]
         assert "results" not in job and "logs" not in job
@@ -324,7 +326,7 @@ class TestLists:
             "message": "1 of 3 jobs",
         }
         batch_id = await client.submit_batch()
-        body = await client.told("GET", BATCHES)
+        body = await client.request_json("GET", BATCHES)
         (batch,) = body.pop("batches")
         assert batch["batch_id"] == batch_id
         assert body == {
@@ -350,7 +352,7 @@ class TestLists:
         await end_next(store, Completed())
         waiting = await client.submit_batch(2, user_id="ann")
         await client.submit(user_id="bob")
-        for query, found in (
+        for query, expected in (
             ("", 4),
             ("status=&batch_id=&user_id=", 4),
             ("user_id=ann", 3),
@@ -363,8 +365,8 @@ class TestLists:
             (f"user_id=bob&batch_id={waiting}", 0),
             ("user_id=bob&status=failed", 0),
         ):
-            assert len(await client.listed(query)) == found, query
-        total = (await client.told("GET", f"{JOBS}?user_id=ann&limit=1"))["total"]
+            assert len(await client.listed(query)) == expected, query
+        total = (await client.request_json("GET", f"{JOBS}?user_id=ann&limit=1"))["total"]
         assert total == 3
 
     async def test_filters_of_batches_hold_together(self, client: Client, store: Store) -> None:
@@ -372,7 +374,7 @@ class TestLists:
         await end_next(store, Completed())
         waiting = await client.submit_batch(1, user_id="ann")
         paused = await client.submit_batch(1, user_id="bob", isActive=False)
-        for query, found in (
+        for query, expected in (
             ("", [paused, waiting, ended]),
             ("user_id=ann", [waiting, ended]),
             ("status=pending", [paused, waiting]),
@@ -382,7 +384,7 @@ class TestLists:
             ("isActive=false", [paused]),
             ("isActive=true&status=completed,failed", [ended]),
         ):
-            assert await client.listed_batches(query) == found, query
+            assert await client.listed_batches(query) == expected, query
 
     @pytest.mark.parametrize("path", [JOBS, BATCHES])
     @pytest.mark.parametrize(
@@ -398,9 +400,9 @@ class TestLists:
 
 class TestUsers:
     async def test_the_header_names_the_owner(self, client: Client) -> None:
-        body = await client.told("POST", JOBS, 201, json={}, headers=ANN)
+        body = await client.request_json("POST", JOBS, 201, json={}, headers=ANN)
         assert body["job"]["user_id"] == "ann"
-        body = await client.told("POST", BATCHES, 201, json={"jobs": [{}]}, headers=ANN)
+        body = await client.request_json("POST", BATCHES, 201, json={"jobs": [{}]}, headers=ANN)
         assert body["batch"]["user_id"] == "ann"
         await client.refusal("POST", JOBS, 403, json={"user_id": "bob"}, headers=ANN)
 
@@ -419,8 +421,8 @@ class TestUsers:
             ("POST", f"{batch}/toggle-active"),
         ):
             await client.refusal(method, path, 404, headers=EVE)
-        assert (await client.told("GET", JOBS, headers=EVE))["total"] == 0
-        assert (await client.told("GET", BATCHES, headers=EVE))["total"] == 0
+        assert (await client.request_json("GET", JOBS, headers=EVE))["total"] == 0
+        assert (await client.request_json("GET", BATCHES, headers=EVE))["total"] == 0
         assert await client.listed("user_id=ann", headers=EVE) == []
         assert len(await client.listed(headers=ANN)) == 3
 
@@ -442,7 +444,7 @@ class TestUsers:
         public = {"visibility": "public"}
         job_id = await client.submit(user_id="ann", access_control=public)
         assert await client.listed(headers=EVE) == [job_id]
-        await client.told("GET", f"{JOBS}/{job_id}", headers=EVE)
+        await client.request_json("GET", f"{JOBS}/{job_id}", headers=EVE)
 
 
 class TestErrors:
@@ -490,7 +492,9 @@ class TestErrors:
         async with serving(api) as url, Client(url) as client:
             await client.refusal("POST", JOBS, 413, json={"job_name": "x" * 1000})
 
-    async def test_a_missing_key_is_told_in_the_older_form(self, job_service: JobService) -> None:
+    async def test_a_missing_key_is_reported_in_the_legacy_format(
+        self, job_service: JobService
+    ) -> None:
         api = create_api(job_service, api_keys=["right", "bound:ann"])
         async with serving(api) as url, Client(url) as client:
             for method, path in (("GET", JOBS), ("POST", BATCHES), ("GET", f"{BATCHES}/x")):
@@ -502,7 +506,7 @@ class TestErrors:
     async def test_other_sites_are_refused_in_the_older_form(self, client: Client) -> None:
         await client.refusal("GET", JOBS, 403, headers={"Origin": "https://evil.example"})
 
-    async def test_a_store_that_is_away_is_told_without_its_address(self, tmp_path: Path) -> None:
+    async def test_a_store_outage_is_reported_without_its_address(self, tmp_path: Path) -> None:
         job_service = JobService(AbsentStore(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
         async with serving(create_api(job_service)) as url, Client(url) as client:
             body = await client.refusal("POST", JOBS, 503, json={})

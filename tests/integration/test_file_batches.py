@@ -81,18 +81,18 @@ async def made(client: httpx.AsyncClient, response: httpx.Response) -> list[dict
 
 
 async def refused(
-    client: httpx.AsyncClient, store: Store, kept: JobFiles, status: int, **request: Any
+    client: httpx.AsyncClient, store: Store, job_files: JobFiles, status: int, **request: Any
 ) -> str:
     """The message of a refusal, which leaves nothing behind."""
     response = await client.post(PATH, **request)
     assert response.status_code == status, response.text
     assert (await store.find(JobQuery())).items == []
-    assert uploads_left(kept) == []
+    assert remaining_uploads(job_files) == []
     message: str = response.json()["error"]["message"]
     return message
 
 
-def uploads_left(files: JobFiles) -> list[str]:
+def remaining_uploads(files: JobFiles) -> list[str]:
     root = files.uploads.root
     return sorted(path.name for path in root.iterdir()) if root.exists() else []
 
@@ -147,12 +147,12 @@ class TestFiles:
         ]
         given = parts(("a.mp4", MP4), ("b.pdf", HELLO))
         fields = {"jobs": json.dumps(jobs)}
-        told = await made(client, await client.post(PATH, files=given, data=fields))
-        assert [job["job_type"] for job in told] == ["pdf", "pdf", "audio"]
-        assert told[1]["job_name"] == "The second"
-        assert told[1]["parameters"]["file_source"]["name"] == "b.pdf"
-        assert told[2]["parameters"]["file_source"]["name"] == "a.mp4"
-        assert len(uploads_left(files)) == 2
+        created = await made(client, await client.post(PATH, files=given, data=fields))
+        assert [job["job_type"] for job in created] == ["pdf", "pdf", "audio"]
+        assert created[1]["job_name"] == "The second"
+        assert created[1]["parameters"]["file_source"]["name"] == "b.pdf"
+        assert created[2]["parameters"]["file_source"]["name"] == "a.mp4"
+        assert len(remaining_uploads(files)) == 2
 
     async def test_the_callback_becomes_the_webhook_of_the_batch(
         self, client: httpx.AsyncClient, store: Store
@@ -179,7 +179,7 @@ class TestFiles:
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        ("given", "fields", "status", "said"),
+        ("given", "fields", "status", "message"),
         [
             ([("a.pdf", HELLO), ("b.bin", b"\0\1\2")], {}, 415, "b.bin: The file type is unknown"),
             ([("a.pdf", HELLO), ("b.pdf", b"")], {"job_type": "pdf"}, 415, "b.pdf: The file is e"),
@@ -207,10 +207,10 @@ class TestRefusals:
         given: list[tuple[str, bytes]],
         fields: dict[str, str],
         status: int,
-        said: str,
+        message: str,
     ) -> None:
         request = {"files": parts(*given), "data": fields}
-        assert said in await refused(client, store, files, status, **request)
+        assert message in await refused(client, store, files, status, **request)
 
     async def test_the_file_that_is_too_large_refuses_all(
         self, client: httpx.AsyncClient, store: Store, files: JobFiles
@@ -238,7 +238,7 @@ class TestRefusals:
             head = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n'
             yield head + HELLO + b"\r\n" + head.replace(b"a.pdf", b"b.pdf") + b"begun"
             async with asyncio.timeout(10):
-                while len(uploads_left(files)) < 2:
+                while len(remaining_uploads(files)) < 2:
                     await asyncio.sleep(0.01)
             arrived.set()
             raise ConnectionResetError
@@ -248,7 +248,7 @@ class TestRefusals:
             await client.post(PATH, content=broken(), headers=kind)
         assert arrived.is_set()
         async with asyncio.timeout(10):
-            while uploads_left(files):
+            while remaining_uploads(files):
                 await asyncio.sleep(0.01)
 
 
@@ -263,7 +263,7 @@ class TestIdempotency:
         first, second = [(await client.post(PATH, **request)).json()["data"] for _ in range(2)]
         assert first["job_ids"] == second["job_ids"]
         assert first["batch_id"] == second["batch_id"]
-        assert uploads_left(files) == sorted(first["job_ids"])
+        assert remaining_uploads(files) == sorted(first["job_ids"])
         other = {**request, "files": parts(("a.pdf", HELLO), ("b.png", PNG + b"x"))}
         assert (await client.post(PATH, **other)).status_code == 422
-        assert uploads_left(files) == sorted(first["job_ids"])
+        assert remaining_uploads(files) == sorted(first["job_ids"])

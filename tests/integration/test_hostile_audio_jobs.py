@@ -10,7 +10,7 @@ import pytest
 from secretary.media.ffmpeg import run_ffmpeg
 
 from ..audio_files import RATE, sound, speech
-from ..service_fixture import Room, workroom
+from ..service_fixture import ServiceClient, running_service
 from ..web_server import Asked, serving
 
 ROUTE = "/api/audio/process"
@@ -42,41 +42,41 @@ async def test_bad_files_are_refused_by_name(tmp_path: Path) -> None:
         "many.wav": (wav(300, bytes(600 * 100)), "UNSUPPORTED_FILE"),
         "noise.mp3": (b"ID3\x04" + bytes(range(256)) * 40, "FILE_CORRUPT"),
     }
-    async with workroom(tmp_path) as room:
-        jobs = [room.refused(ROUTE, content, name) for name, (content, _) in files.items()]
+    async with running_service(tmp_path) as service:
+        jobs = [service.refused(ROUTE, content, name) for name, (content, _) in files.items()]
         errors = await asyncio.gather(*jobs)
     for (name, (_, code)), error in zip(files.items(), errors, strict=True):
         assert error["code"] == code, f"{name}: {error}"
         assert str(tmp_path) not in str(error)
-    assert await room.left_over(uploads=False) == []
+    assert await service.leftovers(uploads=False) == []
 
 
 async def test_what_is_no_sound_is_refused_whatever_its_name(tmp_path: Path) -> None:
     files = {"page.mp3": b"Not a sound but a text.\n" * 50, "empty.wav": b""}
     roots = {"source_roots": [str(tmp_path)]}
-    async with workroom(tmp_path / "data", storage=roots) as room:
+    async with running_service(tmp_path / "data", storage=roots) as service:
         for name, content in files.items():
             (tmp_path / name).write_bytes(content)
-            response = await room.client.post(ROUTE, files={"file": (name, content)})
+            response = await service.client.post(ROUTE, files={"file": (name, content)})
             assert response.status_code == 415
-            job = await room.ended(await room.submit("audio", file_path=name))
+            job = await service.ended(await service.submit("audio", file_path=name))
             assert job["error"]["code"] in ("UNSUPPORTED_FILE", "FILE_CORRUPT"), name
 
 
 async def test_a_year_is_not_believed(tmp_path: Path) -> None:
     (tmp_path / "a.mka").write_bytes(declared_for_a_year())
-    told = run_ffmpeg(["-i", str(tmp_path / "a.mka")], timeout_s=20, level="info").stderr
-    assert "Duration: 8760:00:00" in told, "ffmpeg believes it"
-    async with workroom(tmp_path / "data", media={"max_duration_hours": 1}) as room:
-        results = await room.read(ROUTE, declared_for_a_year(), "a.mka")
+    output = run_ffmpeg(["-i", str(tmp_path / "a.mka")], timeout_s=20, level="info").stderr
+    assert "Duration: 8760:00:00" in output, "ffmpeg believes it"
+    async with running_service(tmp_path / "data", media={"max_duration_hours": 1}) as service:
+        results = await service.read(ROUTE, declared_for_a_year(), "a.mka")
     assert results["metadata"]["duration"] < 60
 
 
 async def test_a_claim_of_hours_costs_nothing(tmp_path: Path) -> None:
     """The header says four gigabytes; ten seconds are there."""
     frames = speech().read_bytes()[44:]
-    async with workroom(tmp_path) as room:
-        results = await room.read(ROUTE, wav(1, frames, claimed=0xFFFFFFF0), "a.wav")
+    async with running_service(tmp_path) as service:
+        results = await service.read(ROUTE, wav(1, frames, claimed=0xFFFFFFF0), "a.wav")
     assert results["metadata"]["duration"] < 60
 
 
@@ -89,10 +89,10 @@ async def test_a_url_that_never_ends_is_given_up(tmp_path: Path, kind: str) -> N
             await asyncio.sleep(0.001)
 
     network = {"allow_hosts": ["127.0.0.1"], "download_max_mb": 2, "download_timeout_sec": 20}
-    async with serving(answer) as web, workroom(tmp_path, network=network) as room:
-        job = await room.ended(await room.submit("audio", url=web.url("/endless.mp3")))
+    async with serving(answer) as web, running_service(tmp_path, network=network) as service:
+        job = await service.ended(await service.submit("audio", url=web.url("/endless.mp3")))
     assert job["error"]["code"] == "FILE_TOO_LARGE"
-    assert await room.left_over() == []
+    assert await service.leftovers() == []
 
 
 async def test_a_url_that_drips_is_given_up(tmp_path: Path) -> None:
@@ -103,15 +103,15 @@ async def test_a_url_that_drips_is_given_up(tmp_path: Path) -> None:
             await asyncio.sleep(0.1)
 
     network = {"allow_hosts": ["127.0.0.1"], "download_timeout_sec": 2}
-    async with serving(answer) as web, workroom(tmp_path, network=network) as room:
-        job_id = await room.submit("video", url=web.url("/drips.mp4"))
+    async with serving(answer) as web, running_service(tmp_path, network=network) as service:
+        job_id = await service.submit("video", url=web.url("/drips.mp4"))
         async with asyncio.timeout(60):
-            while not (errors := [one["error"] for one in await attempts(room, job_id)]):
+            while not (errors := [one["error"] for one in await attempts(service, job_id)]):
                 await asyncio.sleep(0.05)
-        await room.client.post(f"/api/jobs/{job_id}/cancel")
+        await service.client.post(f"/api/jobs/{job_id}/cancel")
     assert errors[0]["code"] == "DOWNLOAD_FAILED"
 
 
-async def attempts(room: Room, job_id: str) -> list[dict[str, Any]]:
+async def attempts(service: ServiceClient, job_id: str) -> list[dict[str, Any]]:
     """Those that have ended."""
-    return [one for one in (await room.job(job_id))["attempts"] if one["ended_at"]]
+    return [one for one in (await service.job(job_id))["attempts"] if one["ended_at"]]

@@ -19,7 +19,7 @@ from ..hostile_office import (
 )
 from ..office_files import docx_of, odf_of, paragraph
 from ..requirements import needed
-from ..service_fixture import workroom
+from ..service_fixture import running_service
 from ..web_server import Asked, serving
 
 DIRECT, CONVERTED = "/api/office/process", "/api/office/process-via-pdf"
@@ -59,7 +59,7 @@ def _line(path: Path) -> str:
 
 
 async def test_nothing_is_fetched_and_nothing_is_run(tmp_path: Path) -> None:
-    async with serving(answered) as web, workroom(tmp_path / "data") as room:
+    async with serving(answered) as web, running_service(tmp_path / "data") as service:
         address = web.url("")
         files = [
             (DIRECT, "a.docx", docx_that_fetches(address)),
@@ -68,7 +68,7 @@ async def test_nothing_is_fetched_and_nothing_is_run(tmp_path: Path) -> None:
             (DIRECT, "a.rtf", rtf_that_fetches(address)),
             (CONVERTED, "a.odt", odt_that_acts(str(tmp_path / "acted"))),
         ]
-        read = [room.read(route, content, name) for route, name, content in files]
+        read = [service.read(route, content, name) for route, name, content in files]
         for results in await asyncio.gather(*read):
             assert "Seen" in results["extracted_text"]
             assert "FETCHED" not in results["extracted_text"]
@@ -79,11 +79,11 @@ async def test_nothing_is_fetched_and_nothing_is_run(tmp_path: Path) -> None:
 async def test_what_takes_for_ever_is_ended(tmp_path: Path) -> None:
     dead = dead_sockets()
     long = odf_of("text", "<text:p>It takes its time.</text:p>" * 300_000)
-    async with workroom(tmp_path, documents={"conversion_timeout_sec": 2}) as room:
-        error = await room.refused(CONVERTED, long, "a.odt")
+    async with running_service(tmp_path, documents={"conversion_timeout_sec": 2}) as service:
+        error = await service.refused(CONVERTED, long, "a.odt")
         assert working() == []
     # Only the upload is kept for a while: a failed job can be restarted.
-    assert await room.left_over(uploads=False) == []
+    assert await service.leftovers(uploads=False) == []
     assert error["code"] == "PROCESSING_TIMEOUT"
     assert error["message"] == "LibreOffice did not finish within 2 s"
     assert dead_sockets() - dead == set()
@@ -91,9 +91,11 @@ async def test_what_takes_for_ever_is_ended(tmp_path: Path) -> None:
 
 async def test_what_takes_all_memory_is_ended(tmp_path: Path) -> None:
     dead = dead_sockets()
-    async with workroom(tmp_path, generic_worker={"memory_limit_mb": 80, "max_crashes": 1}) as room:
-        error = await room.refused(CONVERTED, docx_of(paragraph("x")), "a.docx")
+    async with running_service(
+        tmp_path, generic_worker={"memory_limit_mb": 80, "max_crashes": 1}
+    ) as service:
+        error = await service.refused(CONVERTED, docx_of(paragraph("x")), "a.docx")
         assert working() == []
-    assert await room.left_over(uploads=False) == []
+    assert await service.leftovers(uploads=False) == []
     assert error["code"] == "OUT_OF_MEMORY"
     assert dead_sockets() - dead == set()

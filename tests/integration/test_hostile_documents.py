@@ -18,7 +18,7 @@ from secretary.core import processes
 
 from ..hostile_files import ALL, ENDLESS, OFFICE, PDF, READ, REFUSED, Hostile
 from ..minimal_files import pdf
-from ..service_fixture import Room, workroom
+from ..service_fixture import ServiceClient, running_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_wide = partial(pytest_asyncio.fixture, scope="module", loop_scope="module")
@@ -35,7 +35,7 @@ class Aftermath:
     jobs: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     #: Texts of the good ones by their number.
     good: dict[int, dict[str, Any]] = field(default_factory=dict)
-    left_over: list[str] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
     temporary: list[str] = field(default_factory=list)
     below: list[processes.Process] = field(default_factory=list)
     #: What the cache takes for done, by the digests of the files.
@@ -50,12 +50,12 @@ def job_of(aftermath: Aftermath, case: Hostile) -> dict[str, Any]:
 async def aftermath(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Aftermath]:
     directory = tmp_path_factory.mktemp("hostile")
     (directory / "tmp").mkdir()
-    found = Aftermath()
+    result = Aftermath()
     before = {process.pid for process in processes.descendants(os.getpid())}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(directory / "tmp"))
         patch.setattr(tempfile, "tempdir", None)
-        async with workroom(
+        async with running_service(
             directory / "data",
             documents={"page_timeout_sec": PAGE_SECONDS, "conversion_timeout_sec": 20},
             generic_worker={
@@ -64,35 +64,35 @@ async def aftermath(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[A
                 "memory_limit_mb": 512,
                 "max_crashes": 1,
             },
-        ) as room:
-            await hand_in_all(room, found)
-        found.left_over = room.left_now()
-        kept = room.data_dir.glob("cache/*/*/*/assembled*")
-        found.cached = {path.parent.parent.name for path in kept}
-        found.temporary = sorted(os.listdir(directory / "tmp"))
+        ) as service:
+            await hand_in_all(service, result)
+        result.leftovers = service.current_leftovers()
+        cached = service.data_dir.glob("cache/*/*/*/assembled*")
+        result.cached = {path.parent.parent.name for path in cached}
+        result.temporary = sorted(os.listdir(directory / "tmp"))
         patch.setattr(tempfile, "tempdir", None)
-    found.below = [each for each in processes.descendants(os.getpid()) if each.pid not in before]
-    yield found
+    result.below = [each for each in processes.descendants(os.getpid()) if each.pid not in before]
+    yield result
 
 
-async def hand_in_all(room: Room, found: Aftermath) -> None:
+async def hand_in_all(service: ServiceClient, result: Aftermath) -> None:
     ids, good = {}, {}
     for number, case in enumerate(ALL):
         files = {"file": (case.file, case.make())}
-        response = await room.client.post(case.route, files=files, data=case.fields)
+        response = await service.client.post(case.route, files=files, data=case.fields)
         if response.status_code == 202:
             ids[case.route, case.name] = response.json()["job_id"]
         else:  # it did not even get in
-            found.jobs[case.route, case.name] = {
+            result.jobs[case.route, case.name] = {
                 **response.json(),
                 "status": "failed",
                 "attempts": [],
             }
-        good[number] = await room.hand_in(PDF, pdf(f"Good {number}"), "good.pdf")
+        good[number] = await service.hand_in(PDF, pdf(f"Good {number}"), "good.pdf")
     for key, job_id in ids.items():
-        found.jobs[key] = await room.ended(job_id)
+        result.jobs[key] = await service.ended(job_id)
     for number, job_id in good.items():
-        found.good[number] = await room.ended(job_id)
+        result.good[number] = await service.ended(job_id)
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
@@ -138,8 +138,8 @@ async def test_after_each_of_them_a_good_one_is_read(aftermath: Aftermath) -> No
 async def test_nothing_is_left_where_they_were_worked_on(aftermath: Aftermath) -> None:
     failed = {job.get("job_id") for job in aftermath.jobs.values() if job["status"] == "failed"}
     # The upload of a failed job is kept for a day: it can be restarted with it.
-    left = [path for path in aftermath.left_over if Path(path).name not in failed]
-    assert left == []
+    remaining = [path for path in aftermath.leftovers if Path(path).name not in failed]
+    assert remaining == []
 
 
 async def test_no_failure_is_kept_as_a_result(aftermath: Aftermath) -> None:

@@ -13,7 +13,7 @@ from ..error_rate import character_error_rate
 from ..llm_server import llm_server, says
 from ..rendered_pages import ENGLISH, GERMAN, page
 from ..sample_documents import as_file
-from ..service_fixture import Room, workroom
+from ..service_fixture import ServiceClient, running_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_wide = partial(pytest_asyncio.fixture, scope="module", loop_scope="module")
@@ -24,9 +24,9 @@ ORIENTATION = 0x0112
 
 
 @module_wide()
-async def room(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Room]:
-    async with workroom(tmp_path_factory.mktemp("imageocr")) as room:
-        yield room
+async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServiceClient]:
+    async with running_service(tmp_path_factory.mktemp("imageocr")) as service:
+        yield service
 
 
 def on_glass(picture: Image.Image) -> Image.Image:
@@ -46,8 +46,8 @@ def exif_turned(picture: Image.Image) -> bytes:
 
 
 def error_rate(results: dict[str, Any], lines: list[str], number: int = 0) -> float:
-    found = results["metadata"]["text_contents"][number]["content"]
-    return character_error_rate(" ".join(lines), " ".join(found.split()))
+    recognised = results["metadata"]["text_contents"][number]["content"]
+    return character_error_rate(" ".join(lines), " ".join(recognised.split()))
 
 
 @pytest.mark.parametrize(
@@ -66,52 +66,52 @@ def error_rate(results: dict[str, Any], lines: list[str], number: int = 0) -> fl
         ("GIF", "L"),
     ],
 )
-async def test_every_format_is_read(room: Room, kind: str, mode: str) -> None:
+async def test_every_format_is_read(service: ServiceClient, kind: str, mode: str) -> None:
     content = as_file(page(LINES).convert(mode), kind)
-    results = await room.read(ROUTE, content, f"a.{kind.lower()}", ocr_language="eng")
+    results = await service.read(ROUTE, content, f"a.{kind.lower()}", ocr_language="eng")
     assert error_rate(results, LINES) < 0.02
     assert results["metadata"]["page_count"] == 1
     assert results["markdown_content"].strip()
 
 
-async def test_black_letters_on_glass_are_read(room: Room) -> None:
+async def test_black_letters_on_glass_are_read(service: ServiceClient) -> None:
     content = as_file(on_glass(page(LINES)), "PNG")
-    assert error_rate(await room.read(ROUTE, content, "a.png", ocr_language="eng"), LINES) < 0.02
+    assert error_rate(await service.read(ROUTE, content, "a.png", ocr_language="eng"), LINES) < 0.02
 
 
-async def test_a_photo_that_lies_on_its_side_is_read(room: Room) -> None:
-    results = await room.read(ROUTE, exif_turned(page(LINES)), "a.jpg", ocr_language="eng")
+async def test_a_photo_that_lies_on_its_side_is_read(service: ServiceClient) -> None:
+    results = await service.read(ROUTE, exif_turned(page(LINES)), "a.jpg", ocr_language="eng")
     assert error_rate(results, LINES) < 0.02
 
 
-async def test_a_skewed_picture_is_read(room: Room) -> None:
+async def test_a_skewed_picture_is_read(service: ServiceClient) -> None:
     skewed = page(LINES).rotate(3.5, expand=True, fillcolor=255)
-    results = await room.read(ROUTE, as_file(skewed, "PNG"), "a.png", ocr_language="eng")
+    results = await service.read(ROUTE, as_file(skewed, "PNG"), "a.png", ocr_language="eng")
     assert error_rate(results, LINES) < 0.02
 
 
-async def test_each_page_of_a_tiff_is_a_page(room: Room) -> None:
+async def test_each_page_of_a_tiff_is_a_page(service: ServiceClient) -> None:
     first, second = page(LINES), page(GERMAN)
     content = as_file(first, "TIFF", save_all=True, append_images=[second])
-    results = await room.read(ROUTE, content, "a.tiff")
+    results = await service.read(ROUTE, content, "a.tiff")
     assert results["metadata"]["page_count"] == 2
     assert error_rate(results, LINES) < 0.02
     assert error_rate(results, GERMAN, 1) < 0.02
     assert len(results["page_texts"]) == 2
     assert all(url.startswith("/api/files/text/") for url in results["page_texts"])
-    assert (await room.get(results["page_texts"][1])).json()["content"].strip()
+    assert (await service.get(results["page_texts"][1])).json()["content"].strip()
 
 
-async def test_a_preview_has_no_text(room: Room) -> None:
+async def test_a_preview_has_no_text(service: ServiceClient) -> None:
     content = as_file(page(LINES), "PNG")
-    results = await room.read(ROUTE, content, "a.png", extraction_method="preview")
+    results = await service.read(ROUTE, content, "a.png", extraction_method="preview")
     assert results["markdown_content"] is None
     assert [url.rpartition("/")[2] for url in results["assets"]] == ["preview_001.jpg"]
 
 
-async def test_a_picture_without_text_is_read_as_such(room: Room) -> None:
+async def test_a_picture_without_text_is_read_as_such(service: ServiceClient) -> None:
     content = as_file(Image.new("L", (400, 300), 255), "PNG")
-    results = await room.read(ROUTE, content, "a.png")
+    results = await service.read(ROUTE, content, "a.png")
     assert results["page_texts"] == []
     assert results["metadata"]["text_contents"][0]["content"] == ""
 
@@ -126,29 +126,31 @@ async def test_a_picture_from_the_web_is_read(tmp_path: Path) -> None:
 
     async with serving(answer) as web:
         network = {"allow_hosts": ["127.0.0.1"]}
-        async with workroom(tmp_path, network=network) as room:
+        async with running_service(tmp_path, network=network) as service:
             data = {"url": web.url("/a.png"), "ocr_language": "eng"}
-            response = await room.client.post("/api/imageocr/process-url", data=data)
+            response = await service.client.post("/api/imageocr/process-url", data=data)
             assert response.status_code == 202, response.text
-            job = await room.ended(response.json()["job_id"])
+            job = await service.ended(response.json()["job_id"])
     assert job["status"] == "completed", job["error"]
     assert error_rate(job["results"], LINES) < 0.02
 
 
-@pytest.mark.parametrize(("method", "kept"), [("llm", set()), ("llm_and_ocr", {"llm", "ocr"})])
-async def test_a_model_reads_it(tmp_path: Path, method: str, kept: set[str]) -> None:
+@pytest.mark.parametrize(("method", "expected"), [("llm", set()), ("llm_and_ocr", {"llm", "ocr"})])
+async def test_a_model_reads_it(tmp_path: Path, method: str, expected: set[str]) -> None:
     async with (
         llm_server(says("# Fruit")) as server,
-        workroom(tmp_path, llm={"base_url": server.web.url("/v1"), "model": "seer"}) as room,
+        running_service(
+            tmp_path, llm={"base_url": server.web.url("/v1"), "model": "seer"}
+        ) as service,
     ):
-        results = await room.read(
+        results = await service.read(
             ROUTE, as_file(page(LINES), "PNG"), "a.png", extraction_method=method
         )
     assert results["markdown_content"] == "# Fruit\n"
-    assert set(results["metadata"]["text_contents"][0].get("texts", {})) == kept
+    assert set(results["metadata"]["text_contents"][0].get("texts", {})) == expected
 
 
-async def test_the_same_picture_is_there_at_once(room: Room) -> None:
+async def test_the_same_picture_is_there_at_once(service: ServiceClient) -> None:
     content = as_file(page(["The same again"]), "PNG")
-    assert (await room.read(ROUTE, content, "a.png"))["is_from_cache"] is False
-    assert (await room.read(ROUTE, content, "b.png"))["is_from_cache"] is True
+    assert (await service.read(ROUTE, content, "a.png"))["is_from_cache"] is False
+    assert (await service.read(ROUTE, content, "b.png"))["is_from_cache"] is True

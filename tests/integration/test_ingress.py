@@ -156,12 +156,14 @@ def refused(response: httpx.Response, status: int) -> str:
     return message
 
 
-async def uploads_left(files: JobFiles) -> list[str]:
+async def remaining_uploads(files: JobFiles) -> list[str]:
     root = files.uploads.root
-    left = {path.name for path in root.iterdir()} if root.exists() else set()
+    remaining = {path.name for path in root.iterdir()} if root.exists() else set()
     if files.blob_store is not None:
-        left |= {kept.key.split("/")[1] async for kept in files.blob_store.list_blobs("uploads/")}
-    return sorted(left)
+        remaining |= {
+            blob.key.split("/")[1] async for blob in files.blob_store.list_blobs("uploads/")
+        }
+    return sorted(remaining)
 
 
 async def carried(files: JobFiles, job: Job) -> None:
@@ -178,8 +180,8 @@ class TestRoutes:
     async def test_a_file_becomes_a_job(self, client: Client, path: str) -> None:
         content, job_type = ROUTES[path]
         assert content is not None
-        wish = {"summarize": "true"} if job_type == "transformer" else {}
-        response = await client.upload(path, content, name="../Größe 1.x", data=wish)
+        extra = {"summarize": "true"} if job_type == "transformer" else {}
+        response = await client.upload(path, content, name="../Größe 1.x", data=extra)
         assert response.status_code == 202, response.text
         job = await client.job(response.json()["job_id"])
         source = job["parameters"]["file_source"]
@@ -190,8 +192,8 @@ class TestRoutes:
     @pytest.mark.parametrize("path", ROUTES)
     @pytest.mark.parametrize("form", ["json", "data"])
     async def test_a_url_becomes_a_job(self, client: Client, path: str, form: str) -> None:
-        wish = {"summarize": "true"} if "transformer" in path else {}
-        job_id = await client.accepted(path, **{form: {"url": URL, **wish}})
+        extra = {"summarize": "true"} if "transformer" in path else {}
+        job_id = await client.accepted(path, **{form: {"url": URL, **extra}})
         job = await client.job(job_id)
         assert job["parameters"]["url"] == URL
         assert job["parameters"].get("via_pdf") == (True if "via-pdf" in path else None)
@@ -212,7 +214,7 @@ class TestAcknowledgement:
         body = response.json()
         job_id = body["job_id"]
         assert re.fullmatch(TIME, body["process"].pop("started"))
-        here = f"/api/jobs/{job_id}"
+        job_url = f"/api/jobs/{job_id}"
         assert body == {
             "status": "accepted",
             "worker": "secretary",
@@ -220,10 +222,14 @@ class TestAcknowledgement:
             "process": {"id": job_id, "main_processor": "pdf", "is_from_cache": False},
             "job": {"id": job_id},
             "webhook": None,
-            "links": {"self": here, "stream": f"{here}/stream", "cancel": f"{here}/cancel"},
+            "links": {
+                "self": job_url,
+                "stream": f"{job_url}/stream",
+                "cancel": f"{job_url}/cancel",
+            },
             "error": None,
         }
-        assert response.headers["location"] == here
+        assert response.headers["location"] == job_url
 
     async def test_its_links_work(self, client: Client) -> None:
         links = (await client.upload("/api/pdf/process", HELLO)).json()["links"]
@@ -330,7 +336,7 @@ class TestFields:
         response = await client.upload("/api/pdf/process", HELLO, data=data)
         message = refused(response, 400)
         assert all(name in message for name in data)
-        assert await uploads_left(files) == []
+        assert await remaining_uploads(files) == []
 
 
 def _as_text(value: Any) -> str:
@@ -360,7 +366,7 @@ class TestRefusals:
     ) -> None:
         response = await client.upload(path, content, name="a.pdf")
         assert "file" in refused(response, 415)
-        assert await uploads_left(files) == []
+        assert await remaining_uploads(files) == []
 
     @pytest.mark.parametrize("path", WITH_FILES)
     @pytest.mark.parametrize("name", ["url", "file_path", "filePath", "file_source"])
@@ -370,7 +376,7 @@ class TestRefusals:
         content = ROUTES[path][0] or b""
         response = await client.upload(path, content, data={name: URL})
         assert "not both" in refused(response, 400)
-        assert await uploads_left(files) == []
+        assert await remaining_uploads(files) == []
 
     @pytest.mark.parametrize("path", [path for path in ROUTES if "transformer" not in path])
     async def test_nothing_is_a_400(self, client: Client, path: str) -> None:
@@ -392,13 +398,13 @@ class TestRefusals:
     ) -> None:
         response = await client.upload("/api/pdf/process", HELLO + bytes(2 * MEBIBYTE))
         assert "exceeds the limit of" in refused(response, 413)
-        assert await uploads_left(files) == []
+        assert await remaining_uploads(files) == []
 
     async def test_a_file_over_the_limit_is_a_413(self, client: Client, files: JobFiles) -> None:
         """The form is within the bounds of a request, only the file in it is too large."""
         response = await client.upload("/api/pdf/process", HELLO + bytes(MEBIBYTE))
         assert "1 MB" in refused(response, 413)
-        assert await uploads_left(files) == []
+        assert await remaining_uploads(files) == []
 
     async def test_one_that_was_not_announced_is_a_413(
         self, client: Client, files: JobFiles
@@ -411,7 +417,7 @@ class TestRefusals:
         headers = {"Content-Type": "multipart/form-data; boundary=XX"}
         response = await client.post("/api/pdf/process", content=body(), headers=headers)
         refused(response, 413)
-        assert await uploads_left(files) == []
+        assert await remaining_uploads(files) == []
 
     async def test_fields_may_not_be_as_large_as_files(self, client: Client) -> None:
         text = "x" * (MEBIBYTE * 3 // 4)
@@ -446,7 +452,7 @@ class TestRefusals:
     ) -> None:
         response = await client.upload("/api/pdf/process", HELLO, data={"sync": "perhaps"})
         assert "sync" in refused(response, 400)
-        assert await uploads_left(files) == []
+        assert await remaining_uploads(files) == []
 
 
 def _key() -> dict[str, str]:
@@ -463,7 +469,7 @@ class TestIdempotency:
         ]
         (job_id,) = {answer.json()["job_id"] for answer in answers}
         assert [answer.status_code for answer in answers] == [202] * 3
-        assert await uploads_left(files) == [job_id]
+        assert await remaining_uploads(files) == [job_id]
 
     @pytest.mark.parametrize(
         "other", [{"content": pdf("Else")}, {"name": "b.pdf"}, {"data": {"page_start": "1"}}]
@@ -474,7 +480,7 @@ class TestIdempotency:
         asked: dict[str, Any] = {"content": HELLO, "headers": _key()}
         first = await client.upload("/api/pdf/process", **asked)
         refused(await client.upload("/api/pdf/process", **(asked | other)), 422)
-        assert await uploads_left(files) == [first.json()["job_id"]]
+        assert await remaining_uploads(files) == [first.json()["job_id"]]
 
     async def test_twenty_at_once_are_one_job(
         self, client: Client, files: JobFiles, store: Store
@@ -484,7 +490,7 @@ class TestIdempotency:
             *(client.upload("/api/pdf/process", HELLO, headers=headers) for _ in range(20))
         )
         (job_id,) = {answer.json()["job_id"] for answer in answers}
-        assert await uploads_left(files) == [job_id]
+        assert await remaining_uploads(files) == [job_id]
         assert [job.job_id for job in (await store.find(JobQuery())).items] == [job_id]
 
 
@@ -531,9 +537,9 @@ class TestWaiting:
             client.post("/api/pdf/process", json={"url": URL, "sync": True})
         )
         async with asyncio.timeout(10):
-            while not (found := (await store.find(JobQuery())).items):
+            while not (jobs := (await store.find(JobQuery())).items):
                 await asyncio.sleep(0.01)
-        await client.post(f"/api/jobs/{found[0].job_id}/cancel")
+        await client.post(f"/api/jobs/{jobs[0].job_id}/cancel")
         response = await waiting
         assert (response.status_code, response.json()["error"]["code"]) == (409, "CANCELLED")
 
@@ -581,7 +587,7 @@ class TestLifeOfAnUpload:
         assert response.status_code == 200
         job_id = response.json()["process"]["id"]
         async with asyncio.timeout(5):
-            while await uploads_left(files):
+            while await remaining_uploads(files):
                 await asyncio.sleep(0.01)
         message = refused(await client.post(f"/api/jobs/{job_id}/restart"), 409)
         assert message == "The uploaded file no longer exists; submit it again"
@@ -594,7 +600,7 @@ class TestLifeOfAnUpload:
         data = {"page_start": "9", "sync": "true"}
         response = await client.upload("/api/pdf/process", HELLO, data=data)
         job_id = response.headers["location"].removeprefix("/api/jobs/")
-        assert await uploads_left(files) == [job_id]
+        assert await remaining_uploads(files) == [job_id]
         assert (await client.post(f"/api/jobs/{job_id}/restart")).status_code == 200
         async with asyncio.timeout(10):
             while (await client.job(job_id))["status"] != "failed":
@@ -607,11 +613,11 @@ class TestLifeOfAnUpload:
         response = await client.upload("/api/pdf/process", HELLO)
         job_id = response.json()["job_id"]
         assert (await client.delete(f"/api/jobs/{job_id}")).status_code == 409
-        assert await uploads_left(files) == [job_id]
+        assert await remaining_uploads(files) == [job_id]
         (job,) = await claim(store)
         await store.finish(job, Failed(JobError(code="FILE_CORRUPT", message="torn")))
         assert (await client.delete(f"/api/jobs/{job_id}")).status_code == 200
-        assert await uploads_left(files) == []
+        assert await remaining_uploads(files) == []
 
     async def test_a_client_that_leaves_while_it_sends_leaves_nothing_behind(
         self, client: Client, files: JobFiles, caplog: pytest.LogCaptureFixture
@@ -624,10 +630,10 @@ class TestLifeOfAnUpload:
         )
         await writer.drain()
         async with asyncio.timeout(5):
-            while not await uploads_left(files):
+            while not await remaining_uploads(files):
                 await asyncio.sleep(0.01)
             writer.close()
-            while await uploads_left(files):
+            while await remaining_uploads(files):
                 await asyncio.sleep(0.01)
         assert "Traceback" not in caplog.text
         assert [record for record in caplog.records if record.exc_info] == []
@@ -695,7 +701,7 @@ class TestFiles:
         assert "sandbox" in response.headers["content-security-policy"]
 
     @pytest.mark.parametrize(
-        ("asked", "expected", "told"),
+        ("asked", "expected", "content_range"),
         [
             ("bytes=0-9", bytes(range(10)), "bytes 0-9/100"),
             ("bytes=90-", bytes(range(90, 100)), "bytes 90-99/100"),
@@ -706,12 +712,12 @@ class TestFiles:
         ],
     )
     async def test_a_range(
-        self, client: Client, job: Job, asked: str, expected: bytes, told: str
+        self, client: Client, job: Job, asked: str, expected: bytes, content_range: str
     ) -> None:
         path = f"/api/files/{job.job_id}/data.bin"
         response = await client.get(path, headers={"Range": asked})
         assert (response.status_code, response.content) == (206, expected)
-        assert response.headers["content-range"] == told
+        assert response.headers["content-range"] == content_range
 
     async def test_several_ranges(self, client: Client, job: Job) -> None:
         path = f"/api/files/{job.job_id}/data.bin"
@@ -766,11 +772,11 @@ class TestFiles:
                 response = await client.get(path, headers=headers)
                 assert (response.status_code, len(response.content)) == (200, 100)
 
-    async def test_a_client_that_has_it_is_told_so(self, client: Client, job: Job) -> None:
+    async def test_a_matching_etag_returns_304(self, client: Client, job: Job) -> None:
         path = f"/api/files/{job.job_id}/data.bin"
         etag = (await client.get(path)).headers["etag"]
-        for known in (etag, f'"x", {etag}', f"W/{etag}", "*"):
-            response = await client.get(path, headers={"If-None-Match": known})
+        for etags in (etag, f'"x", {etag}', f"W/{etag}", "*"):
+            response = await client.get(path, headers={"If-None-Match": etags})
             assert (response.status_code, response.content) == (304, b"")
             assert response.headers["etag"] == etag
         for other in ('"x"', "x", ""):

@@ -15,7 +15,7 @@ from secretary.cli.mcp_server import make_server, pages_of
 from secretary.client import AsyncClient, Results
 
 from ..minimal_files import pdf
-from ..service_fixture import workroom
+from ..service_fixture import running_service
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,8 +39,8 @@ async def test_a_model_converts_and_reads_a_file(tmp_path: Path) -> None:
     (files / "broken.pdf").write_bytes(b"%PDF-1.4\nnothing")
     (tmp_path / "secret.pdf").write_bytes(pdf("Secret"))
     (files / "link.pdf").symlink_to(tmp_path / "secret.pdf")
-    async with workroom(tmp_path / "data") as room:
-        url = str(room.client.base_url)
+    async with running_service(tmp_path / "data") as service:
+        url = str(service.client.base_url)
         async with (
             AsyncClient(url) as client,
             ModelClient(make_server(client, [files])) as model,
@@ -55,8 +55,8 @@ async def test_a_model_converts_and_reads_a_file(tmp_path: Path) -> None:
             assert "There is no job" in await refused(model, "job_status", job_id="job-1")
             broken = await called(model, "convert", source=str(files / "broken.pdf"))
             assert (broken["status"], broken["error"][:12]) == ("failed", "FILE_CORRUPT")
-            told = await refused(model, "read_result", job_id=broken["job_id"])
-            assert "FILE_CORRUPT: " in told
+            error = await refused(model, "read_result", job_id=broken["job_id"])
+            assert "FILE_CORRUPT: " in error
         async with ModelClient(as_documented(url, files)) as model:
             await reads_pages(model, str(files / "report.pdf"))
 

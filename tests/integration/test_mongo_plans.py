@@ -119,8 +119,8 @@ async def statements(database: Documents, call: Awaitable[Any]) -> list[Statemen
         await call
     finally:
         database.command("profile", 0)
-    found = database["system.profile"].find({"command.explain": {"$exists": False}})
-    return [_statement(entry) for entry in found if _is_query(entry)]
+    executed = database["system.profile"].find({"command.explain": {"$exists": False}})
+    return [_statement(entry) for entry in executed if _is_query(entry)]
 
 
 def _is_query(entry: dict[str, Any]) -> bool:
@@ -138,11 +138,11 @@ def _statement(entry: dict[str, Any]) -> Statement:
     )
 
 
-def assert_walks(found: list[Statement], *, keys: int, documents: int | None = None) -> None:
+def assert_walks(executed: list[Statement], *, keys: int, documents: int | None = None) -> None:
     """Each statement took an index, sorted nothing and looked at no more than this."""
     most = keys if documents is None else documents
-    assert found
-    for statement in found:
+    assert executed
+    for statement in executed:
         assert "COLLSCAN" not in statement.plan or ".workers" in statement.text, statement
         assert not statement.sorts, statement
         assert statement.keys <= keys and statement.documents <= most, statement
@@ -153,15 +153,15 @@ class TestTheInstrument:
         async def careless() -> None:
             database.jobs.find_one({"progress.step": "nowhere"})
 
-        (found,) = await statements(database, careless())
-        assert (found.plan, found.documents > ENDED) == ("COLLSCAN", True)
+        (executed,) = await statements(database, careless())
+        assert (executed.plan, executed.documents > ENDED) == ("COLLSCAN", True)
 
     async def test_it_sees_a_sort(self, database: Documents) -> None:
         async def careless() -> None:
             list(database.jobs.find({"status": "completed"}).sort("arrival").limit(3))
 
-        (found,) = await statements(database, careless())
-        assert found.sorts
+        (executed,) = await statements(database, careless())
+        assert executed.sorts
 
 
 class TestTheFeed:
@@ -170,8 +170,8 @@ class TestTheFeed:
     ) -> None:
         position = (await store.changes(None)).position
         await store.cancel(JobQuery(job_type="rare"))
-        found = await statements(database, store.changes(position, seconds=2))
-        assert_walks(found, keys=1)
+        executed = await statements(database, store.changes(position, seconds=2))
+        assert_walks(executed, keys=1)
 
     async def test_without_a_change_stream_it_walks_the_times_of_change(
         self, store: MongoStore, database: Documents
@@ -180,8 +180,8 @@ class TestTheFeed:
         position = (await feed.changes(None, limit=10, seconds=0)).position
         touch = {"$currentDate": {"changed_at": {"$type": "timestamp"}}}
         database.jobs.update_many({"job_type": "rare"}, touch)
-        found = await statements(database, feed.changes(position, limit=10, seconds=0))
-        assert_walks(found, keys=2)
+        executed = await statements(database, feed.changes(position, limit=10, seconds=0))
+        assert_walks(executed, keys=2)
         position = "t:1.1.unknown"
         assert_walks(
             await statements(database, feed.changes(position, limit=10, seconds=0)), keys=2
@@ -193,14 +193,14 @@ class TestTheQueue:
     async def test_a_claim_touches_the_heads_of_the_lines(
         self, store: MongoStore, database: Documents
     ) -> None:
-        found = await statements(database, store.claim("worker-1", Capacity(slots=3)))
-        assert_walks(found, keys=12)
+        executed = await statements(database, store.claim("worker-1", Capacity(slots=3)))
+        assert_walks(executed, keys=12)
 
     async def test_the_lines_are_found_by_one_step_each(
         self, store: MongoStore, database: Documents
     ) -> None:
-        found = await statements(database, store.claim("worker-1", Capacity(slots=1)))
-        (lines,) = [statement for statement in found if "distinct" in statement.text]
+        executed = await statements(database, store.claim("worker-1", Capacity(slots=1)))
+        (lines,) = [statement for statement in executed if "distinct" in statement.text]
         assert (lines.plan, lines.documents) == (
             "DISTINCT_SCAN { line: 1, turn: 1, arrival: 1 }", 0,
         )  # fmt: skip
@@ -221,8 +221,8 @@ class TestTheQueue:
         self, store: MongoStore, database: Documents
     ) -> None:
         running = database.jobs.count_documents({"status": "processing"})
-        found = await statements(database, store.claim("worker-1", Capacity(slots=3, **LIMITS)))
-        assert_walks(found, keys=running + 10, documents=15)
+        executed = await statements(database, store.claim("worker-1", Capacity(slots=3, **LIMITS)))
+        assert_walks(executed, keys=running + 10, documents=15)
 
     async def test_a_new_job_finds_its_place_by_the_ends_of_its_line(
         self, store: MongoStore, database: Documents
@@ -234,10 +234,10 @@ class TestTheQueue:
     async def test_waiting_jobs_are_not_looked_at_before_their_time(
         self, store: MongoStore, database: Documents
     ) -> None:
-        found = await statements(
+        executed = await statements(
             database, store.claim("worker-1", Capacity(slots=1, job_types={"none"}))
         )
-        (due,) = [statement for statement in found if "due_at" in statement.text]
+        (due,) = [statement for statement in executed if "due_at" in statement.text]
         assert (due.plan, due.documents) == ("IXSCAN { due_at: 1, arrival: 1 }", 0)
 
     async def test_jobs_whose_time_has_come_are_found_alone(
@@ -245,22 +245,22 @@ class TestTheQueue:
     ) -> None:
         await store.add([Job(job_type="due", run_at=utc_now() + timedelta(hours=1))])
         database.jobs.update_one({"job_type": "due"}, {"$set": {"due_at": "2000"}})
-        found = await statements(
+        executed = await statements(
             database, store.claim("worker-1", Capacity(slots=1, job_types={"due"}))
         )
-        assert_walks(found, keys=10)
+        assert_walks(executed, keys=10)
 
     async def test_a_worker_renews_by_its_own_jobs(
         self, store: MongoStore, database: Documents
     ) -> None:
-        found = await statements(database, store.renew("worker-2", LEASE))
-        assert_walks(found, keys=RUNNING // 2 + 1)
+        executed = await statements(database, store.renew("worker-2", LEASE))
+        assert_walks(executed, keys=RUNNING // 2 + 1)
 
     async def test_a_rescue_looks_at_one_job_of_each_worker(
         self, store: MongoStore, database: Documents
     ) -> None:
-        found = await statements(database, store.rescue())
-        assert_walks(found, keys=4)
+        executed = await statements(database, store.rescue())
+        assert_walks(executed, keys=4)
 
     async def test_a_report_and_an_end_touch_their_job_and_one_more_of_its_batch(
         self, store: MongoStore, database: Documents
@@ -296,8 +296,8 @@ class TestLists:
     async def test_a_page_touches_no_more_than_it_shows(
         self, store: MongoStore, database: Documents, terms: dict[str, Any]
     ) -> None:
-        found = await statements(database, store.find(JobQuery(limit=PAGE, **terms)))
-        assert_walks(found, keys=PAGE + 15, documents=PAGE + 1)
+        executed = await statements(database, store.find(JobQuery(limit=PAGE, **terms)))
+        assert_walks(executed, keys=PAGE + 15, documents=PAGE + 1)
 
     async def test_a_page_of_a_batch_touches_no_more_than_it_shows(
         self, store: MongoStore, database: Documents
@@ -306,8 +306,8 @@ class TestLists:
         assert some is not None
         for status in (None, frozenset({JobStatus.COMPLETED, JobStatus.FAILED})):
             query = JobQuery(batch_id=some["batch_id"], limit=PAGE, status=status)
-            found = await statements(database, store.find(query))
-            assert_walks(found, keys=PAGE + 15, documents=PAGE + 1)
+            executed = await statements(database, store.find(query))
+            assert_walks(executed, keys=PAGE + 15, documents=PAGE + 1)
 
     @pytest.mark.parametrize(
         "terms",
@@ -318,8 +318,8 @@ class TestLists:
         self, store: MongoStore, database: Documents, terms: dict[str, Any]
     ) -> None:
         query = JobQuery(limit=PAGE, search_seconds=5.0, **terms)
-        found = await statements(database, store.find(query))
-        assert_walks(found, keys=TimeBudget.FIRST + 15)
+        executed = await statements(database, store.find(query))
+        assert_walks(executed, keys=TimeBudget.FIRST + 15)
 
     async def test_a_later_page_costs_what_the_first_does(
         self, store: MongoStore, database: Documents
@@ -344,8 +344,8 @@ class TestLists:
         some = database.jobs.find_one({"status": "completed"}, sort=[("completed_at", 1)])
         assert some is not None
         assert_walks(await statements(database, store.get(some["_id"])), keys=1)
-        (found,) = await statements(database, store.find(JobQuery(job_id=some["_id"])))
-        assert (found.keys, found.documents) == (1, 1)
+        (executed,) = await statements(database, store.find(JobQuery(job_id=some["_id"])))
+        assert (executed.keys, executed.documents) == (1, 1)
 
     async def test_a_copy_walks_along_the_list(
         self, store: MongoStore, database: Documents
@@ -357,8 +357,8 @@ class TestLists:
                 if n == 3:
                     return
 
-        found = await statements(database, first_groups())
-        pages = [one for one in found if "listed_at" in one.text]
+        executed = await statements(database, first_groups())
+        pages = [one for one in executed if "listed_at" in one.text]
         assert len(pages) == 3
         assert_walks(pages, keys=GROUP + 15, documents=GROUP + 5)
 
@@ -370,8 +370,8 @@ class TestLists:
             BatchQuery(limit=2, visible_to="u0"),
             BatchQuery(limit=2, user_id="u0"),
         ):
-            found = await statements(database, store.find_batches(query))
-            batches = [one for one in found if ".batches" in one.text]
+            executed = await statements(database, store.find_batches(query))
+            batches = [one for one in executed if ".batches" in one.text]
             assert_walks(batches, keys=5, documents=3)
 
 
@@ -381,21 +381,21 @@ class TestCountingAndUpkeep:
     ) -> None:
         some = database.jobs.find_one({"status": "completed"})
         assert some is not None
-        found = await statements(database, store.get_batch(some["batch_id"]))
-        assert_walks(found, keys=ENDED, documents=1)
+        executed = await statements(database, store.get_batch(some["batch_id"]))
+        assert_walks(executed, keys=ENDED, documents=1)
 
     async def test_jobs_are_counted_in_an_index(
         self, store: MongoStore, database: Documents
     ) -> None:
-        found = await statements(database, store.counts())
-        assert_walks(found, keys=ENDED, documents=0)
+        executed = await statements(database, store.counts())
+        assert_walks(executed, keys=ENDED, documents=0)
 
     async def test_ended_jobs_are_found_oldest_first(
         self, store: MongoStore, database: Documents
     ) -> None:
         older_than = {JobStatus.COMPLETED: utc_now(), JobStatus.FAILED: utc_now()}
-        found = await statements(database, store.expired(older_than, limit=PAGE))
-        assert_walks(found, keys=PAGE)
+        executed = await statements(database, store.expired(older_than, limit=PAGE))
+        assert_walks(executed, keys=PAGE)
 
     async def test_changes_by_filter_touch_what_they_change(
         self, store: MongoStore, database: Documents
@@ -454,16 +454,16 @@ class TestWebhooks:
     async def test_looking_for_events_touches_no_more_than_it_gives(
         self, outbox: MongoStore, crowded: Documents, busy: dict[str, int]
     ) -> None:
-        found = await statements(crowded, outbox.claim_events(self.wanted(**busy)))
-        assert_walks(found, keys=10)
+        executed = await statements(crowded, outbox.claim_events(self.wanted(**busy)))
+        assert_walks(executed, keys=10)
 
     async def test_when_nothing_can_be_taken_it_takes_a_few_steps(
         self, outbox: MongoStore, crowded: Documents
     ) -> None:
         wanted = self.wanted(big=8, small=8, tiny=8)
-        found = await statements(crowded, outbox.claim_events(wanted))
-        assert len(found) == 3
-        assert_walks(found, keys=8)
+        executed = await statements(crowded, outbox.claim_events(wanted))
+        assert len(executed) == 3
+        assert_walks(executed, keys=8)
 
     async def test_an_endpoint_is_postponed_by_its_index(
         self, outbox: MongoStore, crowded: Documents

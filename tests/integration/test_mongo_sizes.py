@@ -34,7 +34,7 @@ LONG = "There was something wrong with this document, ä and ö. " * 200
 
 
 @dataclass(frozen=True)
-class Place:
+class StoreUnderTest:
     store: Store
     database: "pymongo.database.Database[dict[str, Any]]"
 
@@ -54,10 +54,10 @@ def database(mongod: Mongod) -> Iterator["pymongo.database.Database[dict[str, An
 @pytest.fixture
 async def place(
     mongod: Mongod, database: "pymongo.database.Database[dict[str, Any]]"
-) -> AsyncIterator[Place]:
+) -> AsyncIterator[StoreUnderTest]:
     store = open_store(mongod.url(database.name))
     await store.open()
-    yield Place(store, database)
+    yield StoreUnderTest(store, database)
     await store.close()
 
 
@@ -67,7 +67,9 @@ async def fail(store: Store, job: Job, *, final: bool) -> None:
     await store.finish(job, Failed(error, retry_at=None if final else utc_now()))
 
 
-async def test_many_attempts_restarts_deliveries_and_logs_do_not_make_it_grow(place: Place) -> None:
+async def test_many_attempts_restarts_deliveries_and_logs_do_not_make_it_grow(
+    place: StoreUnderTest,
+) -> None:
     store = place.store
     # As long as may stay in the document.
     value = {"text": "x" * (INLINE_BYTES - 100)}
@@ -90,15 +92,15 @@ async def test_many_attempts_restarts_deliveries_and_logs_do_not_make_it_grow(pl
         assert place.bytes_of(job_id) < MOST_BYTES
         await store.restart(JobQuery(job_id=job_id))
 
-    kept = await store.get(job_id)
-    assert kept.attempt == 60
-    assert [attempt.attempt for attempt in kept.attempts] == list(range(51, 61))
-    assert kept.parameters == value
-    assert kept.deliveries[-1].n == 15
+    stored = await store.get(job_id)
+    assert stored.attempt == 60
+    assert [attempt.attempt for attempt in stored.attempts] == list(range(51, 61))
+    assert stored.parameters == value
+    assert stored.deliveries[-1].n == 15
     assert place.database["contents"].count_documents({}) == 0  # all of it is inside
 
 
-async def test_values_that_are_long_only_in_bson_lie_outside(place: Place) -> None:
+async def test_values_that_are_long_only_in_bson_lie_outside(place: StoreUnderTest) -> None:
     numbers = {"numbers": [1] * 1_000}
     (job_id,) = (await place.store.add([Job(job_type="pdf", parameters=numbers)])).job_ids
 
@@ -106,7 +108,9 @@ async def test_values_that_are_long_only_in_bson_lie_outside(place: Place) -> No
     assert (await place.store.get(job_id)).parameters == numbers
 
 
-async def test_the_key_of_a_large_batch_is_small_and_finds_its_jobs_again(place: Place) -> None:
+async def test_the_key_of_a_large_batch_is_small_and_finds_its_jobs_again(
+    place: StoreUnderTest,
+) -> None:
     batch = Batch()
     jobs = [Job(job_type="pdf", batch_id=batch.batch_id) for _ in range(500)]
     key = IdempotencyKey("again", "fingerprint")
@@ -115,11 +119,11 @@ async def test_the_key_of_a_large_batch_is_small_and_finds_its_jobs_again(place:
 
     assert (replayed.job_ids, replayed.batch_id) == (added.job_ids, batch.batch_id)
     assert (added.replayed, replayed.replayed) == (False, True)
-    (known,) = place.database["idempotency_keys"].find()
-    assert len(bson.encode(known)) < 1_000
+    (key_document,) = place.database["idempotency_keys"].find()
+    assert len(bson.encode(key_document)) < 1_000
 
 
-async def test_no_log_entry_is_in_the_document(place: Place) -> None:
+async def test_no_log_entry_is_in_the_document(place: StoreUnderTest) -> None:
     store = place.store
     await store.add([Job(job_type="pdf")])
     (job,) = await claim(store)

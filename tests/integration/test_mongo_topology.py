@@ -133,21 +133,21 @@ class TestStandaloneServer:
 
     async def test_the_description_says_so(self, standalone: Mongod) -> None:
         async with opened(new_url(standalone)) as store:
-            found = await store.describe()
-            assert (found["topology"], found["replica_set"]) == ("standalone", None)
+            description = await store.describe()
+            assert (description["topology"], description["replica_set"]) == ("standalone", None)
 
 
 class TestSeveralProcesses:
     async def test_news_of_one_wakes_those_who_wait_in_another(self, url: str) -> None:
-        async with opened(url) as here, opened(url) as there:
+        async with opened(url) as first_store, opened(url) as second_store:
             seen = -1
             for news in (
-                lambda: here.add([Job()]),
-                lambda: add_batch(here, 3),
-                lambda: here.cancel(JobQuery()),
+                lambda: first_store.add([Job()]),
+                lambda: add_batch(first_store, 3),
+                lambda: first_store.cancel(JobQuery()),
             ):
-                seen = await quiet(there, seen)
-                waiting = asyncio.create_task(there.wait(seen, seconds=60))
+                seen = await quiet(second_store, seen)
+                waiting = asyncio.create_task(second_store.wait(seen, seconds=60))
                 await asyncio.sleep(0)
                 await news()
                 assert await asyncio.wait_for(waiting, 10) > seen
@@ -225,31 +225,31 @@ class TestRestart:
             async with opened(server.url("jobs")) as store:
                 position = (await store.changes(None)).position
                 acknowledged: list[str] = []
-                told: set[str | None] = set()
+                batch_ids: set[str | None] = set()
                 adding = asyncio.create_task(self._add_until(store, acknowledged))
-                following = asyncio.create_task(self._follow(store, position, told))
+                following = asyncio.create_task(self._follow(store, position, batch_ids))
                 await until(lambda: len(acknowledged) > 20)
                 await asyncio.to_thread(server.restart)
                 before = len(acknowledged)
                 await until(lambda: len(acknowledged) > before + 20)
                 adding.cancel()
                 await asyncio.wait({adding})
-                await until(lambda: set(acknowledged) <= told)
+                await until(lambda: set(acknowledged) <= batch_ids)
                 following.cancel()
                 await asyncio.wait({following})
         finally:
             server.stop()
 
-    async def _follow(self, store: MongoStore, position: str, told: set[str | None]) -> None:
+    async def _follow(self, store: MongoStore, position: str, batch_ids: set[str | None]) -> None:
         while True:
             try:
-                found = await store.changes(position, seconds=0.1)
+                changes = await store.changes(position, seconds=0.1)
             except StoreUnavailable:
                 await asyncio.sleep(0.05)
                 continue
-            assert not found.gap
-            position = found.position
-            told |= {change.job_id for change in found.items}
+            assert not changes.gap
+            position = changes.position
+            batch_ids |= {change.job_id for change in changes.items}
 
     async def _add_until(self, store: MongoStore, acknowledged: list[str]) -> None:
         while True:
@@ -414,7 +414,7 @@ class TestProcessesThatDiedMidway:
         assert (await store.get_batch(batch.batch_id)).counts == {JobStatus.PENDING: 1}
         assert db.jobs.count_documents({"batch_id": batch.batch_id}) == 1
 
-    async def test_a_batch_whose_last_job_ended_is_settled_and_tells_its_webhook(
+    async def test_a_batch_whose_last_job_finished_is_settled_and_notifies_its_webhook(
         self, store: MongoStore, db: Documents
     ) -> None:
         batch, _ = await add_batch(store, 1, webhook=Webhook(url="https://example.org/hook"))
@@ -462,17 +462,17 @@ class TestProcessesThatDiedMidway:
     async def test_what_belongs_to_no_job_is_removed(
         self, store: MongoStore, db: Documents
     ) -> None:
-        kept = await claimed(store)
-        await store.report(kept, logs=[LogEntry(message="kept")])
-        await store.finish(kept, Completed({"text": "x" * 100_000}))
+        running = await claimed(store)
+        await store.report(running, logs=[LogEntry(message="kept")])
+        await store.finish(running, Completed({"text": "x" * 100_000}))
         old, new = "2000-01-01T00:00:00.000000Z", stamp(utc_now())
         db["contents"].insert_one({"_id": "a/0", "job_id": "job-none", "at": old, "data": b""})
         db["contents"].insert_one({"_id": "b/0", "job_id": "job-soon", "at": new, "data": b""})
         db["logs"].insert_one({"job_id": "job-none", "first": 1, "last": 1, "entries": []})
         await store.tidy()
         owners = [part["job_id"] for part in db["contents"].find().sort("job_id")]
-        assert owners == [kept.job_id, "job-soon"]
-        assert [part["job_id"] for part in db["logs"].find()] == [kept.job_id]
+        assert owners == [running.job_id, "job-soon"]
+        assert [part["job_id"] for part in db["logs"].find()] == [running.job_id]
 
     async def test_a_claim_cancelled_at_any_moment_loses_no_job(self, store: MongoStore) -> None:
         await store.register_worker(worker(), LEASE)
@@ -526,8 +526,8 @@ class TestProcessesThatDiedMidway:
         added = await store.add(mine, batch=batch, idempotency=key)
         assert (added.batch_id, added.replayed) == (dead.batch_id, True)
         assert added.job_ids == [job.job_id for job in mine]
-        found = (await store.find(JobQuery(batch_id=dead.batch_id))).items
-        assert {job.job_id for job in found} == set(added.job_ids)
+        matching_jobs = (await store.find(JobQuery(batch_id=dead.batch_id))).items
+        assert {job.job_id for job in matching_jobs} == set(added.job_ids)
 
 
 def half_added(
@@ -535,8 +535,8 @@ def half_added(
 ) -> None:
     """Turn an added batch back to how it is between the write that decides and its publication."""
     for n, job in enumerate(jobs):
-        place = {"line": f"{job.job_type}/0", "turn": n}
-        staged = {"token": token, "at": at, "place": place}
+        queue_position = {"line": f"{job.job_type}/0", "turn": n}
+        staged = {"token": token, "at": at, "place": queue_position}
         update = {
             "$set": {"status": STAGED, "staged": staged},
             "$unset": {"line": "", "turn": ""},

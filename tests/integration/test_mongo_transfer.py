@@ -117,17 +117,20 @@ async def test_a_batch_that_nobody_sees_yet_is_copied(
     await store.add(jobs, batch=batch, idempotency=key)
     staged = {"token": "t", "at": LONG_AGO}
     for job in database.jobs.find():
-        place = {"line": job["line"], "turn": job["turn"]}
-        hidden = {"$set": {"status": STAGED, "staged": {**staged, "place": place}}}
+        queue_position = {"line": job["line"], "turn": job["turn"]}
+        hidden = {"$set": {"status": STAGED, "staged": {**staged, "place": queue_position}}}
         database.jobs.update_one({"_id": job["_id"]}, hidden | {"$unset": {"line": "", "turn": ""}})
     database.batches.update_one({}, {"$set": {"staged": staged}})
     database.idempotency_keys.update_one({}, {"$unset": {"job_ids": "", "batch_id": ""}})
-    found = [one async for group in store.records("jobs") for one in group]
-    assert [one.record_id for one in found] == [job.job_id for job in jobs]
-    assert [one.position for one in found if isinstance(one, JobRecord)] == [0, 1, 2]
-    (known,) = [one async for group in store.records("keys") for one in group]
-    assert isinstance(known, KeyRecord)
-    assert (known.batch_id, list(known.job_ids)) == (batch.batch_id, [job.job_id for job in jobs])
+    records = [one async for group in store.records("jobs") for one in group]
+    assert [one.record_id for one in records] == [job.job_id for job in jobs]
+    assert [one.position for one in records if isinstance(one, JobRecord)] == [0, 1, 2]
+    (key_record,) = [one async for group in store.records("keys") for one in group]
+    assert isinstance(key_record, KeyRecord)
+    assert (key_record.batch_id, list(key_record.job_ids)) == (
+        batch.batch_id,
+        [job.job_id for job in jobs],
+    )
 
 
 async def test_a_key_under_which_nothing_was_stored_stays_behind(

@@ -27,7 +27,7 @@ from tests.api_server import served
 from tests.minimal_files import pdf
 from tests.mongod import Mongod
 from tests.s3_server import S3Server
-from tests.service_fixture import Room
+from tests.service_fixture import ServiceClient
 
 ROUTE = "/api/pdf/process"
 FRUIT = pdf("One apple", "Two pears", "Three plums")
@@ -50,11 +50,11 @@ class Machines:
 
     def files(self, name: str) -> list[str]:
         """What a machine holds, apart from its cache."""
-        found = (path for path in self.data(name).rglob("*") if path.is_file())
-        names = (str(path.relative_to(self.data(name))) for path in found)
+        files = (path for path in self.data(name).rglob("*") if path.is_file())
+        names = (str(path.relative_to(self.data(name))) for path in files)
         return sorted(name for name in names if not name.startswith("cache/"))
 
-    async def api(self, name: str, **groups: dict[str, Any]) -> Room:
+    async def api(self, name: str, **groups: dict[str, Any]) -> ServiceClient:
         app = Application(self.settings(name, **groups))
         await self.stack.enter_async_context(app)
         hub = EventHub(app.store)
@@ -63,7 +63,7 @@ class Machines:
         url, _ = await self.stack.enter_async_context(served(api))
         client = httpx.AsyncClient(base_url=url, timeout=60)
         await self.stack.enter_async_context(client)
-        return Room(client, self.data(name))
+        return ServiceClient(client, self.data(name))
 
     @asynccontextmanager
     async def worker(self, name: str, **groups: dict[str, Any]) -> AsyncIterator[WorkerComponents]:
@@ -82,7 +82,7 @@ class Machines:
             yield app.store, app.files
 
 
-#: What a bucket owes is in contract/test_blob_stores; all of it here with `make test-extended`.
+#: test_blob_stores covers S3 itself; `make test-extended` runs all of these tests on it, too.
 S3 = pytest.param("s3", marks=pytest.mark.extended)
 
 
@@ -93,7 +93,7 @@ async def machines(
     files = "auto"
     if request.param == "s3":
         server: S3Server = request.getfixturevalue("s3_server")
-        files = server.new_place()
+        files = server.new_bucket()
     uri = mongod.url(f"test_{uuid4().hex[:12]}")
     machines = Machines(tmp_path, {"mongodb_uri": uri, "files": files})
     async with machines.stack:
@@ -107,7 +107,7 @@ async def test_an_upload_to_one_is_worked_on_by_another_and_served_by_a_third(
     job_id = await first.hand_in(
         ROUTE, FRUIT, "Obst & Gemüse.pdf", extraction_method="preview_and_native"
     )
-    assert machines.files("first") == [], "it is kept where all can read it"
+    assert machines.files("first") == [], "uploads are in the blob store"
     async with machines.worker("second"):
         job = await third.ended(job_id)
         assert job["status"] == "completed", job["error"]
@@ -125,23 +125,23 @@ async def test_an_upload_to_one_is_worked_on_by_another_and_served_by_a_third(
     assert (await third.client.delete(f"/api/jobs/{job_id}")).status_code == 200
     async with machines.store("fourth") as (_, files):
         assert files.blob_store is not None
-        left = [kept.key async for kept in files.blob_store.list_blobs("jobs/")]
-        left += [kept.key async for kept in files.blob_store.list_blobs("uploads/")]
-        assert left == []
+        remaining = [blob.key async for blob in files.blob_store.list_blobs("jobs/")]
+        remaining += [blob.key async for blob in files.blob_store.list_blobs("uploads/")]
+        assert remaining == []
 
 
 async def test_ranges_and_known_files_are_served_as_from_a_disk(machines: Machines) -> None:
-    room = await machines.api("a")
+    service = await machines.api("a")
     async with machines.worker("b"):
-        results = await room.read(ROUTE, FRUIT, "fruit.pdf", extraction_method="preview")
+        results = await service.read(ROUTE, FRUIT, "fruit.pdf", extraction_method="preview")
     url = results["assets"][0]
-    whole = await room.get(url)
+    whole = await service.get(url)
     size, etag = len(whole.content), whole.headers["etag"]
     assert int(whole.headers["content-length"]) == size
 
     async def asked(**headers: str) -> httpx.Response:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return await room.client.get(url, headers=named)
+        return await service.client.get(url, headers=named)
 
     part = await asked(range="bytes=10-19")
     assert (part.status_code, part.content) == (206, whole.content[10:20])
@@ -159,15 +159,15 @@ async def test_ranges_and_known_files_are_served_as_from_a_disk(machines: Machin
 
 
 async def test_what_one_machine_has_read_no_other_reads_again(machines: Machines) -> None:
-    room = await machines.api("a")
+    service = await machines.api("a")
     async with machines.worker("b"):
-        first = await room.read(ROUTE, FRUIT, "fruit.pdf")
+        first = await service.read(ROUTE, FRUIT, "fruit.pdf")
     assert first["is_from_cache"] is False
     async with machines.worker("c"):
-        second = await room.read(ROUTE, FRUIT, "the same.pdf")
+        second = await service.read(ROUTE, FRUIT, "the same.pdf")
         assert second["is_from_cache"] is True
         assert second["extracted_text"] == first["extracted_text"]
-        fresh = await room.read(ROUTE, FRUIT, "fruit.pdf", force_refresh="true")
+        fresh = await service.read(ROUTE, FRUIT, "fruit.pdf", force_refresh="true")
         assert fresh["is_from_cache"] is False
 
 
@@ -175,60 +175,60 @@ async def test_pages_can_be_read_elsewhere_while_the_job_runs(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("secretary.storage.artifact_sync.UPLOAD_INTERVAL", 0.05)
-    room = await machines.api("a")
+    service = await machines.api("a")
     async with machines.worker("b", generic_worker={"processes": 1}):
         content = pdf(*(f"Page {n} of many" for n in range(1, 151)))
-        job_id = await room.hand_in(
+        job_id = await service.hand_in(
             ROUTE, content, "long.pdf", extraction_method="preview_and_native"
         )
         async with asyncio.timeout(60):
-            while (page := await room.client.get(f"/api/files/{job_id}/page_001.txt")).is_error:
+            while (page := await service.client.get(f"/api/files/{job_id}/page_001.txt")).is_error:
                 await asyncio.sleep(0.02)
-        assert (await room.job(job_id))["completed_at"] is None
+        assert (await service.job(job_id))["completed_at"] is None
         assert page.text.strip() == "Page 1 of many"
-        assert (await room.ended(job_id))["status"] == "completed"
+        assert (await service.ended(job_id))["status"] == "completed"
 
 
 async def test_a_failed_job_can_be_restarted_on_another_machine(machines: Machines) -> None:
-    room = await machines.api("a")
+    service = await machines.api("a")
     async with machines.worker("b", documents={"max_pages": 1}):
-        job_id = await room.hand_in(ROUTE, FRUIT, "fruit.pdf")
-        job = await room.ended(job_id)
+        job_id = await service.hand_in(ROUTE, FRUIT, "fruit.pdf")
+        job = await service.ended(job_id)
         assert job["error"]["code"] == "FILE_TOO_LARGE"
     assert machines.files("b") == []
-    restarted = await room.client.post(f"/api/jobs/{job_id}/restart")
+    restarted = await service.client.post(f"/api/jobs/{job_id}/restart")
     assert restarted.status_code == 200, restarted.text
     async with machines.worker("c"):
-        assert (await room.ended(job_id))["status"] == "completed"
+        assert (await service.ended(job_id))["status"] == "completed"
 
 
 class TestUpkeep:
     async def test_a_cache_that_is_too_large_loses_what_was_not_used_for_longest(
         self, machines: Machines, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        room = await machines.api("a")
+        service = await machines.api("a")
         async with machines.worker("b"):
-            await room.read(ROUTE, FRUIT, "fruit.pdf")
+            await service.read(ROUTE, FRUIT, "fruit.pdf")
         monkeypatch.setattr("secretary.worker.maintenance.IN_USE", timedelta(0))
         async with machines.store("c") as (store, files):
             assert files.blob_store is not None
-            before = [kept.key async for kept in files.blob_store.list_blobs("cache/")]
+            before = [blob.key async for blob in files.blob_store.list_blobs("cache/")]
             assert before
             small = JobFiles(machines.data("c"), files.uploads, files.cache, files.blob_store)
             small.cache = type(files.cache)(machines.data("c"), max_bytes=1)
             await Maintenance(store, small, MaintenanceOptions()).sweep_blob_store(files.blob_store)
-            assert [kept.key async for kept in files.blob_store.list_blobs("cache/")] == []
+            assert [blob.key async for blob in files.blob_store.list_blobs("cache/")] == []
         async with machines.worker("d"):
-            again = await room.read(ROUTE, FRUIT, "fruit.pdf")
+            again = await service.read(ROUTE, FRUIT, "fruit.pdf")
             assert again["is_from_cache"] is False
 
     async def test_files_of_no_job_are_removed_and_those_of_jobs_stay(
         self, machines: Machines, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        room = await machines.api("a")
+        service = await machines.api("a")
         async with machines.worker("b"):
-            job_id = await room.hand_in(ROUTE, FRUIT, "fruit.pdf")
-            await room.ended(job_id)
+            job_id = await service.hand_in(ROUTE, FRUIT, "fruit.pdf")
+            await service.ended(job_id)
         monkeypatch.setattr("secretary.worker.maintenance.ORPHAN_AGE", timedelta(0))
         async with machines.store("c") as (store, files):
             assert files.blob_store is not None
@@ -236,8 +236,10 @@ class TestUpkeep:
             path.write_text("from a worker that had lost its job")
             await files.blob_store.put([("jobs/job-gone/1/late.txt", path)])
             await Maintenance(store, files, MaintenanceOptions()).sweep_blob_store(files.blob_store)
-            left = {kept.key.split("/")[1] async for kept in files.blob_store.list_blobs("jobs/")}
-            assert left == {job_id}
+            remaining = {
+                blob.key.split("/")[1] async for blob in files.blob_store.list_blobs("jobs/")
+            }
+            assert remaining == {job_id}
 
     async def test_what_a_dead_process_left_on_a_machine_is_cleared(
         self, machines: Machines, monkeypatch: pytest.MonkeyPatch

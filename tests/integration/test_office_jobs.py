@@ -16,7 +16,7 @@ from ..minimal_files import zipped
 from ..office_files import odf_of, ole_of
 from ..requirements import needed
 from ..sample_documents import as_file, saved
-from ..service_fixture import Room, workroom
+from ..service_fixture import ServiceClient, running_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_wide = partial(pytest_asyncio.fixture, scope="module", loop_scope="module")
@@ -26,9 +26,9 @@ VIA_PDF = "/api/office/process-via-pdf"
 
 
 @module_wide()
-async def room(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Room]:
-    async with workroom(tmp_path_factory.mktemp("office")) as room:
-        yield room
+async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServiceClient]:
+    async with running_service(tmp_path_factory.mktemp("office")) as service:
+        yield service
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def a_docx() -> bytes:
     document.add_heading("Fruit", 1)
     document.add_paragraph("Before the table")
     table = document.add_table(2, 2)
-    for place, text in zip(table._cells, ("Name", "Price", "Apple", "1.20"), strict=True):
-        place.text = text
+    for cell, text in zip(table._cells, ("Name", "Price", "Apple", "1.20"), strict=True):
+        cell.text = text
     document.add_paragraph("After the table")
     document.add_paragraph("Ripe", style="List Bullet")
     document.add_picture(picture())
@@ -149,60 +149,62 @@ After the table
     ids=["docx", "xlsx", "pptx", "odt", "ods", "odp", "rtf", "html", "epub", "csv"],
 )
 async def test_every_format_becomes_markdown(
-    room: Room, make: Callable[[], bytes], name: str, expected: str
+    service: ServiceClient, make: Callable[[], bytes], name: str, expected: str
 ) -> None:
-    results = await room.read(ROUTE, make(), name)
+    results = await service.read(ROUTE, make(), name)
     assert expected in results["markdown_content"]
-    assert (await room.get(results["markdown_file"])).text.startswith(
+    assert (await service.get(results["markdown_file"])).text.startswith(
         results["markdown_content"].strip()
     )
     assert results["metadata"]["page_count"] >= 1
     assert results["metadata"]["file_name"] == name
-    pages = [(await room.get(url)).json()["content"] for url in results["page_texts"]]
+    pages = [(await service.get(url)).json()["content"] for url in results["page_texts"]]
     assert pages and all(pages)
     assert "alert" not in results["markdown_content"]
 
 
-async def test_each_slide_and_each_sheet_is_a_page(room: Room) -> None:
+async def test_each_slide_and_each_sheet_is_a_page(service: ServiceClient) -> None:
     for content, name in ((a_pptx(), "a.pptx"), (an_xlsx(), "a.xlsx")):
-        results = await room.read(ROUTE, content, name)
+        results = await service.read(ROUTE, content, name)
         assert results["metadata"]["page_count"] == 2
         assert "Fruit" in results["markdown_content"].split("Cheese")[0]
 
 
-async def test_pictures_come_along_when_they_are_asked_for(room: Room) -> None:
-    results = await room.read(ROUTE, a_docx(), "a.docx", include_images="true")
+async def test_pictures_come_along_when_they_are_asked_for(service: ServiceClient) -> None:
+    results = await service.read(ROUTE, a_docx(), "a.docx", include_images="true")
     (url,) = results["assets"]
-    assert Image.open(io.BytesIO((await room.get(url)).content)).size == (40, 30)
+    assert Image.open(io.BytesIO((await service.get(url)).content)).size == (40, 30)
     assert f"]({url.rpartition('/')[2]})" in results["markdown_content"]
-    assert (await room.read(ROUTE, a_docx(), "a.docx"))["assets"] == []
+    assert (await service.read(ROUTE, a_docx(), "a.docx"))["assets"] == []
 
 
-async def test_the_same_file_is_there_at_once(room: Room) -> None:
+async def test_the_same_file_is_there_at_once(service: ServiceClient) -> None:
     content = a_pptx()
-    await room.read(ROUTE, content, "a.pptx")
-    again = await room.read(ROUTE, content, "b.pptx")
+    await service.read(ROUTE, content, "a.pptx")
+    again = await service.read(ROUTE, content, "b.pptx")
     assert again["is_from_cache"] is True
     assert again["metadata"]["file_name"] == "b.pptx"
     assert "# Fruit" in again["markdown_content"]
     assert len(again["page_texts"]) == 2
-    fresh = await room.read(ROUTE, content, "a.pptx", force_refresh="true")
+    fresh = await service.read(ROUTE, content, "a.pptx", force_refresh="true")
     assert fresh["is_from_cache"] is False
 
 
 @pytest.mark.usefixtures("libreoffice")
 class TestByLibreOffice:
-    async def test_pages_are_read_as_printed(self, room: Room) -> None:
-        results = await room.read(VIA_PDF, a_docx(), "a.docx", extraction_method="native")
+    async def test_pages_are_read_as_printed(self, service: ServiceClient) -> None:
+        results = await service.read(VIA_PDF, a_docx(), "a.docx", extraction_method="native")
         assert "Before the table" in results["extracted_text"]
         assert results["metadata"]["page_count"] == 1
 
-    async def test_a_presentation_given_as_pdf_is_converted_first(self, room: Room) -> None:
-        job_id = await room.hand_in(
+    async def test_a_presentation_given_as_pdf_is_converted_first(
+        self, service: ServiceClient
+    ) -> None:
+        job_id = await service.hand_in(
             "/api/pdf/process", a_pptx(), "a.pptx", extraction_method="preview_and_native"
         )
         steps = set()
-        while (job := await room.job(job_id))["completed_at"] is None:
+        while (job := await service.job(job_id))["completed_at"] is None:
             steps.add(job["progress"]["step"])
         assert job["status"] == "completed", job["error"]
         assert "converting_pptx_to_pdf" in steps
@@ -210,10 +212,10 @@ class TestByLibreOffice:
         assert len(job["results"]["assets"]) == 2
         assert "All about cheese" in job["results"]["extracted_text"]
 
-    async def test_it_is_converted_once(self, room: Room) -> None:
+    async def test_it_is_converted_once(self, service: ServiceClient) -> None:
         content = an_xlsx()
-        await room.read(VIA_PDF, content, "a.xlsx")
-        again = await room.read(VIA_PDF, content, "a.xlsx")
+        await service.read(VIA_PDF, content, "a.xlsx")
+        again = await service.read(VIA_PDF, content, "a.xlsx")
         assert again["is_from_cache"] is True
 
 
@@ -221,18 +223,18 @@ async def test_without_libreoffice_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    async with workroom(tmp_path / "data") as room:
-        error = await room.refused(VIA_PDF, a_docx(), "a.docx")
+    async with running_service(tmp_path / "data") as service:
+        error = await service.refused(VIA_PDF, a_docx(), "a.docx")
     assert error["code"] == "ENGINE_UNAVAILABLE"
     assert "libreoffice-writer-nogui" in error["message"]
 
 
-async def test_an_old_format_is_sent_the_other_way(room: Room) -> None:
-    error = await room.refused(ROUTE, ole_of("WordDocument"), "a.doc")
+async def test_an_old_format_is_sent_the_other_way(service: ServiceClient) -> None:
+    error = await service.refused(ROUTE, ole_of("WordDocument"), "a.doc")
     assert error["code"] == "UNSUPPORTED_FILE"
     assert "via_pdf" in error["message"]
 
 
-async def test_an_encrypted_file_is_named(room: Room) -> None:
-    error = await room.refused(ROUTE, ole_of("EncryptedPackage"), "a.docx")
+async def test_an_encrypted_file_is_named(service: ServiceClient) -> None:
+    error = await service.refused(ROUTE, ole_of("EncryptedPackage"), "a.docx")
     assert error["code"] == "FILE_ENCRYPTED"

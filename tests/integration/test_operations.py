@@ -64,7 +64,7 @@ async def client_of(app: Any, **headers: str) -> AsyncIterator[httpx.AsyncClient
         yield client
 
 
-def broken_desk(tmp_path: Path) -> JobService:
+def broken_service(tmp_path: Path) -> JobService:
     """All that is asked of its store ends in an error nobody thought of."""
     return JobService(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
 
@@ -82,7 +82,7 @@ class TestHeaders:
                 405: await client.put("/api/jobs", headers=KEY),
                 413: await client.post("/api/jobs", headers=KEY, content=b"x" * 2000),
             }
-        async with client_of(create_api(broken_desk(tmp_path))) as client:
+        async with client_of(create_api(broken_service(tmp_path))) as client:
             answers[500] = await client.get("/api/jobs")
         for status, answer in answers.items():
             assert answer.status_code == status, answer.text
@@ -145,7 +145,7 @@ class TestDocumentation:
 
 
 class TestRequestRate:
-    async def test_who_asks_too_often_is_told_when_to_come_back(
+    async def test_a_rate_limited_client_receives_retry_after(
         self, job_service: JobService
     ) -> None:
         api = create_api(job_service, api_keys=["right", "other"], requests_per_minute=2)
@@ -324,7 +324,7 @@ class TestHealth:
             "jobs": dict.fromkeys(("pending", "processing", "completed", "failed", "cancelled"), 0),
         }
 
-    async def test_a_store_that_does_not_answer_is_told_but_not_where_it_is(
+    async def test_an_unreachable_store_is_reported_without_its_address(
         self, tmp_path: Path
     ) -> None:
         class Away:
@@ -432,8 +432,8 @@ class TestLog:
             await client.get("/api/jobs/job-1?token=SECRET", headers=headers)
         (record,) = [r for r in log.records if r["logger"] == "secretary.requests"]
         assert record["ms"] >= 0
-        told = {name: record[name] for name in ("method", "route", "status", "user", "trace_id")}
-        assert told == {
+        fields = {name: record[name] for name in ("method", "route", "status", "user", "trace_id")}
+        assert fields == {
             "method": "GET",
             "route": "/api/jobs/{job_id}",
             "status": 404,
@@ -497,10 +497,10 @@ class TestSecrets:
                 await ask("GET", path)
         assert len(answers) == 17
         for answer in answers:
-            told = f"{answer.headers} {answer.text}"
+            text = f"{answer.headers} {answer.text}"
             if "SECRETQUERY" in str(answer.request.url):
-                told = told.replace("SECRETQUERY", "")  # what a client asked is repeated to it
-            assert not [secret for secret in SECRETS if secret in told], answer.request.url
+                text = text.replace("SECRETQUERY", "")  # what a client asked is repeated to it
+            assert not [secret for secret in SECRETS if secret in text], answer.request.url
         written = log.text.getvalue() + log.json.getvalue()
         assert not [secret for secret in SECRETS if secret in written]
 
@@ -511,10 +511,10 @@ class TestSecrets:
     ) -> None:
         options = "serverSelectionTimeoutMS=100&connectTimeoutMS=100"
         store = open_store(f"mongodb://ann:SECRETPASSWORD@127.0.0.1:1/db?{options}")
-        with pytest.raises(StoreUnavailable) as told:
+        with pytest.raises(StoreUnavailable) as raised:
             await store.open()
-        error = StoreUnavailable(str(told.value))
-        del told, store
+        error = StoreUnavailable(str(raised.value))
+        del raised, store
         gc.collect()
         assert "SECRETPASSWORD" not in str(error)
         job_service = JobService(Refusing(error), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks

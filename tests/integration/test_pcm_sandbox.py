@@ -38,15 +38,15 @@ def decoding(path: Path, into: Path, recording: Recording) -> "partial[DecodedAu
 
 def programs() -> list[str]:
     """The ffmpegs below this process."""
-    found = []
+    results = []
     for process in processes.descendants(os.getpid()):
         try:
             line = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode(errors="replace")
         except OSError:
             continue
         if "ffmpeg" in line.partition("\0")[0]:
-            found.append(line)
-    return found
+            results.append(line)
+    return results
 
 
 async def test_a_recording_goes_in_and_samples_come_out(tmp_path: Path, sandbox: Sandbox) -> None:

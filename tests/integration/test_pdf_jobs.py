@@ -21,7 +21,7 @@ from ..minimal_files import pdf
 from ..polling import until
 from ..rendered_pages import ENGLISH, GERMAN, page
 from ..sample_documents import saved, scan_of
-from ..service_fixture import Room, workroom
+from ..service_fixture import ServiceClient, running_service
 from ..stream_client import OpenStream
 from ..webhook_receiver import Receiver
 
@@ -33,9 +33,9 @@ THREE = pdf("One apple", "Two pears", "Three plums")
 
 
 @module_wide()
-async def room(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Room]:
-    async with workroom(tmp_path_factory.mktemp("pdf")) as room:
-        yield room
+async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServiceClient]:
+    async with running_service(tmp_path_factory.mktemp("pdf")) as service:
+        yield service
 
 
 def flat(text: str) -> str:
@@ -47,50 +47,52 @@ def texts(results: dict[str, Any]) -> list[str]:
 
 
 class TestNative:
-    async def test_each_page_has_its_text(self, room: Room) -> None:
-        results = await room.read(ROUTE, THREE, "fruit.pdf")
+    async def test_each_page_has_its_text(self, service: ServiceClient) -> None:
+        results = await service.read(ROUTE, THREE, "fruit.pdf")
         assert texts(results) == ["One apple", "Two pears", "Three plums"]
         assert results["extracted_text"].splitlines()[:2] == ["--- Seite 1 ---", "One apple"]
         assert results["metadata"]["page_count"] == 3
         assert results["metadata"]["file_name"] == "fruit.pdf"
         assert results["metadata"]["file_size"] == len(THREE)
 
-    async def test_every_file_is_given_as_a_url_that_works(self, room: Room) -> None:
-        results = await room.read(ROUTE, THREE, "fruit.pdf")
-        contents = [(await room.get(url)).json()["content"] for url in results["page_texts"]]
+    async def test_every_file_is_given_as_a_url_that_works(self, service: ServiceClient) -> None:
+        results = await service.read(ROUTE, THREE, "fruit.pdf")
+        contents = [(await service.get(url)).json()["content"] for url in results["page_texts"]]
         assert [content.strip() for content in contents] == [
             "One apple", "Two pears", "Three plums",
         ]  # fmt: skip
         assert all(url.startswith("/api/pdf/text-content/") for url in results["page_texts"])
-        assert "Two pears" in (await room.get(results["markdown_file"])).text
+        assert "Two pears" in (await service.get(results["markdown_file"])).text
         assert "Two pears" in results["markdown_content"]
-        names = await room.archived(results["archive_url"])
+        names = await service.archived(results["archive_url"])
         assert {"document.md", "page_001.txt", "page_003.txt"} <= set(names)
 
-    async def test_the_files_are_in_the_cache_by_content_and_method(self, room: Room) -> None:
-        results = await room.read(ROUTE, THREE, "fruit.pdf")
-        place = f"cache/pdf/{hashlib.sha256(THREE).hexdigest()}/native"
-        assert results["target_dir"] == results["asset_dir"] == place
-        assert (room.data_dir / place / "page_002.txt").read_text().strip() == "Two pears"
+    async def test_the_files_are_in_the_cache_by_content_and_method(
+        self, service: ServiceClient
+    ) -> None:
+        results = await service.read(ROUTE, THREE, "fruit.pdf")
+        cache_key = f"cache/pdf/{hashlib.sha256(THREE).hexdigest()}/native"
+        assert results["target_dir"] == results["asset_dir"] == cache_key
+        assert (service.data_dir / cache_key / "page_002.txt").read_text().strip() == "Two pears"
 
-    async def test_a_range_of_pages(self, room: Room) -> None:
-        results = await room.read(ROUTE, THREE, "fruit.pdf", page_start=2, page_end=2)
+    async def test_a_range_of_pages(self, service: ServiceClient) -> None:
+        results = await service.read(ROUTE, THREE, "fruit.pdf", page_start=2, page_end=2)
         assert texts(results) == ["Two pears"]
         assert results["metadata"]["page_count"] == 3
         assert results["extracted_text"].startswith("--- Seite 2 ---")
 
-    async def test_a_range_behind_the_end_is_an_error(self, room: Room) -> None:
-        error = await room.refused(ROUTE, THREE, "fruit.pdf", page_start=4)
+    async def test_a_range_behind_the_end_is_an_error(self, service: ServiceClient) -> None:
+        error = await service.refused(ROUTE, THREE, "fruit.pdf", page_start=4)
         assert error["code"] == "VALIDATION_ERROR"
         assert "3 pages" in error["message"]
 
-    async def test_a_scan_is_no_empty_success(self, room: Room) -> None:
-        error = await room.refused(ROUTE, scan_of(page(ENGLISH)), "scan.pdf")
+    async def test_a_scan_is_no_empty_success(self, service: ServiceClient) -> None:
+        error = await service.refused(ROUTE, scan_of(page(ENGLISH)), "scan.pdf")
         assert error["code"] == "UNSUPPORTED_FILE"
         assert "auto" in error["message"]
 
-    async def test_the_steps_can_be_watched(self, room: Room) -> None:
-        job = await room.ended(await room.hand_in(ROUTE, THREE, "fruit.pdf"))
+    async def test_the_steps_can_be_watched(self, service: ServiceClient) -> None:
+        job = await service.ended(await service.hand_in(ROUTE, THREE, "fruit.pdf"))
         assert job["progress"] == {
             "step": "completed", "percent": 100, "message": job["progress"]["message"],
         }  # fmt: skip
@@ -102,72 +104,72 @@ class TestOcr:
     )
     @pytest.mark.parametrize("method", ["ocr", "tesseract_ocr"])
     async def test_a_scan_is_read(
-        self, room: Room, lines: list[str], language: str, method: str
+        self, service: ServiceClient, lines: list[str], language: str, method: str
     ) -> None:
-        results = await room.read(
+        results = await service.read(
             ROUTE, scan_of(page(lines)), "scan.pdf", extraction_method=method, ocr_language=language
         )
         assert character_error_rate(" ".join(lines), flat(texts(results)[0])) < 0.01
-        found = results["metadata"]["text_contents"][0]
-        assert found["method"] == "ocr"
-        assert found["ocr_language"] == language
-        assert found["ocr_confidence"] > 80
+        text_content = results["metadata"]["text_contents"][0]
+        assert text_content["method"] == "ocr"
+        assert text_content["ocr_language"] == language
+        assert text_content["ocr_confidence"] > 80
 
-    async def test_the_language_is_found(self, room: Room) -> None:
+    async def test_the_language_is_found(self, service: ServiceClient) -> None:
         both = scan_of(page(ENGLISH), page(GERMAN))
-        results = await room.read(ROUTE, both, "scan.pdf", extraction_method="ocr")
+        results = await service.read(ROUTE, both, "scan.pdf", extraction_method="ocr")
         english, german = texts(results)
         assert character_error_rate(" ".join(ENGLISH), flat(english)) < 0.01
         assert character_error_rate(" ".join(GERMAN), flat(german)) < 0.01
 
     @pytest.mark.parametrize("degrees", [90, 180, 270, 4])
-    async def test_a_turned_scan_is_read(self, room: Room, degrees: int) -> None:
+    async def test_a_turned_scan_is_read(self, service: ServiceClient, degrees: int) -> None:
         turned = page(ENGLISH).rotate(degrees, expand=True, fillcolor=255)
-        results = await room.read(
+        results = await service.read(
             ROUTE, scan_of(turned), "scan.pdf", extraction_method="ocr", ocr_language="eng"
         )
         assert character_error_rate(" ".join(ENGLISH), flat(texts(results)[0])) < 0.02
 
     async def test_a_language_without_data_is_an_error_that_says_what_to_do(
-        self, room: Room
+        self, service: ServiceClient
     ) -> None:
-        error = await room.refused(
+        error = await service.refused(
             ROUTE, scan_of(page(ENGLISH)), "a.pdf", extraction_method="ocr", ocr_language="xyz"
         )
         assert error["code"] == "ENGINE_UNAVAILABLE"
         assert "xyz" in error["message"]
 
-    async def test_both_texts_are_kept(self, room: Room) -> None:
-        results = await room.read(
+    async def test_both_texts_are_kept(self, service: ServiceClient) -> None:
+        results = await service.read(
             ROUTE, pdf("Forty two apples"), "a.pdf", extraction_method="both", ocr_language="eng"
         )
-        found = results["metadata"]["text_contents"][0]
-        assert {name: text.strip() for name, text in found["texts"].items()} == {
+        text_content = results["metadata"]["text_contents"][0]
+        assert {name: text.strip() for name, text in text_content["texts"].items()} == {
             "native": "Forty two apples", "ocr": "Forty two apples",
         }  # fmt: skip
         assert results["extracted_text"].count("Forty two apples") == 2
         assert results["markdown_content"].count("Forty two apples") == 1
 
 
-async def test_long_results_are_told_in_streams_lists_and_webhooks(tmp_path: Path) -> None:
+async def test_long_results_are_included_in_streams_lists_and_webhooks(tmp_path: Path) -> None:
     text = "--- Seite 1 ---\nTold everywhere"
     with Receiver().running() as receiver:
-        async with workroom(tmp_path, network={"allow_hosts": ["127.0.0.1"]}) as room:
+        async with running_service(tmp_path, network={"allow_hosts": ["127.0.0.1"]}) as service:
             fields = {"callback_url": receiver.url("/told"), "include_images": "true"}
-            job_id = await room.hand_in(ROUTE, pdf("Told everywhere"), "a.pdf", **fields)
-            await room.ended(job_id)
-            async with room.client.stream("GET", f"/api/jobs/{job_id}/stream") as response:
+            job_id = await service.hand_in(ROUTE, pdf("Told everywhere"), "a.pdf", **fields)
+            await service.ended(job_id)
+            async with service.client.stream("GET", f"/api/jobs/{job_id}/stream") as response:
                 (sent,) = await OpenStream(response).until("completed")
-            listed = await room.get("/api/jobs?include=results")
-            body = await room.get(f"/api/event-job/jobs/{job_id}")
+            listed = await service.get("/api/jobs?include=results")
+            body = await service.get(f"/api/event-job/jobs/{job_id}")
             await until(lambda: "completed" in receiver.phases("/told"))
-    told = receiver.received[-1].json
+    payload = receiver.received[-1].json
     for results in (
         sent.document["data"],
         listed.json()["data"]["jobs"][0]["results"],
         body.json()["job"]["results"],
-        told["data"],
-        told["results"],
+        payload["data"],
+        payload["results"],
     ):
         assert results["extracted_text"] == text
         assert results["metadata"]["text_contents"][0]["content"] == "Told everywhere"
@@ -175,43 +177,51 @@ async def test_long_results_are_told_in_streams_lists_and_webhooks(tmp_path: Pat
         assert results["images_archive_url"].endswith("/images.zip")
 
 
-async def test_finished_pages_can_be_read_while_the_job_runs(room: Room) -> None:
+async def test_finished_pages_can_be_read_while_the_job_runs(service: ServiceClient) -> None:
     pages = [page([f"Sheet {number}", *ENGLISH]) for number in range(1, 9)]
     fields = {"extraction_method": "ocr", "ocr_language": "eng"}
-    job_id = await room.hand_in(ROUTE, scan_of(*pages), "scan.pdf", **fields)
+    job_id = await service.hand_in(ROUTE, scan_of(*pages), "scan.pdf", **fields)
     url = f"/api/pdf/text-content/{job_id}/page_001.txt"
-    while (response := await room.client.get(url)).status_code == 404:
+    while (response := await service.client.get(url)).status_code == 404:
         await asyncio.sleep(0.01)
-    job = await room.job(job_id)
+    job = await service.job(job_id)
     assert job["status"] == "processing"
     assert job["progress"]["step"].startswith(("processing_pages:", "downloading"))
     assert response.json()["content"].startswith("Sheet 1")
-    assert (await room.ended(job_id))["status"] == "completed"
+    assert (await service.ended(job_id))["status"] == "completed"
 
 
-async def test_a_cancelled_job_stops_and_its_pages_are_kept_for_the_next(room: Room) -> None:
+async def test_a_cancelled_job_stops_and_its_pages_are_kept_for_the_next(
+    service: ServiceClient,
+) -> None:
     content = scan_of(*(page([f"Folio {number}", *ENGLISH]) for number in range(1, 13)))
     fields = {"extraction_method": "ocr", "ocr_language": "eng"}
-    first = await room.hand_in(ROUTE, content, "scan.pdf", **fields)
+    first = await service.hand_in(ROUTE, content, "scan.pdf", **fields)
     url = f"/api/pdf/text-content/{first}/page_001.txt"
-    while (await room.client.get(url)).status_code == 404:
+    while (await service.client.get(url)).status_code == 404:
         await asyncio.sleep(0.01)
-    await room.client.post(f"/api/jobs/{first}/cancel")
-    assert (await room.ended(first))["status"] == "cancelled"
-    place = room.data_dir / f"cache/pdf/{hashlib.sha256(content).hexdigest()}"
-    known = [line for file in place.glob("*/records-*") for line in file.read_bytes().splitlines()]
-    assert 0 < len(known) < 12
-    results = await room.read(ROUTE, content, "scan.pdf", **fields)
+    await service.client.post(f"/api/jobs/{first}/cancel")
+    assert (await service.ended(first))["status"] == "cancelled"
+    cache_dir = service.data_dir / f"cache/pdf/{hashlib.sha256(content).hexdigest()}"
+    cached_records = [
+        line for file in cache_dir.glob("*/records-*") for line in file.read_bytes().splitlines()
+    ]
+    assert 0 < len(cached_records) < 12
+    results = await service.read(ROUTE, content, "scan.pdf", **fields)
     assert results["is_from_cache"] is False
     assert [text.split("\n")[0] for text in texts(results)] == [f"Folio {n}" for n in range(1, 13)]
-    made = [line for file in place.glob("*/records-*") for line in file.read_bytes().splitlines()]
+    made = [
+        line for file in cache_dir.glob("*/records-*") for line in file.read_bytes().splitlines()
+    ]
     assert len(made) == 12
 
 
 class TestAuto:
-    async def test_only_pages_without_a_usable_text_are_read_by_ocr(self, room: Room) -> None:
+    async def test_only_pages_without_a_usable_text_are_read_by_ocr(
+        self, service: ServiceClient
+    ) -> None:
         mixed = joined(pdf("A page with a text layer"), scan_of(page(ENGLISH)))
-        results = await room.read(
+        results = await service.read(
             ROUTE, mixed, "mixed.pdf", extraction_method="auto", ocr_language="eng"
         )
         first, second = results["metadata"]["text_contents"]
@@ -221,53 +231,57 @@ class TestAuto:
         assert second["reason"]
         assert character_error_rate(" ".join(ENGLISH), flat(second["content"])) < 0.01
 
-    async def test_a_page_with_nothing_on_it_is_not_read_by_ocr(self, room: Room) -> None:
+    async def test_a_page_with_nothing_on_it_is_not_read_by_ocr(
+        self, service: ServiceClient
+    ) -> None:
         blank = joined(pdf("Something"), pdf(""))
-        results = await room.read(ROUTE, blank, "blank.pdf", extraction_method="auto")
+        results = await service.read(ROUTE, blank, "blank.pdf", extraction_method="auto")
         assert [each["method"] for each in results["metadata"]["text_contents"]] == ["native"] * 2
 
 
 class TestPictures:
-    async def test_a_preview_has_pictures_and_no_text(self, room: Room) -> None:
-        results = await room.read(ROUTE, THREE, "fruit.pdf", extraction_method="preview")
+    async def test_a_preview_has_pictures_and_no_text(self, service: ServiceClient) -> None:
+        results = await service.read(ROUTE, THREE, "fruit.pdf", extraction_method="preview")
         assert results["markdown_content"] is None
         assert results["page_texts"] == []
         names = [url.rpartition("/")[2] for url in results["assets"]]
         assert names == ["preview_001.jpg", "preview_002.jpg", "preview_003.jpg"]
-        picture = Image.open(io.BytesIO((await room.get(results["assets"][0])).content))
+        picture = Image.open(io.BytesIO((await service.get(results["assets"][0])).content))
         assert picture.format == "JPEG"
         assert max(picture.size) == 640
-        assert await room.archived(results["previews_archive_url"]) == names
+        assert await service.archived(results["previews_archive_url"]) == names
 
-    async def test_a_preview_beside_the_text(self, room: Room) -> None:
-        results = await room.read(ROUTE, THREE, "fruit.pdf", extraction_method="preview_and_native")
+    async def test_a_preview_beside_the_text(self, service: ServiceClient) -> None:
+        results = await service.read(
+            ROUTE, THREE, "fruit.pdf", extraction_method="preview_and_native"
+        )
         assert texts(results) == ["One apple", "Two pears", "Three plums"]
         assert len(results["assets"]) == 3
 
-    async def test_pictures_of_the_pages_beside_any_method(self, room: Room) -> None:
-        results = await room.read(ROUTE, THREE, "fruit.pdf", include_images="true")
+    async def test_pictures_of_the_pages_beside_any_method(self, service: ServiceClient) -> None:
+        results = await service.read(ROUTE, THREE, "fruit.pdf", include_images="true")
         assert [url.rpartition("/")[2] for url in results["assets"]] == [
             "image_001.jpg", "image_002.jpg", "image_003.jpg",
         ]  # fmt: skip
-        assert len(await room.archived(results["images_archive_url"])) == 3
+        assert len(await service.archived(results["images_archive_url"])) == 3
 
-    async def test_a_huge_page_is_drawn_within_the_budget(self, room: Room) -> None:
+    async def test_a_huge_page_is_drawn_within_the_budget(self, service: ServiceClient) -> None:
         huge = pdf("Huge").replace(b"[0 0 612 792]", b"[0 0 14400 14400]")
-        results = await room.read(
+        results = await service.read(
             ROUTE, huge, "huge.pdf", extraction_method="native", include_images="true"
         )
-        picture = Image.open(io.BytesIO((await room.get(results["assets"][0])).content))
+        picture = Image.open(io.BytesIO((await service.get(results["assets"][0])).content))
         assert picture.size == (4096, 4096)
 
-    async def test_a_tiny_page_has_a_picture_too(self, room: Room) -> None:
+    async def test_a_tiny_page_has_a_picture_too(self, service: ServiceClient) -> None:
         tiny = pdf("").replace(b"[0 0 612 792]", b"[0 0 1 1]")
-        results = await room.read(ROUTE, tiny, "tiny.pdf", extraction_method="preview")
+        results = await service.read(ROUTE, tiny, "tiny.pdf", extraction_method="preview")
         assert len(results["assets"]) == 1
 
 
 class TestVision:
     @pytest.mark.parametrize(
-        ("method", "kept"),
+        ("method", "expected"),
         [
             ("llm", set()),
             ("llm_and_native", {"llm", "native"}),
@@ -275,47 +289,49 @@ class TestVision:
         ],
     )
     async def test_a_model_reads_the_pages(
-        self, tmp_path: Path, method: str, kept: set[str]
+        self, tmp_path: Path, method: str, expected: set[str]
     ) -> None:
         async with (
             llm_server(says("# Fruit\n\nAn apple")) as server,
-            workroom(tmp_path, llm={"base_url": server.web.url("/v1"), "model": "seer"}) as room,
+            running_service(
+                tmp_path, llm={"base_url": server.web.url("/v1"), "model": "seer"}
+            ) as service,
         ):
-            results = await room.read(
+            results = await service.read(
                 ROUTE, pdf("One apple", "Two pears"), "fruit.pdf", extraction_method=method
             )
         assert results["markdown_content"] == "# Fruit\n\nAn apple\n\n# Fruit\n\nAn apple\n"
         first = results["metadata"]["text_contents"][0]
-        assert set(first.get("texts", {})) == kept
+        assert set(first.get("texts", {})) == expected
         assert results["llm_info"]["total_tokens"] == 240
-        if "native" in kept:
+        if "native" in expected:
             assert first["texts"]["native"].strip() == "One apple"
 
-    async def test_without_a_model_the_error_says_what_to_set(self, room: Room) -> None:
-        error = await room.refused(ROUTE, THREE, "fruit.pdf", extraction_method="llm")
+    async def test_without_a_model_the_error_says_what_to_set(self, service: ServiceClient) -> None:
+        error = await service.refused(ROUTE, THREE, "fruit.pdf", extraction_method="llm")
         assert error["code"] == "ENGINE_UNAVAILABLE"
         assert "llm.vision_model" in error["message"]
 
 
 class TestCache:
     async def test_the_same_file_of_another_user_is_there_at_once_and_tells_nothing(
-        self, room: Room
+        self, service: ServiceClient
     ) -> None:
         content = pdf("A secret of two")
-        mine = await room.hand_in(ROUTE, content, "mine.pdf", user="anna")
-        assert (await room.ended(mine, "anna"))["results"]["is_from_cache"] is False
-        theirs = await room.hand_in(ROUTE, content, "theirs.pdf", user="bert")
-        job = await room.ended(theirs, "bert")
+        mine = await service.hand_in(ROUTE, content, "mine.pdf", user="anna")
+        assert (await service.ended(mine, "anna"))["results"]["is_from_cache"] is False
+        theirs = await service.hand_in(ROUTE, content, "theirs.pdf", user="bert")
+        job = await service.ended(theirs, "bert")
         assert job["results"]["is_from_cache"] is True
         assert texts(job["results"]) == ["A secret of two"]
         assert job["results"]["metadata"]["file_name"] == "theirs.pdf"
-        told = str(job)
-        assert mine not in told
-        assert "mine.pdf" not in told
-        assert "anna" not in told
+        text = str(job)
+        assert mine not in text
+        assert "mine.pdf" not in text
+        assert "anna" not in text
         url = job["results"]["page_texts"][0]
         other = url.replace(theirs, mine)
-        answer = await room.client.get(other, headers={"X-User-ID": "bert"})
+        answer = await service.client.get(other, headers={"X-User-ID": "bert"})
         assert answer.status_code == 404
 
     @pytest.mark.parametrize(
@@ -324,33 +340,33 @@ class TestCache:
         ids=str,
     )
     async def test_who_wants_it_done_again_gets_it_done_again(
-        self, room: Room, fields: dict[str, str]
+        self, service: ServiceClient, fields: dict[str, str]
     ) -> None:
         content = pdf(f"Again and again {fields}")
-        await room.read(ROUTE, content, "a.pdf")
-        assert (await room.read(ROUTE, content, "a.pdf"))["is_from_cache"] is True
-        again = await room.read(ROUTE, content, "a.pdf", **fields)
+        await service.read(ROUTE, content, "a.pdf")
+        assert (await service.read(ROUTE, content, "a.pdf"))["is_from_cache"] is True
+        again = await service.read(ROUTE, content, "a.pdf", **fields)
         assert again["is_from_cache"] is False
         assert "Again and again" in again["extracted_text"]
 
-    async def test_other_options_are_other_work(self, room: Room) -> None:
+    async def test_other_options_are_other_work(self, service: ServiceClient) -> None:
         content = pdf("Options matter")
-        await room.read(ROUTE, content, "a.pdf")
-        with_pictures = await room.read(ROUTE, content, "a.pdf", include_images="true")
+        await service.read(ROUTE, content, "a.pdf")
+        with_pictures = await service.read(ROUTE, content, "a.pdf", include_images="true")
         assert with_pictures["is_from_cache"] is False
 
-    async def test_pages_that_are_known_are_not_read_again(self, room: Room) -> None:
+    async def test_pages_that_are_known_are_not_read_again(self, service: ServiceClient) -> None:
         content = pdf("Page one is known", "Page two is not")
-        await room.read(ROUTE, content, "a.pdf", page_end=1)
-        directory = room.data_dir / f"cache/pdf/{hashlib.sha256(content).hexdigest()}/native"
+        await service.read(ROUTE, content, "a.pdf", page_end=1)
+        directory = service.data_dir / f"cache/pdf/{hashlib.sha256(content).hexdigest()}/native"
         (directory / "page_001.txt").unlink()  # if it is made again, it is there again
         (directory / "page_001.txt").write_text("from the cache")
-        results = await room.read(ROUTE, content, "a.pdf")
-        assert (await room.get(results["page_texts"][0])).json()["content"] == "from the cache"
+        results = await service.read(ROUTE, content, "a.pdf")
+        assert (await service.get(results["page_texts"][0])).json()["content"] == "from the cache"
 
-    async def test_a_failure_is_not_kept(self, room: Room) -> None:
+    async def test_a_failure_is_not_kept(self, service: ServiceClient) -> None:
         for _ in range(2):
-            error = await room.refused(ROUTE, b"%PDF-1.7\nnothing", "broken.pdf")
+            error = await service.refused(ROUTE, b"%PDF-1.7\nnothing", "broken.pdf")
             assert error["code"] == "FILE_CORRUPT"
 
 
@@ -363,27 +379,29 @@ class TestPasswords:
         canvas.save()
         return file.getvalue()
 
-    async def test_the_right_one_opens(self, room: Room, locked: bytes) -> None:
-        results = await room.read(ROUTE, locked, "locked.pdf", password="sesame")
+    async def test_the_right_one_opens(self, service: ServiceClient, locked: bytes) -> None:
+        results = await service.read(ROUTE, locked, "locked.pdf", password="sesame")
         assert texts(results) == ["Behind a lock"]
 
     @pytest.mark.parametrize("fields", [{}, {"password": "wrong"}], ids=["none", "wrong"])
     async def test_none_and_a_wrong_one_do_not(
-        self, room: Room, locked: bytes, fields: dict[str, str]
+        self, service: ServiceClient, locked: bytes, fields: dict[str, str]
     ) -> None:
-        await room.read(ROUTE, locked, "locked.pdf", password="sesame")
-        error = await room.refused(ROUTE, locked, "locked.pdf", **fields)
+        await service.read(ROUTE, locked, "locked.pdf", password="sesame")
+        error = await service.refused(ROUTE, locked, "locked.pdf", **fields)
         assert error["code"] == "FILE_ENCRYPTED"
 
 
-async def test_nothing_is_left_behind(room: Room) -> None:
-    await room.read(ROUTE, THREE, "fruit.pdf", extraction_method="preview", force_refresh="true")
-    await room.refused(ROUTE, b"%PDF-1.7\nnothing", "broken.pdf")
-    assert await room.left_over(uploads=False) == []
+async def test_nothing_is_left_behind(service: ServiceClient) -> None:
+    await service.read(ROUTE, THREE, "fruit.pdf", extraction_method="preview", force_refresh="true")
+    await service.refused(ROUTE, b"%PDF-1.7\nnothing", "broken.pdf")
+    assert await service.leftovers(uploads=False) == []
 
 
-async def test_a_template_without_a_model_is_not_left_out_in_silence(room: Room) -> None:
-    error = await room.refused(ROUTE, THREE, "fruit.pdf", template="Session")
+async def test_a_template_without_a_model_is_not_left_out_in_silence(
+    service: ServiceClient,
+) -> None:
+    error = await service.refused(ROUTE, THREE, "fruit.pdf", template="Session")
     assert error["code"] == "ENGINE_UNAVAILABLE"
 
 

@@ -39,7 +39,7 @@ async def llm(model_server: ModelServer) -> AsyncIterator[Llm]:
     await endpoints.close()
 
 
-async def test_it_answers_and_tells_its_tokens(llm: Llm) -> None:
+async def test_it_answers_and_reports_its_tokens(llm: Llm) -> None:
     question = {"role": "user", "content": "What is the capital of France?"}
     assert await llm.complete([question], stop=[".", ",", "\n"])
     (request,) = llm.info()["requests"]

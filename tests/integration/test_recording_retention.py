@@ -8,7 +8,7 @@ import pytest
 
 from .. import backends
 from ..audio_files import sound, speech, video
-from ..service_fixture import workroom
+from ..service_fixture import running_service
 from ..web_server import Asked, serving
 
 ROUTE = "/api/audio/process"
@@ -30,33 +30,35 @@ async def test_what_browsers_play_is_kept_and_served_as_what_it_is(tmp_path: Pat
     contents = {
         name: (video if name.startswith("v.") else sound)(name).read_bytes() for name in PLAYED
     }
-    async with workroom(tmp_path) as room:
-        reading = [room.read(ROUTE, content, "no.name") for content in contents.values()]
+    async with running_service(tmp_path) as service:
+        reading = [service.read(ROUTE, content, "no.name") for content in contents.values()]
         all_results = await asyncio.gather(*reading)
         for (name, content), results in zip(contents.items(), all_results, strict=True):
             kind, file = PLAYED[name]
-            kept = results["recording"]
-            assert (kept["media_type"], kept["file_size"]) == (kind, len(content))
-            assert kept["url"].endswith(f"/{file}") and kept["not_kept"] is None
-            whole = await room.get(kept["url"])
+            recording_url = results["recording"]
+            assert (recording_url["media_type"], recording_url["file_size"]) == (kind, len(content))
+            assert recording_url["url"].endswith(f"/{file}") and recording_url["not_kept"] is None
+            whole = await service.get(recording_url["url"])
             assert whole.headers["content-type"] == kind
             assert whole.headers["content-disposition"].startswith("inline")
             assert whole.content == content
-            part = await room.client.get(kept["url"], headers={"Range": "bytes=100-299"})
+            part = await service.client.get(
+                recording_url["url"], headers={"Range": "bytes=100-299"}
+            )
             assert (part.status_code, part.content) == (206, content[100:300])
             assert part.headers["content-range"] == f"bytes 100-299/{len(content)}"
-            assert file not in await room.archived(results["archive_url"])
-    assert await room.left_over() == []
+            assert file not in await service.archived(results["archive_url"])
+    assert await service.leftovers() == []
 
 
 async def test_a_known_recording_can_be_played_too(tmp_path: Path) -> None:
     content = sound("a.mp3").read_bytes()
-    async with workroom(tmp_path) as room:
-        first = await room.read(ROUTE, content, "one.mp3")
-        again = await room.read(ROUTE, content, "two.mp3")
+    async with running_service(tmp_path) as service:
+        first = await service.read(ROUTE, content, "one.mp3")
+        again = await service.read(ROUTE, content, "two.mp3")
         assert again["is_from_cache"]
         assert again["recording"]["url"] != first["recording"]["url"]
-        assert (await room.get(again["recording"]["url"])).content == content
+        assert (await service.get(again["recording"]["url"])).content == content
 
 
 async def test_one_that_was_downloaded_is_kept(tmp_path: Path) -> None:
@@ -67,12 +69,12 @@ async def test_one_that_was_downloaded_is_kept(tmp_path: Path) -> None:
 
     async with (
         serving(talk) as site,
-        workroom(tmp_path, network={"allow_hosts": "127.0.0.1"}) as room,
+        running_service(tmp_path, network={"allow_hosts": "127.0.0.1"}) as service,
     ):
-        job = await room.ended(await room.submit("audio", url=site.url("/talk.mp3")))
+        job = await service.ended(await service.submit("audio", url=site.url("/talk.mp3")))
         assert job["status"] == "completed", job["error"]
-        assert (await room.get(job["results"]["recording"]["url"])).content == content
-    assert await room.left_over() == []
+        assert (await service.get(job["results"]["recording"]["url"])).content == content
+    assert await service.leftovers() == []
 
 
 @pytest.mark.skipif(bool(backends.KIND), reason="in a blob store it is a file of its own")
@@ -82,23 +84,23 @@ async def test_it_is_the_same_file_under_another_name(tmp_path: Path) -> None:
     path = tmp_path / "root" / "talk.mp3"
     path.write_bytes(sound("a.mp3").read_bytes())
     storage = {"source_roots": [str(path.parent)]}
-    async with workroom(tmp_path / "data", storage=storage) as room:
-        job = await room.ended(await room.submit("audio", file_path="talk.mp3"))
+    async with running_service(tmp_path / "data", storage=storage) as service:
+        job = await service.ended(await service.submit("audio", file_path="talk.mp3"))
         assert job["status"] == "completed", job["error"]
-        (kept,) = (tmp_path / "data" / "jobs").rglob("recording.mp3")
-        assert kept.samefile(path)
-        await room.client.delete(f"/api/jobs/{job['job_id']}")
-    assert path.exists() and not kept.exists()
+        (recording,) = (tmp_path / "data" / "jobs").rglob("recording.mp3")
+        assert recording.samefile(path)
+        await service.client.delete(f"/api/jobs/{job['job_id']}")
+    assert path.exists() and not recording.exists()
 
 
 async def test_where_it_is_not_kept_the_results_say_why(tmp_path: Path) -> None:
-    async with workroom(tmp_path / "some") as room:
+    async with running_service(tmp_path / "some") as service:
         for name in ("a.aiff", "a.mka"):
-            results = await room.read(ROUTE, sound(name).read_bytes(), name)
+            results = await service.read(ROUTE, sound(name).read_bytes(), name)
             assert results["recording"]["not_kept"] == "not_playable"
     content = sound("a.mp3").read_bytes()
-    async with workroom(tmp_path / "none", media={"keep_recording_mb": 0}) as room:
-        results = await room.read(ROUTE, content, "a.mp3")
+    async with running_service(tmp_path / "none", media={"keep_recording_mb": 0}) as service:
+        results = await service.read(ROUTE, content, "a.mp3")
         nothing: dict[str, Any] = {"url": None, "media_type": None}
         assert results["recording"] == {**nothing, "file_size": len(content), "not_kept": "off"}
         assert results["transcription"]["segments"]
@@ -109,7 +111,7 @@ async def test_one_that_is_too_large_is_not_kept(tmp_path: Path) -> None:
     padding = 1024 * 1024 + 10
     wave += b"LIST" + padding.to_bytes(4, "little") + bytes(padding)
     wave[4:8] = (len(wave) - 8).to_bytes(4, "little")
-    async with workroom(tmp_path, media={"keep_recording_mb": 1}) as room:
-        results = await room.read(ROUTE, bytes(wave), "long.wav")
+    async with running_service(tmp_path, media={"keep_recording_mb": 1}) as service:
+        results = await service.read(ROUTE, bytes(wave), "long.wav")
         assert results["recording"]["not_kept"] == "too_large"
         assert results["transcription"]["segments"]

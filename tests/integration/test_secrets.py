@@ -11,7 +11,7 @@ import pytest
 from secretary.observability import logging as logs
 
 from ..sample_documents import encrypted_pdf
-from ..service_fixture import Room, workroom
+from ..service_fixture import ServiceClient, running_service
 from ..webhook_receiver import Receiver
 from .test_reruns import again
 
@@ -42,23 +42,23 @@ def receiver() -> Iterator[Receiver]:
         yield receiver
 
 
-async def test_no_answer_event_or_line_of_the_log_tells_the_password(
+async def test_no_response_event_or_log_line_contains_the_password(
     tmp_path: Path, log: io.StringIO, receiver: Receiver
 ) -> None:
     network = {"allow_hosts": ["127.0.0.1"]}
-    async with workroom(tmp_path, network=network) as room:
+    async with running_service(tmp_path, network=network) as service:
         fields = {"password": PASSWORD, "callback_url": receiver.url("/hook"), "wait_ms": 60_000}
         files = {"file": ("a.pdf", encrypted_pdf(6, PASSWORD))}
-        waited = await room.client.post(ROUTE, files=files, data=fields)
+        waited = await service.client.post(ROUTE, files=files, data=fields)
         job_id = waited.json()["process"]["id"]
-        assert (await room.ended(job_id))["status"] == "completed"
+        assert (await service.ended(job_id))["status"] == "completed"
         await _received(receiver)
-        wrong = await room.ended(
-            await room.hand_in(ROUTE, encrypted_pdf(6, "other"), "b.pdf", password=PASSWORD)
+        wrong = await service.ended(
+            await service.hand_in(ROUTE, encrypted_pdf(6, "other"), "b.pdf", password=PASSWORD)
         )
         assert wrong["parameters"]["password"] == "•••"
-        batch = await _batch(room)
-        told = [waited.text, await _stream(room, job_id), *map(str, receiver.received)]
+        batch = await _batch(service)
+        texts = [waited.text, await _stream(service, job_id), *map(str, receiver.received)]
         for path in (
             f"/api/jobs/{job_id}",
             f"/api/jobs/{wrong['job_id']}",
@@ -68,9 +68,9 @@ async def test_no_answer_event_or_line_of_the_log_tells_the_password(
             f"/api/event-job/jobs/{wrong['job_id']}",
             "/api/overview",
         ):
-            told.append((await room.get(path)).text)
-    assert all(text for text in told)
-    assert [text for text in told if PASSWORD in text] == []
+            texts.append((await service.get(path)).text)
+    assert all(text for text in texts)
+    assert [text for text in texts if PASSWORD in text] == []
     assert PASSWORD not in log.getvalue()
     assert [path for path in tmp_path.rglob("*.json*") if PASSWORD in path.read_text()] == []
 
@@ -82,29 +82,29 @@ async def _received(receiver: Receiver) -> None:
             await asyncio.sleep(0.02)
 
 
-async def _batch(room: Room) -> str:
+async def _batch(service: ServiceClient) -> str:
     job = {"job_type": "pdf", "parameters": {"url": "http://127.0.0.1:1", "password": PASSWORD}}
-    answer = await room.client.post("/api/batches", json={"jobs": [job]})
+    answer = await service.client.post("/api/batches", json={"jobs": [job]})
     assert PASSWORD not in answer.text
     batch_id: str = answer.json()["data"]["batch_id"]
     return batch_id
 
 
-async def _stream(room: Room, job_id: str) -> str:
-    async with room.client.stream("GET", f"/api/jobs/{job_id}/stream") as stream:
+async def _stream(service: ServiceClient, job_id: str) -> str:
+    async with service.client.stream("GET", f"/api/jobs/{job_id}/stream") as stream:
         return "".join([text async for text in stream.aiter_text()])
 
 
 async def test_a_job_that_failed_runs_again_with_the_password_that_nobody_can_read(
     tmp_path: Path,
 ) -> None:
-    async with workroom(tmp_path) as room:
+    async with running_service(tmp_path) as service:
         content = encrypted_pdf(6, PASSWORD)
-        job_id = await room.hand_in(ROUTE, content, "a.pdf", password=PASSWORD, page_start=7)
-        first = await room.ended(job_id)
+        job_id = await service.hand_in(ROUTE, content, "a.pdf", password=PASSWORD, page_start=7)
+        first = await service.ended(job_id)
         assert (first["status"], first["parameters"]["password"]) == ("failed", "•••")
         # A client that sends back what it has read changes nothing by it.
-        second = await again(room, first["job_id"], page_start=None, password="•••")
-        job = await room.ended(second)
+        second = await again(service, first["job_id"], page_start=None, password="•••")
+        job = await service.ended(second)
         assert job["status"] == "completed", job["error"]
         assert "password" not in job["parameters"]

@@ -14,7 +14,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from ..audio_files import WORDS
 from ..llm_server import KEY, Reads, llm_server, says
-from ..service_fixture import Room, workroom
+from ..service_fixture import ServiceClient, running_service
 from ..speech import word_error_rate
 from ..web_server import Asked, Web, serving
 from .test_video_jobs import talk
@@ -54,11 +54,11 @@ async def conference(**changed: tuple[bytes, str] | None) -> AsyncIterator[Web]:
     files |= {path: value for path, value in changed.items()}
 
     async def answer(asked: Asked) -> None:
-        found = files.get(asked.target)
-        if found is None:
+        content = files.get(asked.target)
+        if content is None:
             await asked.answer(b"gone", status="404 Not Found")
         else:
-            await asked.answer(found[0], headers={"Content-Type": found[1]})
+            await asked.answer(content[0], headers={"Content-Type": content[1]})
 
     async with serving(answer) as web:
         yield web
@@ -88,18 +88,18 @@ def seed_example(web: Web, **more: Any) -> dict[str, Any]:
 ALLOWED = {"allow_hosts": ["127.0.0.1"]}
 
 
-async def done(room: Room, **parameters: Any) -> dict[str, Any]:
-    job = await room.ended(await room.submit("session", **parameters))
+async def done(service: ServiceClient, **parameters: Any) -> dict[str, Any]:
+    job = await service.ended(await service.submit("session", **parameters))
     assert job["status"] == "completed", job["error"]
     results: dict[str, Any] = job["results"]
     return results
 
 
 def front_matter(markdown: str) -> dict[str, Any]:
-    found = re.match(r"---\n(.*?)^---$", markdown, re.DOTALL | re.MULTILINE)
-    assert found is not None
-    told: dict[str, Any] = yaml.safe_load(found[1])
-    return told
+    match = re.match(r"---\n(.*?)^---$", markdown, re.DOTALL | re.MULTILINE)
+    assert match is not None
+    fields: dict[str, Any] = yaml.safe_load(match[1])
+    return fields
 
 
 def filled_in(request: Mapping[str, Any]) -> Any:
@@ -118,18 +118,20 @@ class TestWithoutAModel:
     async def test_the_document_is_complete_and_says_that_it_has_no_summary(
         self, tmp_path: Path
     ) -> None:
-        async with conference() as web, workroom(tmp_path, network=ALLOWED) as room:
-            results = await done(room, **seed_example(web, target_language="en"))
+        async with conference() as web, running_service(tmp_path, network=ALLOWED) as service:
+            results = await done(service, **seed_example(web, target_language="en"))
             markdown = results["markdown_content"]
-            told = front_matter(markdown)
-            assert told["title"] == "Forked Communities: Project Re-licensing and Community Impact"
-            assert told["speakers"] == [
+            fields = front_matter(markdown)
+            assert (
+                fields["title"] == "Forked Communities: Project Re-licensing and Community Impact"
+            )
+            assert fields["speakers"] == [
                 "Dawn M Foster",
                 "Brian Proffitt",
                 "Stephen  Walli",
                 "Ben Ford",
             ]
-            assert told["video_url"] == web.url("/talk.mp4")
+            assert fields["video_url"] == web.url("/talk.mp4")
             assert "no language model is set" in markdown
             assert "three forks" in markdown
             assert word_error_rate(WORDS, results["video_transcript"]) <= 0.05
@@ -140,24 +142,24 @@ class TestWithoutAModel:
                 "Forked-Communities-Project-Relicensing-and-Community-Impact.md"
             )
             assert results["markdown_file"].endswith(path.replace(" ", "%20"))
-            assert (await room.get(results["markdown_file"])).text == markdown
+            assert (await service.get(results["markdown_file"])).text == markdown
             pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", markdown)
             assert len(pictures) == 3
-            names = set(await room.archived(results["archive_url"]))
+            names = set(await service.archived(results["archive_url"]))
             assert path in names
-            place = Path(path).parent
+            directory = Path(path).parent
             for picture in pictures:
-                assert str((tmp_path / place / picture.replace("%20", " ")).resolve()).endswith(
+                assert str((tmp_path / directory / picture.replace("%20", " ")).resolve()).endswith(
                     tuple(names)
                 )
             assert (tmp_path / path).read_text() == markdown
             assert results["missing"] == []
-        assert await room.left_over() == []
+        assert await service.leftovers() == []
 
     async def test_what_is_gone_is_named(self, tmp_path: Path) -> None:
         gone: Any = {"/talk.mp4": None, "/slides.pdf": None}
-        async with conference(**gone) as web, workroom(tmp_path, network=ALLOWED) as room:
-            results = await done(room, **seed_example(web, target_language=None))
+        async with conference(**gone) as web, running_service(tmp_path, network=ALLOWED) as service:
+            results = await done(service, **seed_example(web, target_language=None))
         assert {one["part"] for one in results["missing"]} == {"video", "slides"}
         assert {one["error"]["code"] for one in results["missing"]} == {"DOWNLOAD_FAILED"}
         assert "## Not available" in results["markdown_content"]
@@ -165,9 +167,9 @@ class TestWithoutAModel:
 
     async def test_a_talk_of_which_nothing_is_left_fails(self, tmp_path: Path) -> None:
         gone: Any = {"/event": None, "/talk.mp4": None, "/slides.pdf": None}
-        async with conference(**gone) as web, workroom(tmp_path, network=ALLOWED) as room:
-            job_id = await room.submit("session", **seed_example(web, max_attempts=1))
-            job = await room.ended(job_id)
+        async with conference(**gone) as web, running_service(tmp_path, network=ALLOWED) as service:
+            job_id = await service.submit("session", **seed_example(web, max_attempts=1))
+            job = await service.ended(job_id)
         assert job["status"] == "failed"
         assert job["error"]["code"] == "DOWNLOAD_FAILED"
 
@@ -176,9 +178,9 @@ class TestWithoutAModel:
     ) -> None:
         vtt = b"WEBVTT\n\n00:00.000 --> 00:02.000\nWritten by the organisers\n"
         more: Any = {"/talk.vtt": (vtt, "text/vtt"), "/talk.mp4": None}
-        async with conference(**more) as web, workroom(tmp_path, network=ALLOWED) as room:
+        async with conference(**more) as web, running_service(tmp_path, network=ALLOWED) as service:
             example = seed_example(web, subtitles_url=web.url("/talk.vtt"), target_language="en")
-            results = await done(room, **example)
+            results = await done(service, **example)
         assert results["video_transcript"].strip() == "Written by the organisers"
         assert results["missing"] == []
 
@@ -187,12 +189,12 @@ class TestWithAModel:
     async def test_the_document_is_written_in_the_target_language(self, tmp_path: Path) -> None:
         async with conference() as web, llm_server(Reads(filled_in)) as server:
             llm = {"base_url": server.web.url("/v1"), "api_key": KEY, "model": "scripted"}
-            async with workroom(tmp_path, network=ALLOWED, llm=llm) as room:
-                results = await done(room, **seed_example(web))
-        told = front_matter(results["markdown_content"])
-        assert told["title"] == 'Gespaltene Gemeinschaften: "Forks" & Folgen'
-        assert told["tags"] == ["Eins: zwei", 'Das "dritte"']
-        assert told["language"] == "de"
+            async with running_service(tmp_path, network=ALLOWED, llm=llm) as service:
+                results = await done(service, **seed_example(web))
+        fields = front_matter(results["markdown_content"])
+        assert fields["title"] == 'Gespaltene Gemeinschaften: "Forks" & Folgen'
+        assert fields["tags"] == ["Eins: zwei", 'Das "dritte"']
+        assert fields["language"] == "de"
         assert results["structured_data"]["summary"] == "Über summary"
         assert "/de/Main-Track-Janson-7/" in results["markdown_file"]
         assert "kein Sprachmodell" not in results["markdown_content"]
@@ -204,14 +206,14 @@ class TestWithAModel:
     async def test_a_model_that_fails_fails_the_job(self, tmp_path: Path) -> None:
         async with conference() as web, llm_server(says("I would rather not")) as server:
             llm = {"base_url": server.web.url("/v1"), "api_key": KEY, "model": "scripted"}
-            async with workroom(tmp_path, network=ALLOWED, llm=llm) as room:
+            async with running_service(tmp_path, network=ALLOWED, llm=llm) as service:
                 body = {
                     "job_type": "session",
                     "parameters": seed_example(web, video_url=None),
                     "max_attempts": 1,
                 }
-                response = await room.client.post("/api/jobs", json=body)
-                job = await room.ended(response.json()["data"]["job_id"])
+                response = await service.client.post("/api/jobs", json=body)
+                job = await service.ended(response.json()["data"]["job_id"])
         assert (job["status"], job["error"]["code"]) == ("failed", "UPSTREAM_FAILED")
 
 
@@ -223,14 +225,14 @@ class TestHostility:
     async def test_markup_in_the_page_stays_in_its_place(self, tmp_path: Path) -> None:
         page = PAGE.format(injected=self.INJECTED).encode()
         gone: Any = {"/event": (page, "text/html"), "/talk.mp4": None, "/slides.pdf": None}
-        async with conference(**gone) as web, workroom(tmp_path, network=ALLOWED) as room:
+        async with conference(**gone) as web, running_service(tmp_path, network=ALLOWED) as service:
             hostile = {
                 "event": "../../../outside\n---",
                 "session": '"]: {{x|y}}\n---\ntitle: other\n<b>',
                 "track": "..\\..",
                 "filename": "/etc/../passwd\0.md",
             }
-            results = await done(room, **{**seed_example(web), **hostile})
+            results = await done(service, **{**seed_example(web), **hostile})
         markdown = results["markdown_content"]
         assert front_matter(markdown)["title"] == hostile["session"]
         assert "<script>" not in markdown
@@ -241,7 +243,7 @@ class TestHostility:
 
 async def test_a_batch_of_a_document_and_a_talk_is_done(tmp_path: Path) -> None:
     """The batch of the seed's example, at our own conference."""
-    async with conference() as web, workroom(tmp_path, network=ALLOWED) as room:
+    async with conference() as web, running_service(tmp_path, network=ALLOWED) as service:
         talk = {"event": "FOSDEM 2025", "session": "Forks", "url": web.url("/event")}
         slides = {"url": web.url("/slides.pdf"), "extraction_method": "native"}
         jobs = [
@@ -249,10 +251,10 @@ async def test_a_batch_of_a_document_and_a_talk_is_done(tmp_path: Path) -> None:
             {"job_type": "session", "parameters": {**talk, "target_language": "de"}},
         ]
         body = {"batch_name": "import_batch", "jobs": jobs}
-        response = await room.client.post("/api/jobs/batch", json=body)
+        response = await service.client.post("/api/jobs/batch", json=body)
         data = response.json()["data"]
-        pdf, session = [await room.ended(job_id) for job_id in data["job_ids"]]
-        batch = (await room.get(f"/api/batch/{data['batch_id']}")).json()["data"]
+        pdf, session = [await service.ended(job_id) for job_id in data["job_ids"]]
+        batch = (await service.get(f"/api/batch/{data['batch_id']}")).json()["data"]
     assert (batch["status"], batch["completed_jobs"]) == ("completed", 2)
     assert "Three forks" in pdf["results"]["extracted_text"]
     assert "Three forks" in session["results"]["markdown_content"]

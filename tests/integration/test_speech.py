@@ -34,9 +34,9 @@ from ..speech import (
 
 def test_real_voices_are_understood(tmp_path: Path) -> None:
     for name, text, limit in [("two_cities", TWO_CITIES, 0.02), ("beckett", BECKETT, 0.0)]:
-        heard = hear(real_voice(name), tmp_path)
-        assert word_error_rate(text, text_of(heard)) <= limit
-        assert is_intelligible(heard)
+        transcriptions = hear(real_voice(name), tmp_path)
+        assert word_error_rate(text, text_of(transcriptions)) <= limit
+        assert is_intelligible(transcriptions)
 
 
 @needs("flite", "pico2wave")
@@ -50,9 +50,9 @@ def test_made_voices_are_understood(tmp_path: Path) -> None:
         ("rms, quiet", read_aloud(MINUTES, "rms") * 0.02, 0.06),
         ("rms, noise", read_aloud(MINUTES, "rms") + _noise_under(MINUTES), 0.15),
     ]:
-        heard = hear(sound, tmp_path)
-        assert word_error_rate(MINUTES, text_of(heard)) <= limit, name
-        assert is_intelligible(heard), name
+        transcriptions = hear(sound, tmp_path)
+        assert word_error_rate(MINUTES, text_of(transcriptions)) <= limit, name
+        assert is_intelligible(transcriptions), name
 
 
 def _noise_under(text: str) -> np.ndarray:
@@ -71,15 +71,15 @@ def test_times_are_those_of_the_recording(tmp_path: Path) -> None:
         ("rms", "The river is frozen in winter.", 1.0),
         ("slt", "It is warm here, so open the window.", 2.0),
     ]
-    parts, places, at = [silence(12)], [], 12.0
+    parts, starts, at = [silence(12)], [], 12.0
     for voice, text, pause in texts:
         words = read_aloud(text, voice)
-        places.append((at, at + len(words) / SAMPLE_RATE))
+        starts.append((at, at + len(words) / SAMPLE_RATE))
         parts += [words, silence(pause)]
         at += len(words) / SAMPLE_RATE + pause
-    said = lines_of(hear(np.concatenate(parts), tmp_path))
-    assert len(said) == len(texts)
-    for line, (start, end) in zip(said, places, strict=True):
+    segments = lines_of(hear(np.concatenate(parts), tmp_path))
+    assert len(segments) == len(texts)
+    for line, (start, end) in zip(segments, starts, strict=True):
         assert line.start == pytest.approx(start, abs=0.3)
         assert line.end == pytest.approx(end, abs=0.3)
 
@@ -94,19 +94,19 @@ def test_no_word_is_lost_or_doubled_where_speech_is_cut(tmp_path: Path) -> None:
         for piece in build_chunks(SpeechActivity(activity.duration, speech))
     ]
     assert len(pieces) >= 4
-    heard = hear(sound, tmp_path, pieces=pieces)
-    assert word_error_rate(MINUTES, text_of(heard)) <= 0.05
-    assert len(words_of(text_of(heard))) == len(words_of(MINUTES))
+    transcriptions = hear(sound, tmp_path, pieces=pieces)
+    assert word_error_rate(MINUTES, text_of(transcriptions)) <= 0.05
+    assert len(words_of(text_of(transcriptions))) == len(words_of(MINUTES))
 
 
 @needs("flite")
 def test_speech_without_a_pause_is_cut_between_words(tmp_path: Path) -> None:
     text = " ".join(MINUTES.replace(".", "").replace(",", "").split())
     sound = np.concatenate([read_aloud(text), read_aloud(text, "rms")])
-    heard = hear(sound, tmp_path)
+    transcriptions = hear(sound, tmp_path)
     activity = detect_speech(tmp_path / "sound.raw")
     assert len(build_chunks(activity)[0].windows) == 2
-    assert word_error_rate(f"{text} {text}", text_of(heard)) <= 0.08
+    assert word_error_rate(f"{text} {text}", text_of(transcriptions)) <= 0.08
 
 
 def _parts(spans: tuple[Span, ...], seconds: float) -> list[tuple[Span, ...]]:
@@ -132,17 +132,17 @@ def test_another_language_is_not_taken_for_english(language: str, tmp_path: Path
         read_by_pico(text, f"{language}-{language.upper()}"),
         read_by_espeak(text, language),
     ):
-        heard = hear(sound, tmp_path)
-        assert not text_of(heard) or not is_intelligible(heard)
+        transcriptions = hear(sound, tmp_path)
+        assert not text_of(transcriptions) or not is_intelligible(transcriptions)
 
 
 @needs("flite")
 def test_some_music_does_not_make_english_foreign(tmp_path: Path) -> None:
 
     sound = np.concatenate([tones(20, (220, 277, 330, 440), 0.5), silence(1), read_aloud(MINUTES)])
-    heard = hear(sound, tmp_path)
-    assert word_error_rate(MINUTES, text_of(heard)) <= 0.05
-    assert is_intelligible(heard)
+    transcriptions = hear(sound, tmp_path)
+    assert word_error_rate(MINUTES, text_of(transcriptions)) <= 0.05
+    assert is_intelligible(transcriptions)
 
 
 def test_silence_says_nothing_and_takes_no_engine(tmp_path: Path) -> None:

@@ -87,13 +87,13 @@ def statements_of(db: apsw.Connection, work: Any) -> list[tuple[str, Any]]:
 
 
 def plans_of(db: apsw.Connection, work: Any) -> list[str]:
-    found = [
+    plans = [
         plan(db, sql, bindings)
         for sql, bindings in statements_of(db, work)
         if sql.split()[0] in {"SELECT", "UPDATE", "DELETE", "WITH"}
     ]
-    assert found, "nothing was asked"
-    return found
+    assert plans, "nothing was asked"
+    return plans
 
 
 def rows_walked(db: apsw.Connection, work: Any) -> int:
@@ -229,9 +229,9 @@ def test_changes_are_read_by_walks_down_the_index(db: apsw.Connection) -> None:
     def work() -> None:
         position: str | None = "0"
         for _ in range(JOBS // 100):
-            found = changes.changes(db, position, limit=100)
-            position = found.position
-            assert found.items
+            new_changes = changes.changes(db, position, limit=100)
+            position = new_changes.position
+            assert new_changes.items
 
     assert rows_walked(db, work) < 200
 

@@ -59,7 +59,7 @@ def path(job: Job) -> str:
 
 
 class TestOneJob:
-    async def test_it_tells_the_state_and_each_change_to_the_end(
+    async def test_it_streams_the_state_and_each_change_to_the_end(
         self, client: StreamClient, store: Store
     ) -> None:
         job = Job(job_type="pdf")
@@ -69,23 +69,23 @@ class TestOneJob:
         async with client.opened(path(job)) as stream:
             event = await stream.next()
             assert event is not None
-            told = {"phase": "pending", "message": "queued", "data": {"progress": 0}}
-            assert (event.name, event.document) == ("pending", ids | told)
+            expected = {"phase": "pending", "message": "queued", "data": {"progress": 0}}
+            assert (event.name, event.document) == ("pending", ids | expected)
             (running,) = await claim(store)
             await stream.until("progress")
             await store.report(running, Progress(step="ocr", percent=40, message="Page 4"))
             event = await stream.next()
             assert event is not None
-            told = {"phase": "running", "message": "Page 4", "data": {"progress": 40}}
-            assert (event.name, event.document) == ("progress", ids | told)
+            expected = {"phase": "running", "message": "Page 4", "data": {"progress": 40}}
+            assert (event.name, event.document) == ("progress", ids | expected)
             results = {"extracted_text": "Grüße\n\ud800", "metadata": {"page_count": 1}, "x": 1}
             await store.finish(running, Completed(results))
             (event,) = await stream.rest()
             data = {key: results[key] for key in ("extracted_text", "metadata")}
-            told = {"phase": "completed", "message": "completed", "data": data}
-            assert (event.name, event.document) == ("completed", ids | told)
+            expected = {"phase": "completed", "message": "completed", "data": data}
+            assert (event.name, event.document) == ("completed", ids | expected)
 
-    async def test_a_failure_is_told_as_the_contract_says(
+    async def test_a_failure_is_reported_as_the_contract_says(
         self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)
@@ -110,7 +110,9 @@ class TestOneJob:
             assert (event.name, event.document["phase"]) == ("cancelled", "error")
             assert event.document["error"]["code"] == "CANCELLED"
 
-    async def test_an_ended_job_is_told_at_once(self, client: StreamClient, store: Store) -> None:
+    async def test_a_finished_job_is_reported_at_once(
+        self, client: StreamClient, store: Store
+    ) -> None:
         job = await claimed(store)
         await store.finish(job, Completed())
         for slash in ("", "/"):
@@ -134,19 +136,19 @@ class TestOneJob:
         self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)
-        told = [0]
+        percents = [0]
         async with client.opened(path(job)) as stream:
             for percent in (10, 50, 20, 60, 5):
                 await store.report(job, Progress(step="x", percent=percent))
-                while told[-1] < percent:
+                while percents[-1] < percent:
                     event = await stream.next()
                     assert event is not None
-                    told.append(event.document["data"]["progress"])
+                    percents.append(event.document["data"]["progress"])
             await store.finish(job, Completed())
-            told += [
+            percents += [
                 e.document["data"]["progress"] for e in await stream.rest() if e.name != "completed"
             ]
-        assert told == sorted(told) and {10, 50, 60} <= set(told)
+        assert percents == sorted(percents) and {10, 50, 60} <= set(percents)
 
     async def test_it_beats_while_nothing_happens(self, client: StreamClient, store: Store) -> None:
         job = await claimed(store)
@@ -186,7 +188,7 @@ class TestComingBack:
             event = await stream.next()
             assert event is not None and event.document["data"] == {"progress": 7}
 
-    async def test_who_has_seen_the_end_is_told_to_stay_away(
+    async def test_a_client_that_saw_the_end_is_told_not_to_reconnect(
         self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)
@@ -205,15 +207,15 @@ class TestComingBack:
     ) -> None:
         job = await claimed(store)
         seen: str | None = None
-        told: list[int] = []
+        received: list[int] = []
         for percent in range(1, 51):
             await store.report(job, Progress(step="x", percent=percent))
             async with client.opened(path(job), seen=seen) as stream:
                 event = await stream.next()
                 assert event is not None
                 seen = event.event_id
-                told.append(event.document["data"]["progress"])
-        assert told == list(range(1, 51))
+                received.append(event.document["data"]["progress"])
+        assert received == list(range(1, 51))
 
 
 class TestWhoMay:
@@ -268,7 +270,7 @@ class TestLeaving:
             assert await one.rest(seconds=2) == []
             assert await everything.rest(seconds=2) == []
 
-    async def test_a_service_that_stops_still_tells_the_state(
+    async def test_a_stopping_service_still_sends_the_state(
         self, client: StreamClient, store: Store, hub: EventHub
     ) -> None:
         hub.stop()
@@ -281,7 +283,7 @@ class TestLeaving:
 
 
 class TestOneBatch:
-    async def test_it_tells_the_batch_then_its_jobs_each_followed_by_the_batch(
+    async def test_it_streams_the_batch_then_its_jobs_each_followed_by_the_batch(
         self, client: StreamClient, store: Store
     ) -> None:
         batch, _ = await add_batch(store, 2)
@@ -401,15 +403,15 @@ class TestEverything:
         jobs = [Job() for _ in range(5)]
         for job in jobs:
             await store.add([job])
-        told: list[str] = []
+        received: list[str] = []
         last = seen.event_id
         async with client.opened("/api/events/", seen=last) as stream:
             for _ in jobs:
                 event = await stream.next()
                 assert event is not None
-                told.append(event.document["job"]["id"])
+                received.append(event.document["job"]["id"])
                 last = event.event_id
-        assert told == [job.job_id for job in jobs]
+        assert received == [job.job_id for job in jobs]
         async with client.opened("/api/events", seen=last) as stream:
             await stream.until_comment("heartbeat")
             assert stream.comments == []
@@ -436,14 +438,14 @@ class TestEverything:
             events = await stream.until("completed")
             assert len(events) < 50
 
-    async def test_batches_are_told_too(self, client: StreamClient, store: Store) -> None:
+    async def test_batch_changes_are_streamed_too(self, client: StreamClient, store: Store) -> None:
         async with client.opened("/api/events") as stream:
             batch, (job,) = await add_batch(store, 1)
-            told: set[str] = set()
-            while told != {job.job_id, batch.batch_id}:
+            received: set[str] = set()
+            while received != {job.job_id, batch.batch_id}:
                 event = await stream.next()
                 assert event is not None
-                told.add(event.document["process"]["id"])
+                received.add(event.document["process"]["id"])
             await store.cancel(JobQuery(job_id=job.job_id))
             assert "cancelled" in names(await stream.until("error"))
 

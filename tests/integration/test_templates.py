@@ -81,17 +81,21 @@ class TestHttp:
         assert listed["Session_en"]["source"] == "shipped"
         assert [fault["line"] for fault in listed["Torn"]["faults"]] == [3]
 
-    async def test_one_is_told_with_its_text_and_schema(self, client: httpx.AsyncClient) -> None:
-        told = await data(client, "/api/templates/talk")
-        assert (told["name"], told["content"], told["system_prompt"]) == (
+    async def test_a_template_is_returned_with_its_text_and_schema(
+        self, client: httpx.AsyncClient
+    ) -> None:
+        template = await data(client, "/api/templates/talk")
+        assert (template["name"], template["content"], template["system_prompt"]) == (
             "Talk_de", MINE, "Be brief.",
         )  # fmt: skip
-        assert told["schema"]["required"] == ["title", "tags"]
+        assert template["schema"]["required"] == ["title", "tags"]
 
-    async def test_one_with_faults_is_told_with_them(self, client: httpx.AsyncClient) -> None:
-        told = await data(client, "/api/templates/Torn")
-        assert told["content"] is told["schema"] is None
-        assert told["faults"][0]["line"] == 3
+    async def test_an_invalid_template_is_returned_with_its_faults(
+        self, client: httpx.AsyncClient
+    ) -> None:
+        template = await data(client, "/api/templates/Torn")
+        assert template["content"] is template["schema"] is None
+        assert template["faults"][0]["line"] == 3
 
     @pytest.mark.parametrize(
         "name", ["none", "..%2F..%2Fetc%2Fpasswd", "%00", "..", "a" * 150, "%2Fetc%2Fpasswd", "%ff"]
@@ -123,7 +127,7 @@ class TestCommandLine:
         expected = [one.document() for one in Library(own).listed()]
         assert json.loads(result.output) == {"templates": expected}
 
-    def test_faults_and_warnings_are_told_by_line(self, own: Path) -> None:
+    def test_faults_and_warnings_are_reported_by_line(self, own: Path) -> None:
         file = own / "Mine.md"
         file.write_text("---\nnote: Important: yes\na: {{b c}}\n---\n")
         result = self.run("check", str(file))
@@ -143,6 +147,6 @@ class TestCommandLine:
         assert bad["faults"][0]["line"] == 3
 
     @pytest.mark.parametrize("name", ["none.md", ""])
-    def test_what_cannot_be_read_is_told(self, own: Path, name: str) -> None:
+    def test_unreadable_files_are_reported(self, own: Path, name: str) -> None:
         result = self.run("check", str(own / name))
         assert "cannot be read" in str(result.exception)

@@ -8,7 +8,7 @@ from tempfile import mkdtemp
 import pytest
 
 from ..audio_files import WORDS, made, speech
-from ..service_fixture import workroom
+from ..service_fixture import running_service
 from ..speech import word_error_rate
 from ..video_files import film, five_slides, shown
 from ..web_server import Asked, serving
@@ -47,8 +47,8 @@ def talk(name: str = "talk.mp4") -> bytes:
 
 
 async def test_a_talk_becomes_a_transcript_and_its_slides(tmp_path: Path) -> None:
-    async with workroom(tmp_path) as room:
-        results = await room.read(ROUTE, talk(), "talk.mp4", include_slide_text=True)
+    async with running_service(tmp_path) as service:
+        results = await service.read(ROUTE, talk(), "talk.mp4", include_slide_text=True)
         assert word_error_rate(WORDS, results["transcription"]["text"]) <= 0.05
         assert results["transcription"]["segments"][0]["start"] == pytest.approx(3, abs=0.5)
         frames = results["frames"]
@@ -56,25 +56,26 @@ async def test_a_talk_becomes_a_transcript_and_its_slides(tmp_path: Path) -> Non
         assert [frame["time"] for frame in frames] == pytest.approx(starts, abs=0.5)
         for frame, title in zip(frames, TITLES, strict=True):
             assert title in frame["text"]
-            picture = await room.get(frame["url"])
+            picture = await service.get(frame["url"])
             assert picture.headers["content-type"] == "image/jpeg"
         markdown = results["markdown_content"]
         assert markdown.startswith(
             "# The annual meeting\n\n## Harvest (00:00)\n\n![00:00](frame_001"
         )
         assert markdown.index("frame_003.jpg") > markdown.index("## Library (00:07)")
-        names = await room.archived(results["archive_url"])
+        names = await service.archived(results["archive_url"])
         assert {f"frame_00{number}.jpg" for number in range(1, 6)} < set(names)
-        again = await room.read(ROUTE, talk(), "other.mp4", include_slide_text=True)
+        again = await service.read(ROUTE, talk(), "other.mp4", include_slide_text=True)
         assert again["is_from_cache"]
         assert [frame["text"] for frame in again["frames"]] == [frame["text"] for frame in frames]
-    assert await room.left_over() == []
+    assert await service.leftovers() == []
 
 
 async def test_the_sound_of_a_video_is_heard_in_any_form(tmp_path: Path) -> None:
-    async with workroom(tmp_path) as room:
+    async with running_service(tmp_path) as service:
         jobs = [
-            room.read("/api/audio/process", talk(name), name) for name in ("talk.mp4", "talk.webm")
+            service.read("/api/audio/process", talk(name), name)
+            for name in ("talk.mp4", "talk.webm")
         ]
         for results in await asyncio.gather(*jobs):
             assert word_error_rate(WORDS, results["transcription"]["text"]) <= 0.05
@@ -85,9 +86,9 @@ async def test_a_video_without_sound_is_refused_unless_only_its_slides_are_wante
     tmp_path: Path,
 ) -> None:
     silent = film(tmp_path / "silent.mp4", shown(five_slides(), SECONDS)).read_bytes()
-    async with workroom(tmp_path / "data") as room:
-        error = await room.refused(ROUTE, silent, "silent.mp4")
-        results = await room.read(ROUTE, silent, "silent.mp4", include_transcript=False)
+    async with running_service(tmp_path / "data") as service:
+        error = await service.refused(ROUTE, silent, "silent.mp4")
+        results = await service.read(ROUTE, silent, "silent.mp4", include_transcript=False)
     assert (error["code"], error["message"]) == (
         "UNSUPPORTED_FILE",
         "The video has no sound track",
@@ -104,8 +105,8 @@ async def test_subtitles_inside_the_file_are_used(tmp_path: Path) -> None:
     arguments = ("-map", "0", "-map", "1", "-c", "copy", "-c:s", "mov_text")
     language = ("-metadata:s:s:0", "language=eng")
     path = made(tmp_path / "with.mp4", *inputs, *arguments, *language)
-    async with workroom(tmp_path / "data") as room:
-        results = await room.read(ROUTE, path.read_bytes(), "with.mp4", include_frames=False)
+    async with running_service(tmp_path / "data") as service:
+        results = await service.read(ROUTE, path.read_bytes(), "with.mp4", include_frames=False)
     assert results["transcription"]["text"] == "Written by hand"
     assert results["metadata"]["subtitles"] == "inside the file"
 
@@ -116,10 +117,10 @@ class TestUrls:
             await asked.answer(talk(), headers={"Content-Type": "video/mp4"})
 
         allowed = {"allow_hosts": ["127.0.0.1"]}
-        async with serving(answer) as web, workroom(tmp_path, network=allowed) as room:
+        async with serving(answer) as web, running_service(tmp_path, network=allowed) as service:
             body = {"url": web.url("/talks/annual.mp4"), "include_frames": False}
-            response = await room.client.post("/api/video/youtube", json=body)
-            job = await room.ended(response.json()["job_id"])
+            response = await service.client.post("/api/video/youtube", json=body)
+            job = await service.ended(response.json()["job_id"])
         assert job["status"] == "completed", job["error"]
         assert word_error_rate(WORDS, job["results"]["transcription"]["text"]) <= 0.05
         assert job["results"]["metadata"]["file_name"] == "annual.mp4"
@@ -142,8 +143,8 @@ class TestUrls:
             await asked.answer(content, headers={"Content-Type": kind})
 
         allowed = {"allow_hosts": ["127.0.0.1"]}
-        async with serving(answer) as web, workroom(tmp_path, network=allowed) as room:
-            job = await room.ended(await room.submit("video", url=web.url("/page")))
+        async with serving(answer) as web, running_service(tmp_path, network=allowed) as service:
+            job = await service.ended(await service.submit("video", url=web.url("/page")))
         assert job["status"] == "completed", job["error"]
         assert job["results"]["transcription"]["text"] == "Written by hand"
         assert len(job["results"]["frames"]) == 5

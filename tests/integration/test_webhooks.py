@@ -127,13 +127,17 @@ class TestTheEnd:
         async with sending(store):
             delivery = await settled(store, job)
         (request,) = receiver.received
-        told = request.json
-        assert (told["phase"], told["status"], told["job_id"]) == (phase, phase, job.job_id)
-        assert (told["error"] or {}).get("code") == code
+        payload = request.json
+        assert (payload["phase"], payload["status"], payload["job_id"]) == (
+            phase,
+            phase,
+            job.job_id,
+        )
+        assert (payload["error"] or {}).get("code") == code
         assert delivery.delivered_at is not None
         assert request.message_id == delivery.delivery_id
 
-    async def test_that_a_waiting_job_was_cancelled_is_told(
+    async def test_cancelling_a_waiting_job_notifies_its_webhook(
         self, store: Store, receiver: Receiver
     ) -> None:
         job = Job(webhook=hook(receiver))
@@ -144,14 +148,14 @@ class TestTheEnd:
         assert request.json["error"]["code"] == "CANCELLED"
         assert request.json["data"] is None
 
-    async def test_that_the_worker_died_is_told(self, store: Store, receiver: Receiver) -> None:
+    async def test_a_dead_worker_is_reported(self, store: Store, receiver: Receiver) -> None:
         await claimed(store, lease=LAPSED, webhook=hook(receiver))
         await store.rescue(max_crashes=1)
         async with sending(store):
             (request,) = await receiver.wait_for()
         assert request.json["error"]["code"] == "WORKER_CRASHED"
 
-    async def test_it_is_told_at_once_when_the_sender_is_poked(
+    async def test_waking_the_sender_delivers_at_once(
         self, store: Store, receiver: Receiver
     ) -> None:
         async with sending(store, replace(FAST, poll_every=timedelta(hours=1))) as sender:
@@ -161,7 +165,7 @@ class TestTheEnd:
             await receiver.wait_for()
             await settled(store, job)
 
-    async def test_a_batch_is_told_of_once_with_its_jobs_counted(
+    async def test_a_batch_sends_one_event_with_its_job_counts(
         self, store: Store, receiver: Receiver
     ) -> None:
         batch = Batch(webhook=hook(receiver, "/batch", jobId="mine"))
@@ -171,11 +175,11 @@ class TestTheEnd:
             for job in await claim(store, slots=2):
                 await store.finish(job, DONE)
             (request,) = await receiver.wait_for(path="/batch")
-        told = request.json
-        assert (told["job_type"], told["phase"]) == ("batch", "completed")
-        assert (told["batch_id"], told["jobId"]) == (batch.batch_id, "mine")
-        assert told["process"]["id"] == batch.batch_id
-        assert (told["batch"]["total_jobs"], told["batch"]["completed_jobs"]) == (2, 2)
+        payload = request.json
+        assert (payload["job_type"], payload["phase"]) == ("batch", "completed")
+        assert (payload["batch_id"], payload["jobId"]) == (batch.batch_id, "mine")
+        assert payload["process"]["id"] == batch.batch_id
+        assert (payload["batch"]["total_jobs"], payload["batch"]["completed_jobs"]) == (2, 2)
 
 
 class TestRetries:
@@ -244,12 +248,12 @@ class TestRetries:
         assert second.at - first.at >= 1
 
     @pytest.mark.parametrize(
-        "told", ["9" * 5000, "Sun, 01 Mar 2026 12:00:00 +99999999999999999999"]
+        "retry_after", ["9" * 5000, "Sun, 01 Mar 2026 12:00:00 +99999999999999999999"]
     )
     async def test_what_a_receiver_says_of_the_time_cannot_break_the_sender(
-        self, store: Store, receiver: Receiver, told: str
+        self, store: Store, receiver: Receiver, retry_after: str
     ) -> None:
-        receiver.answer(Reply(503, {"Retry-After": told}))
+        receiver.answer(Reply(503, {"Retry-After": retry_after}))
         job = await ended(store, hook(receiver))
         async with sending(store):
             async with asyncio.timeout(10):
@@ -270,8 +274,8 @@ class TestRetries:
     async def test_a_redirect_is_a_failure_and_not_followed(
         self, store: Store, receiver: Receiver, status: int
     ) -> None:
-        elsewhere = {"Location": receiver.url("/elsewhere")}
-        receiver.answer(Reply(status, elsewhere), 200)
+        external_services = {"Location": receiver.url("/elsewhere")}
+        receiver.answer(Reply(status, external_services), 200)
         job = await ended(store, hook(receiver))
         async with sending(store):
             delivery = await settled(store, job)
@@ -378,7 +382,7 @@ class TestIsolation:
 
 
 class TestProgress:
-    async def test_a_job_that_goes_on_is_told_of_in_steps_and_then_its_end(
+    async def test_a_running_job_sends_progress_events_and_then_its_outcome(
         self, store: Store, receiver: Receiver
     ) -> None:
         job = await claimed(store, webhook=hook(receiver, events=None))
@@ -392,15 +396,15 @@ class TestProgress:
         requests = receiver.received
         *open_ones, end = [request.json for request in requests]
         assert end["phase"] == "completed"
-        assert {told["phase"] for told in open_ones} == {"running"}
-        percents = [told["percent"] for told in open_ones]
+        assert {deliveries["phase"] for deliveries in open_ones} == {"running"}
+        percents = [deliveries["percent"] for deliveries in open_ones]
         assert 2 < len(percents) <= 21
         assert all(later - earlier >= 5 for earlier, later in pairwise(percents))
         assert len({request.message_id for request in requests}) == len(requests)
-        told = (await store.get(job.job_id)).deliveries
-        assert [(one.n, one.event) for one in told] == [(1, "progress"), (2, "completed")]
-        assert told[0].tried == len(open_ones)
-        gaps = [later.at - earlier.at for earlier, later in pairwise(told[0].tries)]
+        deliveries = (await store.get(job.job_id)).deliveries
+        assert [(one.n, one.event) for one in deliveries] == [(1, "progress"), (2, "completed")]
+        assert deliveries[0].tried == len(open_ones)
+        gaps = [later.at - earlier.at for earlier, later in pairwise(deliveries[0].tries)]
         assert min(gaps) >= FAST.progress_every
 
     async def test_a_job_that_waits_shows_signs_of_life(
@@ -450,11 +454,11 @@ class TestProgress:
                 return getattr(store, name)
 
             async def get(self, job_id: str) -> Job:
-                found = await store.get(job_id)
+                stored = await store.get(job_id)
                 if not was_stopped.is_set():
                     was_stopped.set()
                     time.sleep(2 * FAST.lease.total_seconds())  # as SIGSTOP does
-                return found
+                return stored
 
         stopped: Any = Stopped()
         async with sending(stopped):
@@ -489,8 +493,8 @@ class TestTheRequest:
         async with sending(store):
             await settled(store, job)
         (request,) = receiver.received
-        told = Verifier(SECRET).verify(request.body, dict(request.headers))
-        assert told["results"]["text"] == "größe 😀"
+        verified = Verifier(SECRET).verify(request.body, dict(request.headers))
+        assert verified["results"]["text"] == "größe 😀"
 
     async def test_token_headers_and_address_are_as_the_client_said(
         self, store: Store, receiver: Receiver

@@ -180,10 +180,10 @@ def test_a_library_is_known_to_its_part_only() -> None:
 def test_requests_go_out_through_the_network_only() -> None:
     """It alone keeps them away from private addresses; see docs/explanation/network.md."""
     wrong = [
-        f"{name}: {found}"
+        f"{name}: {target}"
         for name, tree, _ in modules()
         if name not in ("network.client", "client.connection")  # the latter runs elsewhere
-        for found in outgoing(tree)
+        for target in outgoing(tree)
     ]
     assert not wrong
 
@@ -231,8 +231,8 @@ def test_the_client_comes_without_the_service() -> None:
 
 
 def test_the_table_names_no_part_that_is_gone() -> None:
-    there = {part_of(name) for name, _, _ in modules()}
-    assert set(ALLOWED) == there
+    packages = {part_of(name) for name, _, _ in modules()}
+    assert set(ALLOWED) == packages
 
 
 @pytest.mark.parametrize("name", [name for name, _, _ in modules()])

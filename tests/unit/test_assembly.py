@@ -96,15 +96,15 @@ def test_a_document_of_images_has_no_text(page_store: PageStore) -> None:
     assert not Path(page_store.job_directory, "document.md").exists()
 
 
-@pytest.mark.parametrize(("is_print", "left"), [(True, 0), (False, 5)])
+@pytest.mark.parametrize(("is_print", "remaining"), [(True, 0), (False, 5)])
 def test_headers_are_stripped_from_printed_pages(
-    page_store: PageStore, is_print: bool, left: int
+    page_store: PageStore, is_print: bool, remaining: int
 ) -> None:
     for number, name in enumerate(("one", "two", "three", "four", "five"), 1):
         text = f"The Times\n\nThis is what page {name} has to say."
         page_store.save(Page(number=number, text=text, markdown=text))
     put_together(page_store, range(1, 6), is_print=is_print)
-    assert shown(page_store, "document.md").count(b"The Times") == left
+    assert shown(page_store, "document.md").count(b"The Times") == remaining
     assert shown(page_store, "document.txt").count(b"The Times") == 5
 
 

@@ -19,11 +19,11 @@ HOLE = {"id": "PYSEC-1", "fix_versions": ["2.0"], "aliases": [], "description": 
 @pytest.fixture
 def audit(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    found = importlib.util.spec_from_file_location("audit", ROOT / "scripts" / "audit.py")
-    assert found is not None and found.loader is not None
-    module = importlib.util.module_from_spec(found)
+    spec = importlib.util.spec_from_file_location("audit", ROOT / "scripts" / "audit.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "audit", module)
-    found.loader.exec_module(module)
+    spec.loader.exec_module(module)
     return module
 
 
@@ -53,7 +53,7 @@ def test_without_a_hole_all_is_well(audit: ModuleType, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("may_be_missing", [True, False])
-def test_a_hole_is_told_and_fails(
+def test_a_vulnerability_is_reported_and_fails_the_audit(
     audit: ModuleType, capsys: pytest.CaptureFixture[str], may_be_missing: bool
 ) -> None:
     verdict = audit.asked(saying({"dependencies": [package(HOLE)]}, code=1))
@@ -76,13 +76,13 @@ def test_a_service_that_cannot_be_reached_is_no_clean_bill(
     verdict = audit.asked(command)
     assert audit.told(verdict, may_be_missing=False) == 2
     assert audit.told(verdict, may_be_missing=True) == 0
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("THE AUDIT OF PACKAGES WAS NOT DONE") == 2
-    assert said.err.count("no connection") == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("THE AUDIT OF PACKAGES WAS NOT DONE") == 2
+    assert output.err.count("no connection") == 2
 
 
-def test_a_hole_is_told_though_others_are_unknown(audit: ModuleType) -> None:
+def test_a_vulnerability_is_reported_even_if_other_packages_are_unknown(audit: ModuleType) -> None:
     unknown = {"name": "b", "skip_reason": "not found"}
     verdict = audit.asked(saying({"dependencies": [package(HOLE), unknown]}, code=1))
     assert (len(verdict.holes), verdict.packages) == (1, None)
@@ -101,8 +101,8 @@ def exceptions() -> Iterator[str]:
 
 
 def test_every_exception_of_bandit_has_its_reason() -> None:
-    found = list(exceptions())
-    assert [one for one in found if not re.fullmatch(r"# nosec B\d+  # .{8,}", one)] == []
+    entries = list(exceptions())
+    assert [one for one in entries if not re.fullmatch(r"# nosec B\d+  # .{8,}", one)] == []
     text = (ROOT / "pyproject.toml").read_text()
     skipped = tomllib.loads(text)["tool"]["bandit"]["skips"]
     reasons = [rf'^  "{code}",  # .{{10,}}' for code in skipped]

@@ -19,7 +19,7 @@ from ..chaos import fault_plan
 from ..chaos.clock import VARIABLE, Clock
 from ..chaos.cluster import CLOCKED
 from ..chaos.history import Accepted, AcceptedBatch, History, Sighting, broken_promises
-from ..chaos.receivers import Told
+from ..chaos.receivers import ReceivedEvent
 from ..chaos.report import recoveries
 from ..chaos.run import HURTS
 
@@ -34,7 +34,7 @@ ATTEMPTS = (
     Attempt(attempt=1, worker_id="a", started_at=seconds(0), ended_at=seconds(2)),
     Attempt(attempt=2, worker_id="b", started_at=seconds(3), ended_at=seconds(5)),
 )
-TOLD = Delivery(n=1, delivery_id="msg_1", event="completed", created_at=NOON, delivered_at=NOON)
+RECEIVED = Delivery(n=1, delivery_id="msg_1", event="completed", created_at=NOON, delivered_at=NOON)
 DONE = Job(
     job_id="job-1",
     job_type="chaos",
@@ -45,11 +45,13 @@ DONE = Job(
     attempts=ATTEMPTS,
     results={"attempt": 2},
     logs=(LogEntry(message="attempt 1"), LogEntry(message="attempt 2")),
-    deliveries=(TOLD,),
+    deliveries=(RECEIVED,),
 )
 LIFE = {1: [("start", 0.0), ("beat", 2.0)], 2: [("start", 3.0), ("end", 5.0)]}
 BATCH = Batch(batch_id="batch-1", completed_at=seconds(5), counts={JobStatus.COMPLETED: 1})
-END = Told("/1", "msg_1", True, {"phase": "completed", "status": "completed", "job_id": "job-1"})
+END = ReceivedEvent(
+    "/1", "msg_1", True, {"phase": "completed", "status": "completed", "job_id": "job-1"}
+)
 PROGRESS = replace(END, document={"phase": "running", "status": "processing", "job_id": "job-1"})
 FAILED = {
     "status": JobStatus.FAILED,
@@ -78,7 +80,7 @@ def of_job(**changed: Any) -> dict[str, Any]:
     return {"jobs": {"job-1": DONE.model_copy(update=changed)}, "sightings": {}}
 
 
-def told(*events: Told) -> dict[str, Any]:
+def told(*events: ReceivedEvent) -> dict[str, Any]:
     return {"told": list(events)}
 
 
@@ -99,7 +101,9 @@ def test_an_end_that_is_told_twice_with_one_id_is_as_promised() -> None:
 
 
 def test_a_job_that_took_its_process_down_too_often_may_fail() -> None:
-    failed = of_job(**FAILED, crashes=2, deliveries=(TOLD.model_copy(update={"event": "error"}),))
+    failed = of_job(
+        **FAILED, crashes=2, deliveries=(RECEIVED.model_copy(update={"event": "error"}),)
+    )
     end = replace(END, document={**END.document, "phase": "error", "status": "error"})
     counts = batch(counts={JobStatus.FAILED: 1})
     assert broken_promises(history(**failed, **told(end), **counts)) == []
@@ -111,7 +115,7 @@ def test_a_clock_that_was_set_back_excuses_times_out_of_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"jobs": {}, "stored_jobs": 0}, "job-1 (chaos) was accepted and is lost"),
         ({"stored_jobs": 2}, "1 jobs were accepted, 2 are stored"),
@@ -149,9 +153,9 @@ def test_a_clock_that_was_set_back_excuses_times_out_of_order() -> None:
         (told(END, replace(END, message_id="msg_2")), "was told of with several ids"),
         (told(END, PROGRESS), "was told to go on after its end"),
         (of_job(deliveries=()), "has 0 deliveries of its end"),
-        (of_job(deliveries=(TOLD, TOLD)), "has 2 deliveries of its end"),
+        (of_job(deliveries=(RECEIVED, RECEIVED)), "has 2 deliveries of its end"),
         (
-            of_job(deliveries=(TOLD.model_copy(update={"delivered_at": None}),)),
+            of_job(deliveries=(RECEIVED.model_copy(update={"delivered_at": None}),)),
             "was told of, but this is not noted",
         ),
         (
@@ -164,13 +168,13 @@ def test_a_clock_that_was_set_back_excuses_times_out_of_order() -> None:
         ({"left": ["jobs/job-1/1.scratch is left"]}, "1.scratch is left"),
     ],
 )
-def test_a_broken_promise_is_found(changed: Mapping[str, Any], said: str) -> None:
-    assert any(said in text for text in broken_promises(history(**changed)))
+def test_a_broken_promise_is_found(changed: Mapping[str, Any], message: str) -> None:
+    assert any(message in text for text in broken_promises(history(**changed)))
 
 
 def test_the_end_of_a_batch_has_to_be_told_apart_from_those_of_its_jobs() -> None:
     batches = [AcceptedBatch("batch-1", ("job-1",), "/batch")]
-    delivery = TOLD.model_copy(update={"delivery_id": "msg_9"})
+    delivery = RECEIVED.model_copy(update={"delivery_id": "msg_9"})
     of_a_job = replace(END, path="/batch", document={**END.document, "batch_id": "batch-1"})
     given = {"batches": batches, **batch(deliveries=(delivery,))}
     assert any(
@@ -178,7 +182,7 @@ def test_the_end_of_a_batch_has_to_be_told_apart_from_those_of_its_jobs() -> Non
         for text in broken_promises(history(**given, **told(PROGRESS, END, of_a_job)))
     )
     document = {"phase": "completed", "status": "completed", "job_id": None, "batch_id": "batch-1"}
-    of_the_batch = Told("/batch", "msg_9", True, document)
+    of_the_batch = ReceivedEvent("/batch", "msg_9", True, document)
     assert broken_promises(history(**given, **told(PROGRESS, END, of_the_batch))) == []
 
 

@@ -55,8 +55,8 @@ class Claims(RuleBasedStateMachine):
         assert len({candidate.key for candidate in chosen}) == len(chosen) <= slots
         served = {self.take(candidate) for candidate in chosen}
         if len(chosen) < slots:
-            left = [line for line in self.lines if self.could_start(line)]
-            assert not left, "a slot stays empty while a job could start"
+            still_startable = [line for line in self.lines if self.could_start(line)]
+            assert not still_startable, "a slot stays empty while a job could start"
         for line in list(self.passed_over):
             if line in served or line not in startable:
                 del self.passed_over[line]

@@ -80,9 +80,9 @@ class TestBackends:
             LocalBackend(Application(Settings()), job_service),
             Job(job_id="job-1", attempt=1).document(),
         )
-        found = await backend.fetch_file(job, "/api/files/job-1/frames/1.jpg", tmp_path)
-        assert found == tmp_path / "1.jpg"
-        assert found.read_bytes() == b"a picture"
+        path = await backend.fetch_file(job, "/api/files/job-1/frames/1.jpg", tmp_path)
+        assert path == tmp_path / "1.jpg"
+        assert path.read_bytes() == b"a picture"
         assert await backend.fetch_file(job, "/api/files/job-1/frames/2.jpg", tmp_path) is None
 
 

@@ -196,10 +196,10 @@ class TestResults:
         assert results.raw == {"extracted_text": "Hello", "newer": [1]}
 
     def test_fields_of_another_type_are_in_raw_only(self) -> None:
-        told = {"assets": [{"a": 1}], "transcription": {"segments": 3}, "text": "Hello"}
-        results = Results.model_validate(told)
+        raw_results = {"assets": [{"a": 1}], "transcription": {"segments": 3}, "text": "Hello"}
+        results = Results.model_validate(raw_results)
         assert (results.assets, results.transcription, results.text) == ([], None, "Hello")
-        assert results.raw == told
+        assert results.raw == raw_results
 
 
 DRAWING = """
@@ -214,10 +214,10 @@ with progress_bar(True, "report.pdf") as on_progress:
 
 class TestProgressBar:
     def test_a_terminal_shows_a_bar(self) -> None:
-        told = drawn(on_terminal=True)
-        assert "report.pdf" in told
-        assert "40 %" in told
-        assert "Page 4" in told
+        output = drawn(on_terminal=True)
+        assert "report.pdf" in output
+        assert "40 %" in output
+        assert "Page 4" in output
 
     def test_nothing_is_shown_without_a_terminal(self) -> None:
         assert drawn(on_terminal=False) == ""
@@ -230,13 +230,13 @@ def drawn(*, on_terminal: bool) -> str:
     program = [sys.executable, "-W", "error", "-c", DRAWING]
     subprocess.run(program, stderr=theirs, env=environment, check=True, timeout=30)
     os.set_blocking(ours, False)
-    told = b""
+    output = b""
     with suppress(BlockingIOError):
         while piece := os.read(ours, 4096):
-            told += piece
+            output += piece
     os.close(theirs)
     os.close(ours)
-    return told.decode()
+    return output.decode()
 
 
 INTERRUPTED = """
@@ -268,21 +268,21 @@ portal.close(asyncio.sleep(0))
 
 class TestPortal:
     def test_each_thread_gets_its_own_result(self) -> None:
-        portal, found = Portal(), []
+        portal, results = Portal(), []
 
         async def double(number: int) -> int:
             await asyncio.sleep(0.001)
             return 2 * number
 
         threads = [
-            threading.Thread(target=lambda n=n: found.append((n, portal.run(double(n)))))
+            threading.Thread(target=lambda n=n: results.append((n, portal.run(double(n)))))
             for n in range(8)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(5)
-        assert sorted(found) == [(n, 2 * n) for n in range(8)]
+        assert sorted(results) == [(n, 2 * n) for n in range(8)]
         portal.close(asyncio.sleep(0))
 
     def test_a_call_that_would_deadlock_is_rejected(self) -> None:
@@ -350,12 +350,12 @@ def event(secret: str = SECRET, at: datetime | None = None) -> tuple[bytes, dict
 class TestVerifyWebhook:
     def test_a_valid_event_is_parsed(self) -> None:
         body, headers = event()
-        found = verify_webhook(body, headers, SECRET)
-        assert (found.id, found.job_id, found.phase) == ("msg_1", "job-1", "completed")
-        assert (found.job_type, found.client_id, found.error) == ("pdf", "mine", None)
-        assert found.results is not None
-        assert found.results.assets == ["a"]
-        assert found.raw == json.loads(body)
+        parsed = verify_webhook(body, headers, SECRET)
+        assert (parsed.id, parsed.job_id, parsed.phase) == ("msg_1", "job-1", "completed")
+        assert (parsed.job_type, parsed.client_id, parsed.error) == ("pdf", "mine", None)
+        assert parsed.results is not None
+        assert parsed.results.assets == ["a"]
+        assert parsed.raw == json.loads(body)
 
     def test_header_names_are_case_insensitive(self) -> None:
         body, headers = event()

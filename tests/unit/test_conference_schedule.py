@@ -221,8 +221,8 @@ def test_file_names_are_safe_and_differ(titles: list[str]) -> None:
     rooms = document["schedule"]["conference"]["days"][0]["rooms"]
     rooms["Großer Saal"] = [{"title": title, "id": n} for n, title in enumerate(titles)]
     try:
-        found = [talk["filename"] for talk in parameters(json.dumps(document).encode())]
+        filenames = [talk["filename"] for talk in parameters(json.dumps(document).encode())]
     except InvalidParameters:
         return
-    assert len({filename_key(name) for name in found}) == len(found)
-    assert [file_stem(name) + ".md" for name in found] == found
+    assert len({filename_key(name) for name in filenames}) == len(filenames)
+    assert [file_stem(name) + ".md" for name in filenames] == filenames

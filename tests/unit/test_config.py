@@ -280,7 +280,7 @@ class TestMistakes:
             settings(file=file)
         assert "SECRET" not in str(caught.value)
 
-    def test_all_mistakes_are_told_at_once(self, file: Path) -> None:
+    def test_all_mistakes_are_reported_at_once(self, file: Path) -> None:
         file.write_text("server: {port: x}\nlogging: {format: x}\n")
         with pytest.raises(InvalidSettings, match=r"(?s)server\.port.*logging\.format"):
             settings(file=file)

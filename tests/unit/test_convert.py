@@ -169,5 +169,5 @@ class TestRunDirectory:
 
 
 def test_the_methods_match_the_job_type() -> None:
-    known = get_args(PdfParameters.model_fields["extraction_method"].annotation)
-    assert {*Method, "tesseract_ocr"} == set(known)
+    methods = get_args(PdfParameters.model_fields["extraction_method"].annotation)
+    assert {*Method, "tesseract_ocr"} == set(methods)

@@ -73,11 +73,11 @@ class TestServing:
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["referrer-policy"] == "no-referrer"
 
-    async def test_who_has_a_file_is_told_so(self, client: httpx.AsyncClient) -> None:
+    async def test_a_matching_etag_returns_304(self, client: httpx.AsyncClient) -> None:
         first = await client.get("/dashboard/app.js")
         assert first.headers["cache-control"] == "no-cache"
-        for known in (first.headers["etag"], f'"other", W/{first.headers["etag"]}'):
-            again = await client.get("/dashboard/app.js", headers={"If-None-Match": known})
+        for etags in (first.headers["etag"], f'"other", W/{first.headers["etag"]}'):
+            again = await client.get("/dashboard/app.js", headers={"If-None-Match": etags})
             assert (again.status_code, again.content) == (304, b"")
             assert again.headers["etag"] == first.headers["etag"]
         changed = await client.get("/dashboard/app.js", headers={"If-None-Match": '"other"'})
@@ -134,8 +134,8 @@ class TestFiles:
             imported = re.findall(r'(?m)^import [^;]*"\./([^"]+)"', (ROOT / name).read_text())
             todo += [other for other in imported if other not in needed]
         page = (ROOT / "index.html").read_text()
-        told = re.findall(r'<link rel="modulepreload" href="/dashboard/([^"]+)">', page)
-        assert sorted(told) == sorted(needed)
+        preloaded = re.findall(r'<link rel="modulepreload" href="/dashboard/([^"]+)">', page)
+        assert sorted(preloaded) == sorted(needed)
 
     def test_only_the_templates_make_html(self) -> None:
         """Everything else goes through what escapes."""
@@ -175,21 +175,21 @@ class TestWords:
             assert (" | " in text) == (" | " in german[name]), name
 
     def test_every_text_that_is_used_is_there(self) -> None:
-        known = self.words("en")
+        words = self.words("en")
         used = [
             (path.name, name)
             for path in SCRIPTS
             for name in re.findall(r'\bt\("([\w./?-]+)"', path.read_text())
         ]
         assert len(used) > 200
-        assert [one for one in used if one[1] not in known] == []
+        assert [one for one in used if one[1] not in words] == []
 
     @pytest.mark.parametrize("language", ["de", "en"])
     def test_every_error_has_words_and_a_remedy(self, language: str) -> None:
-        known = self.words(language)
+        words = self.words(language)
         for code in {*JOB_CODES, *CODES.values()}:
-            assert f"code.{code}" in known, code
-            assert f"remedy.{code}" in known, code
+            assert f"code.{code}" in words, code
+            assert f"remedy.{code}" in words, code
 
     def test_every_error_of_a_job_has_a_button(self) -> None:
         script = (ROOT / "job_failure.js").read_text()
@@ -197,6 +197,6 @@ class TestWords:
         assert set(re.findall(r"(?m)^  ([A-Z_]+): \[\"", remedies)) == JOB_CODES
 
     def test_whatever_keeps_a_recording_from_being_kept_has_words(self) -> None:
-        known = self.words("en")
+        words = self.words("en")
         for why in get_args(NotKept):
-            assert f"player.not_kept.{why}" in known
+            assert f"player.not_kept.{why}" in words

@@ -36,7 +36,7 @@ def test_one_that_is_there_stays_as_its_owner_made_it(tmp_path: Path, chosen: in
     assert mode(directory) == chosen
 
 
-async def test_a_database_that_cannot_be_opened_is_told_as_such(tmp_path: Path) -> None:
+async def test_a_database_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
     (tmp_path / "secretary.db").mkdir()
     settings = Settings(storage=StorageSettings(data_dir=tmp_path))
     with pytest.raises(StoreUnavailable, match="cannot be opened"):

@@ -154,9 +154,9 @@ class TestProbes:
     async def test_the_health_check_tells_life_from_death(self, job_service: JobService) -> None:
         script = DEPLOY / "docker/healthcheck.py"
         async with serving(create_api(job_service)) as url:
-            asking = {"HEALTH_URL": f"{url}/api/health/live"}
-            assert await ended(script, asking) == 0
-        assert await ended(script, asking) == 1
+            scripted_llm = {"HEALTH_URL": f"{url}/api/health/live"}
+            assert await ended(script, scripted_llm) == 0
+        assert await ended(script, scripted_llm) == 1
 
 
 async def ended(script: Path, environment: dict[str, str]) -> int:
@@ -209,8 +209,8 @@ class TestCompose:
             assert set(one.get("secrets", ())) <= COMPOSE["secrets"].keys()
             for volume in one["volumes"]:
                 source = volume.partition(":")[0]
-                here = source.startswith("./") and (DEPLOY / source).exists()
-                assert here or source in COMPOSE["volumes"]
+                is_local = source.startswith("./") and (DEPLOY / source).exists()
+                assert is_local or source in COMPOSE["volumes"]
 
     def test_no_port_is_open_to_other_machines(self) -> None:
         ports = [port for one in COMPOSE["services"].values() for port in one.get("ports", ())]
@@ -292,15 +292,15 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 
 def selectors(expression: Any) -> Iterator[Any]:
-    found: list[Any] = []
+    matched: list[Any] = []
 
     def look(node: Any) -> bool:
         if isinstance(node, promql_parser.VectorSelector):
-            found.append(node)
+            matched.append(node)
         return True
 
     promql_parser.walk(expression, look)
-    yield from found
+    yield from matched
 
 
 #: Prometheus adds them itself.
@@ -314,11 +314,11 @@ class TestExpressions:
         "text", [pytest.param(text, id=name) for name, text in expressions()]
     )  # fmt: skip
     async def test_it_asks_for_what_there_is(self, text: str, job_service: JobService) -> None:
-        there = await told(job_service)
+        exported = await exported_series(job_service)
         for selector in selectors(promql_parser.parse(text)):
             asked = {matcher.name for matcher in selector.matchers.matchers}
-            assert selector.name == "up" or selector.name in there
-            assert asked <= there.get(selector.name, set()) | ADDED
+            assert selector.name == "up" or selector.name in exported
+            assert asked <= exported.get(selector.name, set()) | ADDED
 
     def test_something_was_looked_at(self) -> None:
         texts = [text for _, text in expressions()]
@@ -338,18 +338,18 @@ class TestExpressions:
             assert rule["annotations"].keys() == {"summary", "description"}
 
 
-async def told(job_service: JobService) -> dict[str, set[str]]:
+async def exported_series(job_service: JobService) -> dict[str, set[str]]:
     """The names of all series, with their labels."""
     metrics = Metrics(job_service.registry.job_types, ServiceStats(job_service))
     text = (await metrics.exposition()).decode()
     pages = "".join(page.read_text() for page in (ROOT / "docs/reference").glob("*.md"))
     rows = re.findall(r"(?m)^\| `(secretary_\w+)` \|([^|]*)\|", pages)
     labels = {name: set(re.findall("`(.*?)`", row)) for name, row in rows}
-    found: dict[str, set[str]] = {}
+    labels_by_metric: dict[str, set[str]] = {}
     for name, kind in re.findall(r"(?m)^# TYPE (\S+) (\S+)$", text):
         full = f"{name}_total" if kind == "counter" and not name.endswith("_total") else name
         suffixes = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
         for suffix in suffixes:
             more = {"le"} if suffix == "_bucket" else set()
-            found[full + suffix] = labels.get(full, set()) | more
-    return found
+            labels_by_metric[full + suffix] = labels.get(full, set()) | more
+    return labels_by_metric

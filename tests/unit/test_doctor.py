@@ -162,7 +162,7 @@ class TestRest:
         assert finding.verdict is Verdict.INFO
         assert finding.fact == "not found; needed to convert office documents to PDF"
 
-    def test_ffmpeg_and_the_languages_of_the_speech_engine_are_told(self) -> None:
+    def test_ffmpeg_and_the_languages_of_the_speech_engine_are_listed(self) -> None:
         ffmpeg, speech = doctor.check_media(MediaSettings())
         assert (ffmpeg.verdict, speech.verdict) == (Verdict.OK, Verdict.OK)
         assert speech.fact == "whisper for en"
@@ -172,11 +172,11 @@ class TestRest:
         findings = list(doctor.check_media(options))
         assert [finding.verdict for finding in findings] == [Verdict.WARNING, Verdict.WARNING]
 
-    def test_the_program_for_sites_is_told(self) -> None:
+    def test_ytdlp_is_listed(self) -> None:
         finding = doctor.check_sites()
         assert (finding.verdict, finding.fact.endswith("yt_dlp")) == (Verdict.OK, True)
 
-    def test_the_languages_of_the_ocr_engine_are_told(self) -> None:
+    def test_the_languages_of_the_ocr_engine_are_listed(self) -> None:
         finding = doctor.check_ocr(DocumentSettings())
         assert finding.verdict is Verdict.OK
         assert "deu" in finding.fact
@@ -202,7 +202,7 @@ class TestRest:
         missing = doctor.check_templates(Library(tmp_path / "no"))
         assert missing.verdict is Verdict.PROBLEM
 
-    def test_a_model_is_told_without_its_key(self) -> None:
+    def test_a_model_is_listed_without_its_key(self) -> None:
         provider = Provider(setting="llm", base_url="https://llm.example/v1", api_key="SECRET")
         model = Model(provider=provider, name="seer")
         _, finding, _ = doctor.check_models(LlmOptions({"vision": model}))
@@ -217,5 +217,5 @@ class TestRest:
         assert doctor.check_handlers(registry).fact == "audio"
 
     def test_the_worst_verdict_counts(self) -> None:
-        found = [Finding("a", verdict, "") for verdict in (Verdict.OK, Verdict.WARNING)]
-        assert doctor.worst(found) == "warning"
+        findings = [Finding("a", verdict, "") for verdict in (Verdict.OK, Verdict.WARNING)]
+        assert doctor.worst(findings) == "warning"

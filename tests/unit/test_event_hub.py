@@ -32,10 +32,10 @@ class WatchedStore(SqliteStore):
     ) -> Changes:
         self.reads += 1
         if self.trouble:
-            found = self.trouble.pop(0)
-            if isinstance(found, Exception):
-                raise found
-            return found
+            error = self.trouble.pop(0)
+            if isinstance(error, Exception):
+                raise error
+            return error
         return await super().changes(since, limit=limit, seconds=seconds)
 
 
@@ -84,7 +84,9 @@ class TestSubscriptions:
                 await store.finish(job, Completed())
                 assert await subscription.wait(SECONDS)
 
-    async def test_a_job_that_changes_often_is_told_once(self, store: Store, hub: EventHub) -> None:
+    async def test_frequent_changes_of_a_job_are_reported_once(
+        self, store: Store, hub: EventHub
+    ) -> None:
         job = await claimed(store)
         async with hub.subscription() as subscription, hub.subscription() as other:
             for percent in range(30):

@@ -242,7 +242,9 @@ async def test_a_job_that_takes_its_process_down_twice_fails(executor: Executor)
     assert failed.error.details == {"signal": "SIGSEGV"}
 
 
-async def test_scratch_is_gone_before_the_end_is_told(executor: Executor, tmp_path: Path) -> None:
+async def test_scratch_files_are_removed_before_the_outcome_is_reported(
+    executor: Executor, tmp_path: Path
+) -> None:
     """Nobody would clear it away if the process died right behind the end."""
 
     @handles("messy")
@@ -288,9 +290,9 @@ async def test_what_a_store_wrote_before_it_broke_off_is_no_lost_job(executor: E
 
     breaking: Any = Breaking()
     ended: list[str] = []
-    told = replace(executor, store=breaking, on_ended=ended.append)
+    other_executor = replace(executor, store=breaking, on_ended=ended.append)
     job = Job(job_type="writer", webhook=Webhook(url="https://example.org"))
-    done = await run(told, job)
+    done = await run(other_executor, job)
     assert (done.status, broken, ended) == (JobStatus.COMPLETED, [True], [job.job_id])
     assert (executor.files.root / done.job_id / "1" / "page_001.txt").exists()
 
@@ -307,14 +309,14 @@ async def test_of_what_a_job_says_while_the_store_is_away_the_last_is_kept(
         await asyncio.wait_for(away.wait(), 10)
 
     executor.registry.add(chatty)
-    said: list[int] = []
+    messages: list[int] = []
 
     class Away:
         def __getattr__(self, name: str) -> Any:
             return getattr(executor.store, name)
 
         async def report(self, job: Job, progress: Any, logs: Any) -> None:
-            said.append(len(logs))
+            messages.append(len(logs))
             if not away.is_set():
                 away.set()
                 raise StoreUnavailable("It does not answer")
@@ -322,7 +324,7 @@ async def test_of_what_a_job_says_while_the_store_is_away_the_last_is_kept(
 
     store: Any = Away()
     done = await run(replace(executor, store=store), Job(job_type="chatty"))
-    assert (done.status, said) == (JobStatus.COMPLETED, [3000, 1000])
+    assert (done.status, messages) == (JobStatus.COMPLETED, [3000, 1000])
     assert [done.logs[0].message, done.logs[-1].message] == ["line 2000", "line 2999"]
 
 

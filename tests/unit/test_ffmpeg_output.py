@@ -66,9 +66,9 @@ def test_a_length_that_is_not_known_is_none() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="  Stream#0:19[x](Audio,Video)Hz.kfps\n-e", max_size=300))
-def test_whatever_it_says_is_read(said: str) -> None:
-    parse_streams(said)
-    parse_streams(SAID + said)
+def test_whatever_it_says_is_read(output: str) -> None:
+    parse_streams(output)
+    parse_streams(SAID + output)
 
 
 METADATA = """;FFMETADATA1

@@ -169,9 +169,9 @@ def _memory_of_kind(path: Path) -> str | None:
     """What it is; to find out must not take the memory that the file asks for."""
     tracemalloc.start()
     try:
-        found = detect_file_type(path)
+        detected = detect_file_type(path)
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
-        return found
+        return detected
     finally:
         tracemalloc.stop()
 
@@ -190,12 +190,14 @@ def test_whatever_comes_it_answers(
 
 
 @settings(max_examples=200, deadline=None)
-@given(place=st.integers(0, 300), value=st.integers(0, 255), which=st.sampled_from(["epub", "odt"]))
+@given(
+    offset=st.integers(0, 300), value=st.integers(0, 255), which=st.sampled_from(["epub", "odt"])
+)
 def test_a_zip_with_a_wrong_byte_is_answered_too(
-    tmp_path_factory: pytest.TempPathFactory, place: int, value: int, which: str
+    tmp_path_factory: pytest.TempPathFactory, offset: int, value: int, which: str
 ) -> None:
     content = bytearray(KINDS[which][0])
-    content[place % len(content)] = value
+    content[offset % len(content)] = value
     path = tmp_path_factory.getbasetemp() / "torn"
     path.write_bytes(content)
     assert detect_file_type(path) in {None, *KINDS}

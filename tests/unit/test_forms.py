@@ -73,7 +73,7 @@ def read(uploads: Uploads) -> Read:
     return read
 
 
-def kept(uploads: Uploads) -> bytes | None:
+def stored_upload(uploads: Uploads) -> bytes | None:
     files = [path for path in uploads.root.rglob("*") if path.is_file()]
     assert len(files) < 2
     return files[0].read_bytes() if files else None
@@ -90,7 +90,7 @@ class TestMultipart:
         form = await read(MULTIPART, whole(field("a", "1"), file(), field("b", "zwölf")))
         assert form.fields == {"a": "1", "b": "zwölf"}
         assert form.upload is not None and form.upload.name == "a.txt"
-        assert kept(uploads) == b"content"
+        assert stored_upload(uploads) == b"content"
 
     async def test_a_form_without_a_file_has_none(self, read: Read, uploads: Uploads) -> None:
         form = await read(MULTIPART, whole(field("a", "1")))
@@ -113,7 +113,7 @@ class TestMultipart:
     ) -> None:
         content = b"\r\n--X\r\n--XY--XX\r\n\r\n-\r\n--\r\r\n"
         await read(MULTIPART, whole(file(content)))
-        assert kept(uploads) == content
+        assert stored_upload(uploads) == content
 
     async def test_a_file_that_nobody_chose_is_none(self, read: Read, uploads: Uploads) -> None:
         form = await read(MULTIPART, whole(file(b"", ""), field("url", "http://x")))
@@ -133,13 +133,13 @@ BODY = whole(field("a", "1\r\n--X"), file(b"\r\n-\r\n--X\r\r\n--", "ü.txt"), fi
 
 
 async def test_a_form_may_be_cut_at_every_byte(tmp_path: Path) -> None:
-    for place in range(len(BODY) + 1):
-        uploads = Uploads(tmp_path / str(place))
-        asked = request(MULTIPART, (BODY[:place], BODY[place:]))
+    for offset in range(len(BODY) + 1):
+        uploads = Uploads(tmp_path / str(offset))
+        asked = request(MULTIPART, (BODY[:offset], BODY[offset:]))
         form = await read_form(asked, uploads, job_id="job-1", max_fields_bytes=5000)
         assert form.fields == {"a": "1\r\n--X", "bb": "zwölf"}
         assert form.upload is not None and form.upload.name == "ü.txt"
-        assert kept(uploads) == b"\r\n-\r\n--X\r\r\n--"
+        assert stored_upload(uploads) == b"\r\n-\r\n--X\r\r\n--"
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -154,8 +154,8 @@ def test_any_content_survives_any_cuts(
     if b"\r\n--XX" in b"\r\n" + content or "\r\n--XX" in "\r\n" + value:
         return
     body = whole(file(content), field("value", value))
-    places = [0, *sorted(cuts), len(body)]
-    pieces = [body[start:end] for start, end in itertools.pairwise(places)]
+    offsets = [0, *sorted(cuts), len(body)]
+    pieces = [body[start:end] for start, end in itertools.pairwise(offsets)]
     uploads = Uploads(tmp_path_factory.mktemp("form"))
 
     async def reading() -> Form:
@@ -164,7 +164,7 @@ def test_any_content_survives_any_cuts(
 
     form = asyncio.run(reading())
     assert form.fields == {"value": value}
-    assert kept(uploads) == content
+    assert stored_upload(uploads) == content
 
 
 @settings(max_examples=150, deadline=None)
@@ -342,11 +342,11 @@ class TestSeveralFiles:
         asked = request(MULTIPART, pieces)
         form = asyncio.run(read_files(asked, uploads, max_files=3, max_fields_bytes=100))
         assert form.fields == {"a": "1"}
-        told = [uploads.path_of(one.job_id, one.source()).read_bytes() for one in form.uploads]
-        assert told == [b"one", b"", b"three"]
+        contents = [uploads.path_of(one.job_id, one.source()).read_bytes() for one in form.uploads]
+        assert contents == [b"one", b"", b"three"]
 
     async def test_one_too_many_leaves_none(self, uploads: Uploads) -> None:
         with pytest.raises(InvalidParameters, match="at most 2 files"):
             asked = request(MULTIPART, [self.BODY])
             await read_files(asked, uploads, max_files=2, max_fields_bytes=100)
-        assert kept(uploads) is None
+        assert stored_upload(uploads) is None

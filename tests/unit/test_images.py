@@ -34,8 +34,8 @@ def corners(picture: Image.Image) -> list[int]:
     """The brightness near each corner: top left, top right, bottom left, bottom right."""
     grey = picture.convert("L")
     right, bottom = grey.width - 4, grey.height - 4
-    places = ((3, 3), (right, 3), (3, bottom), (right, bottom))
-    values = [grey.getpixel(place) for place in places]
+    points = ((3, 3), (right, 3), (3, bottom), (right, bottom))
+    values = [grey.getpixel(point) for point in points]
     return [round(value / 255) for value in values if isinstance(value, int | float)]
 
 
@@ -222,8 +222,8 @@ def test_damage_never_ends_in_another_error(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"a.{kind}"
     for _ in range(60):
         content = bytearray(data.getvalue())
-        for place in random.integers(8, len(content), 6):
-            content[place] = int(random.integers(0, 256))
+        for offset in random.integers(8, len(content), 6):
+            content[offset] = int(random.integers(0, 256))
         path.write_bytes(content)
         with suppress(FileCorrupt, FileTooLarge, UnsupportedFile):
             open_frame(str(path), 1, max_pixels=LIMIT)

@@ -47,10 +47,10 @@ class TestParameters:
 
     @given(parameters)
     def test_tidying_loses_no_name_and_no_value(self, sent: dict[str, Any]) -> None:
-        kept = dict(values_by_name(normalize_parameters(sent, KNOWN)))
+        normalized = dict(values_by_name(normalize_parameters(sent, KNOWN)))
         # An empty or missing `extra` says nothing.
-        said = {k: v for k, v in values_by_name(sent) if (k, v) != ("extra", None)}
-        assert {k: v for k, v in kept.items() if (k, v) != ("extra", None)} == said
+        expected = {k: v for k, v in values_by_name(sent) if (k, v) != ("extra", None)}
+        assert {k: v for k, v in normalized.items() if (k, v) != ("extra", None)} == expected
 
     @given(parameters)
     def test_a_handler_reads_the_same_before_and_after_tidying(self, sent: dict[str, Any]) -> None:

@@ -80,10 +80,10 @@ def test_a_document_of_mongodb_holds_all_of_a_new_batch(batch: Batch) -> None:
 def test_any_event_can_be_written_and_its_headers_sent(job: Job) -> None:
     assert job.webhook is not None
     sent = body(job, job.webhook)
-    told = json.loads(sent)
-    assert told["process"]["id"] == told["job_id"] == job.job_id
-    assert told["phase"] != "failed"
-    assert (told["error"] is not None) == (told["phase"] == "error" and job.error is not None)
+    event = json.loads(sent)
+    assert event["process"]["id"] == event["job_id"] == job.job_id
+    assert event["phase"] != "failed"
+    assert (event["error"] is not None) == (event["phase"] == "error" and job.error is not None)
     headers = headers_for(job.webhook, message_id="msg_1", at=job.created_at, body=sent)
     assert headers["webhook-id"] == "msg_1"
     assert ("webhook-signature" in headers) == bool(job.webhook.secret)

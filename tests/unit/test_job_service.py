@@ -148,7 +148,9 @@ class TestOneJob:
 class TestDeliveries:
     HOOK: ClassVar = {"url": "https://example.org/hook"}
 
-    async def test_the_end_of_a_job_can_be_told_again(self, job_service: JobService) -> None:
+    async def test_the_outcome_event_of_a_job_can_be_replayed(
+        self, job_service: JobService
+    ) -> None:
         await submit(job_service, webhook=self.HOOK)
         job = await end_next(job_service, Completed())
         delivery = await job_service.replay(job.job_id, 1)

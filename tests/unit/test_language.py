@@ -44,7 +44,7 @@ def test_languages_may_be_spelled_as_people_do(names: str, codes: tuple[str, ...
         (ENGLISH[0] + GERMAN[0], None),
     ],
 )
-def test_a_language_is_told_by_its_commonest_words(text: str, language: str | None) -> None:
+def test_a_language_is_detected_by_its_most_common_words(text: str, language: str | None) -> None:
     assert detect_language(text) == language
 
 

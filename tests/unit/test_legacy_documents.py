@@ -64,7 +64,7 @@ class TestJobs:
         assert (job.attempt, job.worker_id, job.progress.percent) == (1, LEGACY_WORKER_ID, 100)
 
     @pytest.mark.parametrize(
-        ("told", "status"),
+        ("status_text", "status"),
         [
             ("pending", "pending"),
             ("processing", "failed"),
@@ -74,8 +74,8 @@ class TestJobs:
             ("ERROR", "failed"),
         ],
     )
-    def test_states_have_their_counterparts(self, told: str, status: str) -> None:
-        assert convert_job(document(status=told)).record.job.status.value == status
+    def test_states_have_their_counterparts(self, status_text: str, status: str) -> None:
+        assert convert_job(document(status=status_text)).record.job.status.value == status
 
     def test_a_job_that_was_running_has_failed_and_says_why(self) -> None:
         job = convert_job(document(status="processing", processing_started_at=CREATED)).record.job
@@ -88,8 +88,8 @@ class TestJobs:
         assert record.job.progress.percent == 0
 
     def test_the_error_is_kept_in_whatever_form(self) -> None:
-        told = {"code": "PROCESSING_TIMEOUT", "message": "2 h", "details": ["a"]}
-        error = convert_job(document(status="failed", error=told)).record.job.error
+        stored_error = {"code": "PROCESSING_TIMEOUT", "message": "2 h", "details": ["a"]}
+        error = convert_job(document(status="failed", error=stored_error)).record.job.error
         assert error is not None
         assert (error.code, error.details) == ("PROCESSING_TIMEOUT", {"told": ["a"]})
         for other, message in (("boom", "boom"), (None, "The legacy service recorded no reason")):
@@ -171,10 +171,10 @@ class TestJobs:
         with pytest.raises(UnreadableDocument, match=reason):
             convert_job(document(**fields))
 
-    def test_times_of_other_zones_are_told_in_utc(self) -> None:
+    def test_times_of_other_zones_are_converted_to_utc(self) -> None:
         zone = timezone(timedelta(hours=2))
-        told = CREATED.astimezone(zone)
-        assert convert_job(document(created_at=told)).record.job.created_at == CREATED
+        created = CREATED.astimezone(zone)
+        assert convert_job(document(created_at=created)).record.job.created_at == CREATED
 
 
 class TestBatches:

@@ -61,15 +61,15 @@ def text_of(path: str) -> list[str]:
 
 def named(directory: Path) -> dict[int, str]:
     """The command lines of processes that work in this directory."""
-    found = {}
+    markers = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
         if f"{directory}/" in line:
-            found[int(process.name)] = line
-    return found
+            markers[int(process.name)] = line
+    return markers
 
 
 def parent_of(processes: dict[int, str]) -> int:

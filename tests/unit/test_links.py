@@ -22,7 +22,7 @@ PAGE = "https://conf.example/2025/talk/"
 
 
 @pytest.mark.parametrize(
-    ("url", "found"),
+    ("url", "expected"),
     [
         ("../slides/a.pdf", "https://conf.example/2025/slides/a.pdf"),
         ("//cdn.example/v.mp4", "https://cdn.example/v.mp4"),
@@ -34,8 +34,8 @@ PAGE = "https://conf.example/2025/talk/"
         ("?a=1&b=2#part", PAGE + "?a=1&b=2#part"),
     ],
 )
-def test_a_link_becomes_absolute(url: str, found: str) -> None:
-    assert absolute_url(url, PAGE) == found
+def test_a_link_becomes_absolute(url: str, expected: str) -> None:
+    assert absolute_url(url, PAGE) == expected
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_what_leads_elsewhere_than_to_the_web_is_no_link(url: str) -> None:
 @settings(max_examples=300)
 @given(st.text(max_size=80))
 def test_no_link_can_break_out_of_markdown_or_html(url: str) -> None:
-    found = absolute_url(url, PAGE)
-    assert found is None or (
-        found.startswith(("http://", "https://")) and not set(found) & set('<>"`() \n\r\t\\{}|^')
+    link = absolute_url(url, PAGE)
+    assert link is None or (
+        link.startswith(("http://", "https://")) and not set(link) & set('<>"`() \n\r\t\\{}|^')
     )
 
 

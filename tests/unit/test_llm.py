@@ -18,7 +18,7 @@ from secretary.core.job import ResourceCalculator
 from secretary.llm import Endpoints, Llm, LlmOptions
 from secretary.llm.vision import page_markdown
 
-from ..llm_fixture import asking
+from ..llm_fixture import scripted_llm
 from ..llm_server import (
     KEY,
     LlmServer,
@@ -37,7 +37,7 @@ AT_ONCE = {"Retry_After_Ms": "1"}
 
 
 async def failure_of(*replies: Reply, **options: Any) -> tuple[JobFailed, LlmServer]:
-    async with asking(*replies, **options) as (server, llm):
+    async with scripted_llm(*replies, **options) as (server, llm):
         with pytest.raises(JobFailed) as caught:
             await llm.read_picture(JPEG)
         return caught.value, server
@@ -45,11 +45,11 @@ async def failure_of(*replies: Reply, **options: Any) -> tuple[JobFailed, LlmSer
 
 class TestAPicture:
     async def test_the_answer_of_the_model_is_the_page(self) -> None:
-        async with asking(says("# Title\n\nText")) as (_, llm):
+        async with scripted_llm(says("# Title\n\nText")) as (_, llm):
             assert await llm.read_picture(JPEG) == "# Title\n\nText"
 
     async def test_the_request_carries_picture_model_and_key(self) -> None:
-        async with asking(says("Text"), parameters={"temperature": 0}) as (server, llm):
+        async with scripted_llm(says("Text"), parameters={"temperature": 0}) as (server, llm):
             await llm.read_picture(JPEG, language="deu", context="An invoice")
         (request,) = server.requests
         assert (request["model"], request["temperature"]) == ("scripted", 0)
@@ -61,7 +61,7 @@ class TestAPicture:
         assert "About the document: An invoice" in text["text"]
 
     async def test_a_server_without_keys_is_asked_without_ours(self) -> None:
-        async with asking(says("Text"), api_key=None) as (server, llm):
+        async with scripted_llm(says("Text"), api_key=None) as (server, llm):
             await llm.read_picture(JPEG)
         assert server.requests[0]["headers"]["authorization"] == "Bearer none"
 
@@ -69,15 +69,15 @@ class TestAPicture:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-        async with asking(says("Text")) as (_, llm):
+        async with scripted_llm(says("Text")) as (_, llm):
             assert await llm.read_picture(JPEG) == "Text"
 
     async def test_a_blank_page_is_empty_and_no_failure(self) -> None:
-        async with asking(says("(Blank page).")) as (_, llm):
+        async with scripted_llm(says("(Blank page).")) as (_, llm):
             assert await llm.read_picture(JPEG) == ""
 
     async def test_what_the_model_thought_is_no_part_of_the_page(self) -> None:
-        async with asking(says("<think>Hm.\nA title?</think>\n\n# Title")) as (_, llm):
+        async with scripted_llm(says("<think>Hm.\nA title?</think>\n\n# Title")) as (_, llm):
             assert await llm.read_picture(JPEG) == "# Title"
 
 
@@ -116,13 +116,13 @@ class TestAccounting:
         assert len(other.info()["requests"]) == 1
 
     async def test_an_answer_of_no_use_has_cost_something_too(self) -> None:
-        async with asking(says("Te", finish_reason="length")) as (_, llm):
+        async with scripted_llm(says("Te", finish_reason="length")) as (_, llm):
             with pytest.raises(UpstreamRefused):
                 await llm.read_picture(JPEG)
             assert llm.info()["total_tokens"] == 120
 
     async def test_a_server_that_tells_no_tokens_is_served(self) -> None:
-        async with asking(says("Text", usage=False)) as (_, llm):
+        async with scripted_llm(says("Text", usage=False)) as (_, llm):
             await llm.read_picture(JPEG)
             assert llm.info()["total_tokens"] == 0
 
@@ -130,7 +130,7 @@ class TestAccounting:
 class TestTriesAgain:
     async def test_after_429_when_the_endpoint_says_so(self) -> None:
         wait = fails("429 Too Many Requests", "slow down", Retry_After="1")
-        async with asking(wait, says("Text")) as (server, llm):
+        async with scripted_llm(wait, says("Text")) as (server, llm):
             started = time.monotonic()
             assert await llm.read_picture(JPEG) == "Text"
         assert time.monotonic() - started >= 1
@@ -138,12 +138,12 @@ class TestTriesAgain:
 
     async def test_after_500_twice(self) -> None:
         broken = fails("500 Internal Server Error", **AT_ONCE)
-        async with asking(broken, broken, says("Text")) as (server, llm):
+        async with scripted_llm(broken, broken, says("Text")) as (server, llm):
             assert await llm.read_picture(JPEG) == "Text"
         assert len(server.requests) == 3
 
     async def test_after_a_lost_connection(self) -> None:
-        async with asking(hangs_up, says("Text")) as (_, llm):
+        async with scripted_llm(hangs_up, says("Text")) as (_, llm):
             assert await llm.read_picture(JPEG) == "Text"
 
     @pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Unavailable"])
@@ -256,7 +256,7 @@ class TestFailures:
 
 class TestCancellation:
     async def test_a_cancelled_job_leaves_the_endpoint_at_once(self) -> None:
-        async with asking(hangs) as (server, llm):
+        async with scripted_llm(hangs) as (server, llm):
             reading = asyncio.create_task(llm.read_picture(JPEG))
             async with asyncio.timeout(10):
                 while not server.requests:
@@ -272,7 +272,7 @@ class TestCancellation:
             await asyncio.sleep(0.02)
             await says("Text")(asked)
 
-        async with asking(slow, max_concurrent=2) as (server, llm):
+        async with scripted_llm(slow, max_concurrent=2) as (server, llm):
             pages = await asyncio.gather(*(llm.read_picture(JPEG) for _ in range(8)))
         assert pages == ["Text"] * 8
         assert server.most_at_once == 2

@@ -21,7 +21,7 @@ from secretary.llm.structured import (
     strict_schema,
 )
 
-from ..llm_fixture import asking
+from ..llm_fixture import scripted_llm
 from ..llm_server import KEY, Reply, fails, hangs, says
 
 SCHEMA: dict[str, Any] = {
@@ -48,7 +48,7 @@ def kinds(requests: list[dict[str, Any]]) -> list[str | None]:
 
 
 async def failure_of(*replies: Reply, **options: Any) -> JobFailed:
-    async with asking(*replies, **options) as (_, llm):
+    async with scripted_llm(*replies, **options) as (_, llm):
         with pytest.raises(JobFailed) as caught:
             await llm.fill(MESSAGES, SCHEMA)
         return caught.value
@@ -56,12 +56,12 @@ async def failure_of(*replies: Reply, **options: Any) -> JobFailed:
 
 class TestFill:
     async def test_an_answer_that_fits_is_the_result(self) -> None:
-        async with asking(FITS) as (server, llm):
+        async with scripted_llm(FITS) as (server, llm):
             assert await llm.fill(MESSAGES, SCHEMA) == GOOD
         assert len(server.requests) == 1
 
     async def test_the_schema_is_sent_in_strict_form_and_in_words(self) -> None:
-        async with asking(FITS) as (server, llm):
+        async with scripted_llm(FITS) as (server, llm):
             await llm.fill(MESSAGES, SCHEMA)
         request = server.requests[0]
         form = request["response_format"]["json_schema"]
@@ -73,23 +73,23 @@ class TestFill:
         assert user == MESSAGES[1]
 
     async def test_messages_without_a_system_prompt_get_one(self) -> None:
-        async with asking(FITS) as (server, llm):
+        async with scripted_llm(FITS) as (server, llm):
             await llm.fill(MESSAGES[1:], SCHEMA)
         assert [each["role"] for each in server.requests[0]["messages"]] == ["system", "user"]
 
     async def test_null_for_what_may_be_missing_is_missing(self) -> None:
-        async with asking(says(json.dumps({**GOOD, "year": None}))) as (_, llm):
+        async with scripted_llm(says(json.dumps({**GOOD, "year": None}))) as (_, llm):
             assert await llm.fill(MESSAGES, SCHEMA) == GOOD
 
     async def test_what_is_no_schema_is_not_asked_for(self) -> None:
-        async with asking(FITS) as (server, llm):
+        async with scripted_llm(FITS) as (server, llm):
             for schema in ({"type": "nonsense"}, {"$ref": "http://127.0.0.1:9/schema.json"}):
                 with pytest.raises(ValueError):
                     await llm.fill(MESSAGES, schema)
         assert server.requests == []
 
     async def test_tokens_and_their_cost_are_counted(self) -> None:
-        async with asking(says("no"), FITS, price=Price(input=1, output=10)) as (_, llm):
+        async with scripted_llm(says("no"), FITS, price=Price(input=1, output=10)) as (_, llm):
             await llm.fill(MESSAGES, SCHEMA)
             info = llm.info()
         assert (info["total_tokens"], info["total_cost"]) == (240, 0.0006)
@@ -112,14 +112,14 @@ class TestRepair:
         ],
     )
     async def test_a_fault_is_named_to_the_model_once(self, answer: str, fault: str) -> None:
-        async with asking(says(answer), FITS) as (server, llm):
+        async with scripted_llm(says(answer), FITS) as (server, llm):
             assert await llm.fill(MESSAGES, SCHEMA) == GOOD
         *_, wrong, repair = server.requests[1]["messages"]
         assert wrong == {"role": "assistant", "content": answer}
         assert repair["role"] == "user" and fault in repair["content"]
 
     async def test_all_faults_are_named(self) -> None:
-        async with asking(says('{"title": 1, "year": "x"}'), FITS) as (server, llm):
+        async with scripted_llm(says('{"title": 1, "year": "x"}'), FITS) as (server, llm):
             await llm.fill(MESSAGES, SCHEMA)
         assert server.requests[1]["messages"][-1]["content"].count("\n- ") == 3
 
@@ -136,29 +136,29 @@ class TestRepair:
 
 class TestEndpointsThatKnowLess:
     async def test_no_schemas_but_json(self) -> None:
-        async with asking(UNKNOWN, UNKNOWN, FITS) as (server, llm):
+        async with scripted_llm(UNKNOWN, UNKNOWN, FITS) as (server, llm):
             assert await llm.fill(MESSAGES, SCHEMA) == GOOD
             assert await llm.fill(MESSAGES, SCHEMA) == GOOD
         assert kinds(server.requests) == ["json_schema"] * 2 + ["json_object"] * 2
 
     async def test_only_the_keywords_of_openai(self) -> None:
-        async with asking(UNKNOWN, FITS) as (server, llm):
+        async with scripted_llm(UNKNOWN, FITS) as (server, llm):
             await llm.fill(MESSAGES, SCHEMA)
         wide, narrow = (each["response_format"]["json_schema"] for each in server.requests)
         assert "minLength" in wide["schema"]["properties"]["title"]
         assert "minLength" not in narrow["schema"]["properties"]["title"]
 
     async def test_nothing_but_text(self) -> None:
-        said = says("Here you are:\n```json\n" + json.dumps(GOOD) + "\n```\nEnjoy {it}!")
+        reply = says("Here you are:\n```json\n" + json.dumps(GOOD) + "\n```\nEnjoy {it}!")
         refused = fails("422 Unprocessable Entity", "unknown field response_format")
-        async with asking(refused, refused, refused, said) as (server, llm):
+        async with scripted_llm(refused, refused, refused, reply) as (server, llm):
             assert await llm.fill(MESSAGES, SCHEMA) == GOOD
             assert await llm.fill(MESSAGES, SCHEMA) == GOOD
         assert kinds(server.requests) == ["json_schema", "json_schema", "json_object", None, None]
 
     async def test_what_is_refused_in_every_form_is_not_learned(self) -> None:
         bad = fails("400 Bad Request", "No such model")
-        async with asking(bad, bad, bad, bad, FITS) as (server, llm):
+        async with scripted_llm(bad, bad, bad, bad, FITS) as (server, llm):
             with pytest.raises(UpstreamRefused, match="No such model"):
                 await llm.fill(MESSAGES, SCHEMA)
             assert await llm.fill(MESSAGES, SCHEMA) == GOOD
@@ -171,7 +171,7 @@ class TestFailures:
             await Llm().fill(MESSAGES, SCHEMA)
 
     async def test_a_refusal_is_not_asked_again(self) -> None:
-        async with asking(says(None, refusal="I am sorry.")) as (server, llm):
+        async with scripted_llm(says(None, refusal="I am sorry.")) as (server, llm):
             with pytest.raises(UpstreamRefused, match="refuses to answer"):
                 await llm.fill(MESSAGES, SCHEMA)
         assert len(server.requests) == 1
@@ -190,7 +190,7 @@ class TestFailures:
         ],
     )
     async def test_a_text_that_is_too_long_has_an_error_of_its_own(self, message: str) -> None:
-        async with asking(fails("400 Bad Request", message)) as (server, llm):
+        async with scripted_llm(fails("400 Bad Request", message)) as (server, llm):
             with pytest.raises(ContextExceeded) as caught:
                 await llm.fill(MESSAGES, SCHEMA)
         assert caught.value.message.startswith("The text is too long for the language model: ")
@@ -198,8 +198,8 @@ class TestFailures:
         assert len(server.requests) == 1
 
     async def test_a_busy_endpoint_is_not_taken_for_a_long_text(self) -> None:
-        told = "Too many tokens per minute"
-        error = await failure_of(fails("429 Too Many", told, Retry_After="600"))
+        message = "Too many tokens per minute"
+        error = await failure_of(fails("429 Too Many", message, Retry_After="600"))
         assert type(error) is UpstreamFailed and error.retry_after is not None
 
     async def test_others_are_those_of_every_request(self) -> None:
@@ -211,7 +211,7 @@ class TestFailures:
 
 class TestComplete:
     async def test_the_answer_is_what_the_model_says(self) -> None:
-        async with asking(says(" Hello "), parameters={"temperature": 0}) as (server, llm):
+        async with scripted_llm(says(" Hello "), parameters={"temperature": 0}) as (server, llm):
             assert await llm.complete(MESSAGES, temperature=1, max_tokens=9) == "Hello"
         request = server.requests[0]
         assert request["messages"] == MESSAGES
@@ -220,7 +220,7 @@ class TestComplete:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ('{"a": 1}', {"a": 1}),
         ('Sure!\n```json\n{"a": 1}\n```', {"a": 1}),
@@ -228,8 +228,8 @@ class TestComplete:
         ('Set {x} is: {"a": "}"} {', {"a": "}"}),
     ],
 )
-def test_an_object_is_found_among_words(text: str, found: object) -> None:
-    assert parse_object(text) == found
+def test_an_object_is_found_among_words(text: str, expected: object) -> None:
+    assert parse_object(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from secretary.core.job import ResourceCalculator
 from secretary.llm import Endpoints, Llm, Price
 from secretary.media.speech.engines import Transcription
 
-from ..llm_fixture import asking
+from ..llm_fixture import scripted_llm
 from ..llm_server import (
     KEY,
     LlmServer,
@@ -42,22 +42,22 @@ async def listen(llm: Llm, **options: Any) -> Transcription:
 
 
 async def failure_of(*replies: Reply, **options: Any) -> tuple[JobFailed, LlmServer]:
-    async with asking(*replies, **options) as (server, llm):
+    async with scripted_llm(*replies, **options) as (server, llm):
         with pytest.raises(JobFailed) as caught:
             await listen(llm)
         return caught.value, server
 
 
 class TestASound:
-    async def test_each_segment_is_told_with_its_times(self) -> None:
-        async with asking(heard((0.5, 2, " Hello there."), (2, 4, " Bye."))) as (_, llm):
-            found = await listen(llm)
-        assert found.segments == ((0.5, 2, "Hello there."), (2, 4, "Bye."))
-        assert found.language == "en"
-        assert found.confidence == pytest.approx(0.7788, abs=1e-4)
+    async def test_each_segment_has_its_timestamps(self) -> None:
+        async with scripted_llm(heard((0.5, 2, " Hello there."), (2, 4, " Bye."))) as (_, llm):
+            transcription = await listen(llm)
+        assert transcription.segments == ((0.5, 2, "Hello there."), (2, 4, "Bye."))
+        assert transcription.language == "en"
+        assert transcription.confidence == pytest.approx(0.7788, abs=1e-4)
 
     async def test_the_request_carries_sound_model_key_and_wishes(self) -> None:
-        async with asking(heard((0, 1, "a")), parameters={"temperature": 0}) as (server, llm):
+        async with scripted_llm(heard((0, 1, "a")), parameters={"temperature": 0}) as (server, llm):
             await listen(llm, language="German", prompt="Grüezi")
         (request,) = server.requests
         headers = request.pop("headers")
@@ -73,44 +73,44 @@ class TestASound:
         }
 
     async def test_without_wishes_none_are_sent(self) -> None:
-        async with asking(heard((0, 1, "a"))) as (server, llm):
+        async with scripted_llm(heard((0, 1, "a"))) as (server, llm):
             await listen(llm)
         assert not {"language", "prompt"} & set(server.requests[0])
 
-    @pytest.mark.parametrize("told", ["german", "de", "German", "deu"])
-    async def test_the_language_is_told_by_language_code(self, told: str) -> None:
-        async with asking(heard((0, 1, "Hallo"), language=told)) as (_, llm):
+    @pytest.mark.parametrize("language", ["german", "de", "German", "deu"])
+    async def test_the_language_is_returned_as_a_language_code(self, language: str) -> None:
+        async with scripted_llm(heard((0, 1, "Hallo"), language=language)) as (_, llm):
             assert (await listen(llm)).language == "de"
 
     async def test_a_language_that_was_asked_for_stays(self) -> None:
-        async with asking(heard((0, 1, "Hallo"), language="en")) as (_, llm):
+        async with scripted_llm(heard((0, 1, "Hallo"), language="en")) as (_, llm):
             assert (await listen(llm, language="ger")).language == "de"
 
     async def test_a_language_nobody_told_is_the_one_asked_for_or_none(self) -> None:
-        async with asking(BARE) as (_, llm):
+        async with scripted_llm(BARE) as (_, llm):
             assert (await listen(llm, language="de-CH")).language == "de"
             assert (await listen(llm)).language == "und"
 
     @pytest.mark.parametrize("reply", [heard(), heard((0, 10, " ")), gives(b'{"text": ""}')])
     async def test_silence_is_nothing_and_no_failure(self, reply: Reply) -> None:
-        async with asking(reply) as (_, llm):
-            found = await listen(llm)
-        assert (found.segments, found.confidence) == ((), 0)
+        async with scripted_llm(reply) as (_, llm):
+            transcription = await listen(llm)
+        assert (transcription.segments, transcription.confidence) == ((), 0)
 
     async def test_times_outside_the_sound_are_not_believed(self) -> None:
-        async with asking(heard((0, 5, "One."), (4000, 9000, "Two."))) as (_, llm):
+        async with scripted_llm(heard((0, 5, "One."), (4000, 9000, "Two."))) as (_, llm):
             assert (await listen(llm)).segments == ((0, 10, "One. Two."),)
 
     async def test_segments_without_the_whole_text_are_enough(self) -> None:
-        async with asking(heard((0, 1, "One."), (2, 3, "Two."), text=None)) as (_, llm):
+        async with scripted_llm(heard((0, 1, "One."), (2, 3, "Two."), text=None)) as (_, llm):
             assert (await listen(llm)).segments == ((0, 1, "One."), (2, 3, "Two."))
 
 
 class TestAnEndpointWithoutTimes:
     async def test_is_asked_for_the_bare_text(self) -> None:
-        async with asking(NO_VERBOSE, BARE) as (server, llm):
-            found = await listen(llm, language="en")
-        assert found == Transcription(
+        async with scripted_llm(NO_VERBOSE, BARE) as (server, llm):
+            transcription = await listen(llm, language="en")
+        assert transcription == Transcription(
             language="en",
             segments=((0, 10, "Hello there."),),  # type: ignore[arg-type]
             confidence=0,
@@ -131,23 +131,23 @@ class TestAnEndpointWithoutTimes:
 
     async def test_is_not_presumed_when_both_are_refused(self) -> None:
         bad = fails("400 Bad Request", "This is no sound")
-        async with asking(bad, bad, heard((0, 1, "a"))) as (server, llm):
+        async with scripted_llm(bad, bad, heard((0, 1, "a"))) as (server, llm):
             with pytest.raises(UpstreamRefused, match="This is no sound"):
                 await listen(llm)
             assert (await listen(llm)).segments == ((0, 1, "a"),)
         assert server.requests[-1]["response_format"] == "verbose_json"
 
     async def test_may_also_leave_the_segments_out(self) -> None:
-        async with asking(heard(text="Hello there.")) as (server, llm):
+        async with scripted_llm(heard(text="Hello there.")) as (server, llm):
             assert (await listen(llm)).segments == ((0, 10, "Hello there."),)
         assert len(server.requests) == 1
 
 
 class TestAccounting:
-    async def test_seconds_are_counted_as_the_endpoint_tells_them(self) -> None:
+    async def test_seconds_are_counted_as_the_endpoint_reports_them(self) -> None:
         resources = ResourceCalculator()
-        told = heard((0, 1, "a"), usage={"type": "duration", "seconds": 11})
-        async with llm_server(told) as server:
+        reply = heard((0, 1, "a"), usage={"type": "duration", "seconds": 11})
+        async with llm_server(reply) as server:
             endpoints = Endpoints(server.options(price=Price(minute=0.006)))
             llm = Llm(endpoints, resources)
             await listen(llm)
@@ -167,7 +167,7 @@ class TestAccounting:
         }  # fmt: skip
 
     async def test_where_it_does_not_the_length_of_the_sound_counts(self) -> None:
-        async with asking(BARE) as (_, llm):
+        async with scripted_llm(BARE) as (_, llm):
             await listen(llm)
             assert llm.info()["requests"][0]["sound_seconds"] == 10
             assert "total_cost" not in llm.info()
@@ -175,7 +175,7 @@ class TestAccounting:
     async def test_tokens_are_counted_too(self) -> None:
         used = {"type": "tokens", "input_tokens": 70, "output_tokens": 5, "total_tokens": 75}
         body = json.dumps({"text": "Hello", "usage": used}).encode()
-        async with asking(gives(body), price=Price(input=10, output=100)) as (_, llm):
+        async with scripted_llm(gives(body), price=Price(input=10, output=100)) as (_, llm):
             await listen(llm)
             assert (llm.info()["total_tokens"], llm.info()["total_cost"]) == (75, 0.0012)
 
@@ -190,7 +190,7 @@ class TestTriesAgain:
         ],
     )
     async def test_with_the_whole_sound(self, reply: Reply) -> None:
-        async with asking(reply, heard((0, 1, "a"))) as (server, llm):
+        async with scripted_llm(reply, heard((0, 1, "a"))) as (server, llm):
             assert (await listen(llm)).segments == ((0, 1, "a"),)
         assert [request["file"] for request in server.requests] == [("piece.wav", WAV)] * 2
 
@@ -253,7 +253,7 @@ class TestFailures:
 
 
 async def test_a_cancelled_job_leaves_the_endpoint_at_once() -> None:
-    async with asking(hangs) as (server, llm):
+    async with scripted_llm(hangs) as (server, llm):
         listening = asyncio.create_task(listen(llm))
         async with asyncio.timeout(10):
             while not server.requests:

@@ -9,7 +9,7 @@ import pytest
 
 from secretary.core.errors import ContextExceeded, EngineUnavailable, UpstreamFailed
 
-from ..llm_fixture import asking
+from ..llm_fixture import scripted_llm
 from ..llm_server import KEY, Reads, Reply, fails, says
 from ..web_server import Asked
 
@@ -20,8 +20,8 @@ Fields = dict[str, Any]
 
 
 def pieces(request: dict[str, Any]) -> dict[str, str]:
-    found: dict[str, str] = json.loads(request["messages"][1]["content"])
-    return found
+    request_body: dict[str, str] = json.loads(request["messages"][1]["content"])
+    return request_body
 
 
 def translates(change: Callable[[Fields], Any] = lambda fields: fields) -> Reads:
@@ -50,7 +50,7 @@ def merged(fields: Fields) -> Fields:
 async def translated(
     texts: list[str], *replies: Reply | Reads, **options: Any
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    async with asking(*replies, **options) as (server, llm):
+    async with scripted_llm(*replies, **options) as (server, llm):
         result = await llm.translate(texts, source="de", target="en")
         return result, server.requests
 
@@ -84,14 +84,14 @@ class TestTranslations:
         assert list(pieces(request).values()) == ["Hallo"]
 
     async def test_nothing_is_asked_where_nothing_is_to_be_translated(self) -> None:
-        async with asking(translates()) as (server, llm):
+        async with scripted_llm(translates()) as (server, llm):
             assert await llm.translate([], source="de", target="en") == []
             assert await llm.translate([" "], source="de", target="en") == [" "]
             assert await llm.translate(TEXTS, source="deu", target="German") == TEXTS
         assert server.requests == []
 
     async def test_without_a_source_the_model_finds_it_out(self) -> None:
-        async with asking(translates()) as (server, llm):
+        async with scripted_llm(translates()) as (server, llm):
             assert await llm.translate(TEXTS, source=None, target="fr") == CAPITALS
         assert "You translate into French." in server.requests[0]["messages"][0]["content"]
 
@@ -105,7 +105,7 @@ class TestTranslations:
 
             return slow
 
-        async with asking(Reads(reply), max_concurrent=3) as (server, llm):
+        async with scripted_llm(Reads(reply), max_concurrent=3) as (server, llm):
             result = await llm.translate(texts, source="de", target="en")
         assert result == [text.upper() for text in texts]
         assert len(server.requests) == 8
@@ -158,7 +158,7 @@ class TestCarelessModels:
     async def test_what_is_missing_twice_fails_the_job(
         self, change: Callable[[Fields], Any]
     ) -> None:
-        async with asking(translates(change)) as (server, llm):
+        async with scripted_llm(translates(change)) as (server, llm):
             with pytest.raises(UpstreamFailed, match=r"left \d of 4 texts untranslated") as caught:
                 await llm.translate(TEXTS, source="de", target="en")
         assert caught.value.retryable
@@ -189,7 +189,7 @@ class TestFailures:
             is_first = "Satz 0" in pieces(request).values()
             return fails("401 Unauthorized", KEY) if is_first else never
 
-        async with asking(Reads(reply)) as (server, llm):
+        async with scripted_llm(Reads(reply)) as (server, llm):
             with pytest.raises(EngineUnavailable):
                 texts = [f"Satz {number}" for number in range(200)]
                 await llm.translate(texts, source="de", target="en")

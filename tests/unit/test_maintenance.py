@@ -75,8 +75,8 @@ def test_of_another_machine_nothing_is_known() -> None:
 
 
 def test_a_pid_that_was_given_to_another_process_is_not_mistaken() -> None:
-    here, _, _ = process_identity(os.getpid()).rpartition("/")
-    assert has_died(os.getpid(), f"{here}/1")
+    boot, _, _ = process_identity(os.getpid()).rpartition("/")
+    assert has_died(os.getpid(), f"{boot}/1")
 
 
 async def test_old_jobs_are_removed_with_their_files_and_young_ones_stay(
@@ -91,9 +91,9 @@ async def test_old_jobs_are_removed_with_their_files_and_young_ones_stay(
     await store.finish(failed, Failed(JobError(code="X", message="x")))
     keep = {JobStatus.COMPLETED: timedelta(microseconds=1), JobStatus.FAILED: timedelta(days=30)}
     assert await Maintenance(store, files, MaintenanceOptions(retention=keep)).prune() == 1
-    left = {job.job_id for job in (await store.find(JobQuery())).items}
-    assert left == {failed.job_id, young.job_id}
-    assert {directory.name for directory in files.root.iterdir()} == left
+    remaining = {job.job_id for job in (await store.find(JobQuery())).items}
+    assert remaining == {failed.job_id, young.job_id}
+    assert {directory.name for directory in files.root.iterdir()} == remaining
 
 
 async def test_many_old_jobs_are_removed_in_bounded_steps(

@@ -36,10 +36,10 @@ WORDS = st.lists(PIECES, max_size=8).map("".join) | TEXT
 
 
 def tokens_of(markdown: str) -> list[Token]:
-    found = []
+    tokens = []
     for token in MarkdownIt("commonmark").enable("table").parse(markdown):
-        found += [token, *(token.children or ())]
-    return found
+        tokens += [token, *(token.children or ())]
+    return tokens
 
 
 @given(
@@ -57,13 +57,13 @@ def tokens_of(markdown: str) -> list[Token]:
 )
 @settings(max_examples=50)
 def test_what_was_said_stays_text(
-    said: list[SpokenWord],
+    words: list[SpokenWord],
     title: str | None,
     chapters: list[Chapter],
     pictures: list[TranscriptImage],
 ) -> None:
-    said = sorted(SpokenWord(min(one[:2]), max(one[:2]), one.text) for one in said)
-    markdown = "".join(as_markdown(said, title=title, chapters=chapters, images=pictures))
+    words = sorted(SpokenWord(min(one[:2]), max(one[:2]), one.text) for one in words)
+    markdown = "".join(as_markdown(words, title=title, chapters=chapters, images=pictures))
     tokens = tokens_of(markdown)
     active = [token for token in tokens if token.type in ACTIVE]
     assert [token.attrs.get("src") for token in active] == ["frame_001.jpg"] * len(pictures)
@@ -73,14 +73,14 @@ def test_what_was_said_stays_text(
 
 @st.composite
 def lines(draw: st.DrawFn) -> list[OcrLine]:
-    found = []
+    ocr_lines = []
     for number in range(draw(st.integers(0, 8))):
         at, words = 0, []
         for text in draw(st.lists(WORDS.filter(lambda t: t.strip()), min_size=1, max_size=4)):
             at += draw(st.sampled_from((5, 200)))
             words.append(OcrWord(" ".join(text.split()), at, at + 10 * len(text)))
             at += 10 * len(text)
-        found.append(
+        ocr_lines.append(
             OcrLine(
                 text=" ".join(word.text for word in words),
                 words=tuple(words),
@@ -91,17 +91,17 @@ def lines(draw: st.DrawFn) -> list[OcrLine]:
                 block=draw(st.integers(0, 1)),
             )
         )
-    return found
+    return ocr_lines
 
 
 @given(lines())
 @settings(max_examples=50)
-def test_what_was_recognised_stays_text(found: list[OcrLine]) -> None:
-    markdown = read_lines.as_markdown(found)
+def test_what_was_recognised_stays_text(ocr_lines: list[OcrLine]) -> None:
+    markdown = read_lines.as_markdown(ocr_lines)
     tokens = tokens_of(markdown)
     assert [token.type for token in tokens if token.type in ACTIVE] == []
-    text = read_lines.as_text(found)
-    assert letters(text) == letters("".join(line.text for line in found))
+    text = read_lines.as_text(ocr_lines)
+    assert letters(text) == letters("".join(line.text for line in ocr_lines))
 
 
 @given(st.integers(1, 4), st.data())
@@ -121,9 +121,9 @@ def pdf_line(text: str, mono: bool) -> layout_lines.TextLine:
 
 @given(st.lists(st.tuples(st.sampled_from(BlockKind), st.lists(WORDS, min_size=1, max_size=4))))
 @settings(max_examples=50)
-def test_what_a_page_of_a_pdf_holds_stays_text(said: list[tuple[BlockKind, list[str]]]) -> None:
+def test_what_a_page_of_a_pdf_holds_stays_text(contents: list[tuple[BlockKind, list[str]]]) -> None:
     blocks = []
-    for kind, texts in said:
+    for kind, texts in contents:
         texts = [" ".join(text.replace("\0", "").split()) or "x" for text in texts]
         if kind is BlockKind.TABLE:
             table = layout_tables.Table([texts, texts], 0, 90, 10, 0, 12)
@@ -136,8 +136,8 @@ def test_what_a_page_of_a_pdf_holds_stays_text(said: list[tuple[BlockKind, list[
     active = [token.type for token in tokens if token.type in ACTIVE]
     listings = [block for block in blocks if block.kind is BlockKind.CODE]
     assert active == ["fence"] * len(listings)
-    kept = [token.content for token in tokens if token.type == "fence"]
-    assert kept == ["".join(f"{line.text}\n" for line in block.lines) for block in listings]
+    fences = [token.content for token in tokens if token.type == "fence"]
+    assert fences == ["".join(f"{line.text}\n" for line in block.lines) for block in listings]
 
 
 @given(st.lists(WORDS, max_size=4), st.lists(WORDS, min_size=1, max_size=3))
@@ -146,8 +146,8 @@ def test_what_an_office_file_holds_stays_text(texts: list[str], cells: list[str]
     blocks: list[Any] = [Paragraph((Run(text, PLAIN),)) for text in texts]
     blocks.append(OfficeTable(tuple(((Paragraph((Run(text, PLAIN),)),),) for text in cells)))
     tokens = tokens_of(to_markdown(blocks))
-    found = [token for token in tokens if token.type in ACTIVE]
-    assert [token.content for token in found if token.content != "<br>"] == []
+    active = [token for token in tokens if token.type in ACTIVE]
+    assert [token.content for token in active if token.content != "<br>"] == []
 
 
 def letters(text: str) -> list[Any]:

@@ -8,7 +8,7 @@ from secretary.jobs.handler import JobContext
 
 
 @dataclass
-class Told:
+class ProgressRecorder:
     """Takes what is told, in the place of a job's context."""
 
     steps: list[tuple[str, int, str]] = field(default_factory=list)
@@ -17,18 +17,18 @@ class Told:
         self.steps.append((step, percent, message))
 
 
-def progress_of(told: Told, **options: Any) -> MediaProgress:
-    ctx = cast(JobContext[Any], told)
+def progress_of(recorder: ProgressRecorder, **options: Any) -> MediaProgress:
+    ctx = cast(JobContext[Any], recorder)
     return MediaProgress(ctx, "transcribing", 600.0, first_percent=10, last_percent=90, **options)
 
 
-async def test_it_is_told_in_seconds_of_the_recording() -> None:
-    told = Told()
-    progress = progress_of(told)
+async def test_progress_is_reported_in_seconds_of_the_recording() -> None:
+    recorder = ProgressRecorder()
+    progress = progress_of(recorder)
     await progress.report()
     await progress.advance(150.0)
     await progress.advance(9999.0)
-    assert [(step, percent) for step, percent, _ in told.steps] == [
+    assert [(step, percent) for step, percent, _ in recorder.steps] == [
         ("transcribing:0/600", 10),
         ("transcribing:150/600", 30),
         ("transcribing:600/600", 90),
@@ -37,14 +37,14 @@ async def test_it_is_told_in_seconds_of_the_recording() -> None:
 
 async def test_the_time_that_is_left_goes_by_the_pace_of_this_attempt() -> None:
     """Half was known before and took no time; 100 s of sound took 10 s, 200 are left."""
-    told = Told()
-    progress = progress_of(told, done=300.0)
+    recorder = ProgressRecorder()
+    progress = progress_of(recorder, done=300.0)
     progress._started -= 10
     await progress.advance(100.0)
-    assert told.steps[-1][2] == "06:40 of 10:00 is done, about 00:20 left"
+    assert recorder.steps[-1][2] == "06:40 of 10:00 is done, about 00:20 left"
 
 
-async def test_too_early_no_time_is_told() -> None:
-    told = Told()
-    await progress_of(told).advance(10.0)
-    assert "left" not in told.steps[-1][2]
+async def test_no_estimate_is_given_too_early() -> None:
+    recorder = ProgressRecorder()
+    await progress_of(recorder).advance(10.0)
+    assert "left" not in recorder.steps[-1][2]

@@ -78,49 +78,49 @@ async def run(
     await execution.task
 
 
-async def told(metrics: Metrics) -> dict[str, float]:
+async def scrape(metrics: Metrics) -> dict[str, float]:
     lines = (await metrics.exposition()).decode().splitlines()
     samples = [line.rpartition(" ") for line in lines if not line.startswith("#")]
     return {name: float(value) for name, _, value in samples}
 
 
-async def test_it_tells_how_jobs_ended(executor: Executor, metrics: Metrics) -> None:
+async def test_it_counts_job_outcomes(executor: Executor, metrics: Metrics) -> None:
     for job_type in ("good", "good", "bad", "flaky"):
         await run(executor, job_type)
     await run(executor, "slow", stop=Stop.CANCELLED)
     await run(executor, "slow", stop=Stop.INTERRUPTED)
-    found = await told(metrics)
+    samples = await scrape(metrics)
     ended = "secretary_jobs_ended_total"
-    assert found[f'{ended}{{code="",job_type="good",status="completed"}}'] == 2
-    assert found[f'{ended}{{code="FILE_CORRUPT",job_type="bad",status="failed"}}'] == 1
-    assert found[f'{ended}{{code="CANCELLED",job_type="slow",status="cancelled"}}'] == 1
-    assert found['secretary_job_retries_total{code="UPSTREAM_FAILED",job_type="flaky"}'] == 1
-    assert found['secretary_jobs_released_total{job_type="slow"}'] == 1
-    assert found['secretary_job_wait_seconds_count{job_type="good"}'] == 2
-    assert found['secretary_job_run_seconds_count{job_type="slow"}'] == 2
+    assert samples[f'{ended}{{code="",job_type="good",status="completed"}}'] == 2
+    assert samples[f'{ended}{{code="FILE_CORRUPT",job_type="bad",status="failed"}}'] == 1
+    assert samples[f'{ended}{{code="CANCELLED",job_type="slow",status="cancelled"}}'] == 1
+    assert samples['secretary_job_retries_total{code="UPSTREAM_FAILED",job_type="flaky"}'] == 1
+    assert samples['secretary_jobs_released_total{job_type="slow"}'] == 1
+    assert samples['secretary_job_wait_seconds_count{job_type="good"}'] == 2
+    assert samples['secretary_job_run_seconds_count{job_type="slow"}'] == 2
 
 
-async def test_it_tells_which_leases_were_lost_and_which_jobs_rescued(
+async def test_it_counts_lost_leases_and_rescued_jobs(
     executor: Executor, metrics: Metrics, job_service: JobService
 ) -> None:
     await run(executor, "slow", stop=Stop.LOST, lease=LAPSED)
     await Maintenance(job_service.store, job_service.files, MaintenanceOptions(), metrics).rescue()
-    found = await told(metrics)
-    assert found['secretary_leases_lost_total{job_type="slow"}'] == 1
-    assert found['secretary_jobs_rescued_total{end="queued"}'] == 1
-    assert 'secretary_job_run_seconds_count{job_type="slow"}' not in found
+    samples = await scrape(metrics)
+    assert samples['secretary_leases_lost_total{job_type="slow"}'] == 1
+    assert samples['secretary_jobs_rescued_total{end="queued"}'] == 1
+    assert 'secretary_job_run_seconds_count{job_type="slow"}' not in samples
 
 
-async def test_it_tells_what_the_store_holds(metrics: Metrics, store: Store) -> None:
+async def test_it_reports_what_the_store_holds(metrics: Metrics, store: Store) -> None:
     for job_type in ("good", "good", "bad"):
         await store.add([Job(job_type=job_type)])
     await store.register_worker(worker(), LEASE)
-    found = await told(metrics)
-    assert found['secretary_jobs{job_type="good",status="pending"}'] == 2
-    assert found['secretary_jobs{job_type="bad",status="pending"}'] == 1
-    assert 0 <= found['secretary_queue_wait_seconds{job_type="good"}'] < 60
-    assert (found["secretary_workers"], found["secretary_worker_slots"]) == (1, 3)
-    assert found["secretary_store_up"] == 1
+    samples = await scrape(metrics)
+    assert samples['secretary_jobs{job_type="good",status="pending"}'] == 2
+    assert samples['secretary_jobs{job_type="bad",status="pending"}'] == 1
+    assert 0 <= samples['secretary_queue_wait_seconds{job_type="good"}'] < 60
+    assert (samples["secretary_workers"], samples["secretary_worker_slots"]) == (1, 3)
+    assert samples["secretary_store_up"] == 1
 
 
 async def test_types_that_clients_make_up_share_one_series(
@@ -129,11 +129,11 @@ async def test_types_that_clients_make_up_share_one_series(
     for n in range(3):
         await run(executor, f"made-up-{n}")
         await store.add([Job(job_type=f"made-up-{n}")])
-    found = await told(metrics)
-    assert not [name for name in found if "made-up" in name]
-    assert found['secretary_jobs{job_type="other",status="failed"}'] == 3
+    samples = await scrape(metrics)
+    assert not [name for name in samples if "made-up" in name]
+    assert samples['secretary_jobs{job_type="other",status="failed"}'] == 3
     ended = 'secretary_jobs_ended_total{code="UNKNOWN_JOB_TYPE",job_type="other",status="failed"}'
-    assert found[ended] == 3
+    assert samples[ended] == 3
 
 
 async def test_without_the_store_it_tells_what_it_knows(tmp_path: Path) -> None:
@@ -146,10 +146,10 @@ async def test_without_the_store_it_tells_what_it_knows(tmp_path: Path) -> None:
     job_service = JobService(Away(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
     metrics = Metrics((), ServiceStats(job_service))
     metrics.answered("GET", "/api/jobs", 503, 0.1)
-    found = await told(metrics)
-    assert found["secretary_store_up"] == 0
+    samples = await scrape(metrics)
+    assert samples["secretary_store_up"] == 0
     requests = 'secretary_http_requests_total{method="GET",route="/api/jobs",status="503"}'
-    assert found[requests] == 1
+    assert samples[requests] == 1
 
 
 async def test_two_in_one_process_do_not_meet(job_service: JobService) -> None:
@@ -159,13 +159,13 @@ async def test_two_in_one_process_do_not_meet(job_service: JobService) -> None:
     assert "secretary_http_requests_total{" not in (await other.exposition()).decode()
 
 
-async def test_it_tells_how_much_room_there_is(metrics: Metrics, tmp_path: Path) -> None:
-    found = await told(metrics)
-    assert 0 < found["secretary_disk_free_bytes"] < found["secretary_disk_total_bytes"]
+async def test_it_reports_free_disk_space(metrics: Metrics, tmp_path: Path) -> None:
+    samples = await scrape(metrics)
+    assert 0 < samples["secretary_disk_free_bytes"] < samples["secretary_disk_total_bytes"]
 
 
 async def test_a_data_directory_that_went_away_is_no_reason_to_be_silent(store: Store) -> None:
     job_service = JobService(store, Registry(), JobFiles(Path("/nowhere/at/all")))
-    found = await told(Metrics((), ServiceStats(job_service)))
-    assert "secretary_disk_free_bytes" not in found
-    assert found["secretary_store_up"] == 1
+    samples = await scrape(Metrics((), ServiceStats(job_service)))
+    assert "secretary_disk_free_bytes" not in samples
+    assert samples["secretary_store_up"] == 1

@@ -13,14 +13,14 @@ from ..rendered_pages import GERMAN, Print, sheet
 
 def lines(*texts: str, pitch: float = 30, height: float = 15, block: int = 1) -> list[OcrLine]:
     """Below each other; an empty one leaves a gap, a `#` makes one high."""
-    found = []
+    ocr_lines = []
     for index, text in enumerate(texts):
         baseline = 100 + index * pitch
         high = text.startswith("# ")
         text = text.removeprefix("# ")
         box = (100, int(baseline - height), 100 + 10 * len(text), int(baseline + 4))
         if text:
-            found.append(
+            ocr_lines.append(
                 OcrLine(
                     text=text,
                     words=words(text),
@@ -31,7 +31,7 @@ def lines(*texts: str, pitch: float = 30, height: float = 15, block: int = 1) ->
                     block=block,
                 )
             )
-    return found
+    return ocr_lines
 
 
 def words(text: str, left: int = 100) -> tuple[OcrWord, ...]:
@@ -174,9 +174,9 @@ def test_a_printed_table_is_detected() -> None:
         for x, cell in zip((50, 200, 300), row, strict=True)
     ]
     picture = sheet(prints, height=160, dpi=200)
-    found = recognise(picture, engine=open_engine(), languages="deu", dpi=200)
-    assert found.text.splitlines()[1] == "Schrauben 200 0,05 Euro"
-    assert found.markdown.splitlines() == [
+    recognised = recognise(picture, engine=open_engine(), languages="deu", dpi=200)
+    assert recognised.text.splitlines()[1] == "Schrauben 200 0,05 Euro"
+    assert recognised.markdown.splitlines() == [
         "| Artikel | Menge | Preis |",
         "| --- | --- | --- |",
         "| Schrauben | 200 | 0,05 Euro |",
@@ -193,8 +193,8 @@ def test_the_structure_of_a_printed_page_is_recovered() -> None:
     items = ["Das Dach wird ausgebessert", "Die Bücher werden verliehen", "Das Fest findet statt"]
     prints += [Print(50, 285 + 15 * i, f"{i + 1}. {item}") for i, item in enumerate(items)]
     picture = sheet(prints, height=360, dpi=200)
-    found = recognise(picture, engine=open_engine(), languages="deu", dpi=200)
-    assert found.markdown == (
+    recognised = recognise(picture, engine=open_engine(), languages="deu", dpi=200)
+    assert recognised.markdown == (
         "# Protokoll der Sitzung\n\n"
         f"{' '.join(GERMAN[:3])}\n\n"
         f"{' '.join(GERMAN[3:])}\n\n"

@@ -22,8 +22,8 @@ def column(name: str, x: float, *, count: int, y: float = 0, pitch: float = 28) 
 def turned(pieces: list[TextBox], degrees: float) -> list[TextBox]:
     cosine, sine = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
 
-    def point(place: Point) -> Point:
-        x, y = place
+    def point(origin: Point) -> Point:
+        x, y = origin
         return x * cosine - y * sine, x * sine + y * cosine
 
     return [
@@ -84,9 +84,9 @@ def test_columns_are_separate_blocks() -> None:
 def test_table_cells_stay_in_their_row() -> None:
     rows = [("Screws", "120", "4.50"), ("Nails", "80", "2.20"), ("Dowels", "60", "3.10")]
     cells = [
-        piece(text, 200.0 * place, 30.0 * number + place)
+        piece(text, 200.0 * index, 30.0 * number + index)
         for number, row in enumerate(rows)
-        for place, text in enumerate(row)
+        for index, text in enumerate(row)
     ]
     assert read(cells) == ["Screws 120 4.50", "Nails 80 2.20", "Dowels 60 3.10"]
 

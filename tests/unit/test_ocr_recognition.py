@@ -25,10 +25,10 @@ def read(picture: Image.Image, languages: str | None = "eng", dpi: int | None = 
 @pytest.mark.parametrize("language", ["eng", "deu"])
 @pytest.mark.parametrize("dpi", [150, 200, 300])
 def test_a_plain_page_is_read_without_an_error(language: str, dpi: int) -> None:
-    found = read(page(LINES[language], dpi=dpi), language, dpi)
-    assert found.text == PRINTED[language]
-    assert found.confidence > 90
-    assert (found.languages, found.rotation, found.skew) == (language, 0, 0)
+    recognised = read(page(LINES[language], dpi=dpi), language, dpi)
+    assert recognised.text == PRINTED[language]
+    assert recognised.confidence > 90
+    assert (recognised.languages, recognised.rotation, recognised.skew) == (language, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -46,17 +46,17 @@ def test_a_language_that_is_not_installed_is_an_error() -> None:
 @pytest.mark.parametrize("language", ["eng", "deu"])
 @pytest.mark.parametrize("repeated", [1, 3])
 def test_the_language_is_found_out(language: str, repeated: int) -> None:
-    found = read(page(LINES[language] * repeated), None)
-    assert character_error_rate(PRINTED[language] * repeated, found.text) < 0.002
-    assert language in found.languages
+    recognised = read(page(LINES[language] * repeated), None)
+    assert character_error_rate(PRINTED[language] * repeated, recognised.text) < 0.002
+    assert language in recognised.languages
 
 
 def test_a_page_in_two_languages_is_read_in_both() -> None:
     prints = [Print(50, 60 + 16 * i, line) for i, line in enumerate(ENGLISH * 2)]
     prints += [Print(50, 330 + 16 * i, line) for i, line in enumerate(GERMAN)]
-    found = read(sheet(prints, height=480), None)
-    assert character_error_rate(PRINTED["eng"] * 2 + PRINTED["deu"], found.text) < 0.01
-    assert set(found.languages.split("+")) == {"deu", "eng"}
+    recognised = read(sheet(prints, height=480), None)
+    assert character_error_rate(PRINTED["eng"] * 2 + PRINTED["deu"], recognised.text) < 0.01
+    assert set(recognised.languages.split("+")) == {"deu", "eng"}
 
 
 @pytest.mark.parametrize("degrees", [90, 180, 270])
@@ -65,22 +65,22 @@ def test_a_page_that_lies_or_stands_on_its_head_is_turned(
     degrees: int, languages: str | None
 ) -> None:
     lying = page(GERMAN * 2).rotate(degrees, expand=True)
-    found = read(lying, languages)
-    assert found.rotation == degrees
-    assert character_error_rate(PRINTED["deu"] * 2, found.text) < 0.005
+    recognised = read(lying, languages)
+    assert recognised.rotation == degrees
+    assert character_error_rate(PRINTED["deu"] * 2, recognised.text) < 0.005
 
 
 @pytest.mark.parametrize("degrees", [1, -3, 7, -10])
 def test_a_page_that_slipped_is_levelled(degrees: int) -> None:
-    found = read(slipped(page(ENGLISH), degrees))
-    assert found.skew == pytest.approx(degrees, abs=0.3)
-    assert character_error_rate(PRINTED["eng"], found.text) < 0.005
+    recognised = read(slipped(page(ENGLISH), degrees))
+    assert recognised.skew == pytest.approx(degrees, abs=0.3)
+    assert character_error_rate(PRINTED["eng"], recognised.text) < 0.005
 
 
 def test_a_page_that_lies_and_slipped_is_turned_by_both() -> None:
-    found = read(slipped(page(GERMAN * 2), 94), "deu")
-    assert (found.rotation, round(found.skew)) == (90, 4)
-    assert character_error_rate(PRINTED["deu"] * 2, found.text) < 0.005
+    recognised = read(slipped(page(GERMAN * 2), 94), "deu")
+    assert (recognised.rotation, round(recognised.skew)) == (90, 4)
+    assert character_error_rate(PRINTED["deu"] * 2, recognised.text) < 0.005
 
 
 def slipped(picture: Image.Image, degrees: float) -> Image.Image:
@@ -108,13 +108,15 @@ def speckled(picture: Image.Image) -> Image.Image:
 @pytest.mark.parametrize("degrees", [0, 6])
 def test_a_photo_of_a_page_on_a_table_is_read(degrees: int) -> None:
     printed = page(GERMAN * 2, dpi=170)
-    room = (printed.width * 5 // 4, printed.height * 4 // 3)
+    service = (printed.width * 5 // 4, printed.height * 4 // 3)
     turned = printed.rotate(degrees, Image.Resampling.BICUBIC, expand=True)
     shape = Image.new("L", printed.size, 255).rotate(degrees, expand=True)
-    photo = Image.new("L", room, 60)
-    photo.paste(turned, ((room[0] - turned.width) // 2, (room[1] - turned.height) // 2), shape)
-    found = read(shaded(photo), "deu")
-    assert character_error_rate(PRINTED["deu"] * 2, found.text) < 0.01
+    photo = Image.new("L", service, 60)
+    photo.paste(
+        turned, ((service[0] - turned.width) // 2, (service[1] - turned.height) // 2), shape
+    )
+    recognised = read(shaded(photo), "deu")
+    assert character_error_rate(PRINTED["deu"] * 2, recognised.text) < 0.01
 
 
 @pytest.mark.parametrize("language", ["eng", "deu"])
@@ -135,15 +137,15 @@ def test_a_picture_that_is_hard_on_the_eye_is_read(
     name: str, picture: object, language: str
 ) -> None:
     assert callable(picture)
-    found = read(picture(page(LINES[language], dpi=200)), language)
-    assert character_error_rate(PRINTED[language], found.text) < 0.005, name
+    recognised = read(picture(page(LINES[language], dpi=200)), language)
+    assert character_error_rate(PRINTED[language], recognised.text) < 0.005, name
 
 
 @pytest.mark.parametrize(("size", "dpi"), [(11, 72), (6, 150), (11, 96), (11, 600)])
 @pytest.mark.parametrize("language", ["eng", "deu"])
 def test_tiny_and_huge_print_is_read(size: float, dpi: int, language: str) -> None:
-    found = read(page(LINES[language], size=size, dpi=dpi), language)
-    assert character_error_rate(PRINTED[language], found.text) < 0.01
+    recognised = read(page(LINES[language], size=size, dpi=dpi), language)
+    assert character_error_rate(PRINTED[language], recognised.text) < 0.01
 
 
 def test_columns_are_read_one_after_the_other() -> None:
@@ -163,15 +165,15 @@ def test_columns_are_read_one_after_the_other() -> None:
     ]
     prints = [Print(40, 60 + 16 * i, line) for i, line in enumerate(left)]
     prints += [Print(260, 60 + 16 * i, line) for i, line in enumerate(right)]
-    found = read(sheet(prints, width=440, height=180, dpi=200))
-    assert found.text.split("\n\n") == ["\n".join(left), "\n".join(right)]
+    recognised = read(sheet(prints, width=440, height=180, dpi=200))
+    assert recognised.text.split("\n\n") == ["\n".join(left), "\n".join(right)]
 
 
 @pytest.mark.parametrize("size", [(1, 1), (10, 3), (800, 1000)])
 @pytest.mark.parametrize("colour", ["white", "black", "#888"])
 def test_a_blank_picture_has_no_text(size: tuple[int, int], colour: str) -> None:
-    found = read(Image.new("RGB", size, colour), None)
-    assert (found.text, found.markdown, found.confidence) == ("", "", 0)
+    recognised = read(Image.new("RGB", size, colour), None)
+    assert (recognised.text, recognised.markdown, recognised.confidence) == ("", "", 0)
 
 
 @pytest.mark.parametrize("deviation", [3, 10, 30])
@@ -183,8 +185,8 @@ def test_paper_alone_has_no_text(deviation: int) -> None:
 def test_a_drawing_has_next_to_no_text() -> None:
     picture = Image.new("L", (800, 600), 255)
     draw = ImageDraw.Draw(picture)
-    for place in range(40, 360, 40):
-        draw.ellipse((place, place, 800 - place, 600 - place // 2), outline=0, width=3)
+    for offset in range(40, 360, 40):
+        draw.ellipse((offset, offset, 800 - offset, 600 - offset // 2), outline=0, width=3)
     assert len(read(picture).text) < 10
 
 
@@ -204,8 +206,8 @@ def test_every_page_of_a_tiff_is_read(tmp_path: Path) -> None:
     pages = [page([line], dpi=150).convert("1") for line in GERMAN[:3]]
     path = str(tmp_path / "a.tif")
     pages[0].save(path, save_all=True, append_images=pages[1:], compression="group4")
-    found = [read(open_frame(path, n, max_pixels=10**7), "deu").text for n in (1, 2, 3)]
-    assert found == GERMAN[:3]
+    recognised = [read(open_frame(path, n, max_pixels=10**7), "deu").text for n in (1, 2, 3)]
+    assert recognised == GERMAN[:3]
 
 
 def test_a_photo_is_read_as_its_camera_was_held(tmp_path: Path) -> None:
@@ -213,8 +215,8 @@ def test_a_photo_is_read_as_its_camera_was_held(tmp_path: Path) -> None:
     exif[0x0112] = 6
     path = str(tmp_path / "a.jpg")
     page(ENGLISH).rotate(90, expand=True).save(path, exif=exif, quality=80)
-    found = read(open_frame(path, 1, max_pixels=10**7))
-    assert (found.rotation, character_error_rate(PRINTED["eng"], found.text)) == (0, 0)
+    recognised = read(open_frame(path, 1, max_pixels=10**7))
+    assert (recognised.rotation, character_error_rate(PRINTED["eng"], recognised.text)) == (0, 0)
 
 
 def test_print_on_nothing_is_read(tmp_path: Path) -> None:
@@ -223,13 +225,13 @@ def test_print_on_nothing_is_read(tmp_path: Path) -> None:
     picture.putalpha(ink)
     path = str(tmp_path / "a.png")
     picture.save(path)
-    found = read(open_frame(path, 1, max_pixels=10**7), "deu")
-    assert found.text == PRINTED["deu"]
+    recognised = read(open_frame(path, 1, max_pixels=10**7), "deu")
+    assert recognised.text == PRINTED["deu"]
 
 
 def test_what_is_known_to_be_upright_is_not_turned() -> None:
-    found = recognise_upright(page(ENGLISH), engine=open_engine(), languages=None)
-    assert character_error_rate(PRINTED["eng"], found.text) < 0.005
+    recognised = recognise_upright(page(ENGLISH), engine=open_engine(), languages=None)
+    assert character_error_rate(PRINTED["eng"], recognised.text) < 0.005
     upside_down = page(ENGLISH).rotate(180)
     assert recognise_upright(upside_down, engine=open_engine(), languages="en").rotation == 0
 

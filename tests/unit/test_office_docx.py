@@ -300,8 +300,8 @@ def test_pictures_are_kept_in_place(tmp_path: Path) -> None:
     page = read(saved(document, tmp_path), "docx", tmp_path, include_images=True).pages[0]
     assert page.markdown == "Before\n\n![](image_001.png)\n\n![](image_001.png)\n\nAfter\n"
     assert page.pictures == ("image_001.png",)
-    kept = (tmp_path / "pictures" / "image_001.png").read_bytes()
-    assert kept == (tmp_path / "red.png").read_bytes()
+    image = (tmp_path / "pictures" / "image_001.png").read_bytes()
+    assert image == (tmp_path / "red.png").read_bytes()
 
 
 def test_without_pictures_their_descriptions_stay(tmp_path: Path) -> None:

@@ -185,8 +185,8 @@ class TestBooks:
             '<!DOCTYPE html [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>'
             + self.XHTML.format("<p>x&b;y</p>")
         )
-        found = markdown(book({"OPS/text/one.xhtml": text}, spine="one"), "epub", tmp_path)
-        assert "aaaa" not in found.replace('"aaaaaaaaaa"', "")
+        output = markdown(book({"OPS/text/one.xhtml": text}, spine="one"), "epub", tmp_path)
+        assert "aaaa" not in output.replace('"aaaaaaaaaa"', "")
 
     def test_protected_books_are_refused_by_name(self, tmp_path: Path) -> None:
         secret = (

@@ -45,7 +45,7 @@ def shown(tokens: list[Token]) -> str:
     return "".join(parts)
 
 
-def said(*blocks: Block) -> str:
+def markdown_of(*blocks: Block) -> str:
     return " ".join(shown(READER.parse(to_markdown(blocks))).split())
 
 
@@ -56,9 +56,9 @@ def plain(text: str) -> str:
 @given(TEXTS)
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_a_text_stays_what_it_is(text: str) -> None:
-    assert said(Paragraph([Run(text)])) == plain(text)
-    assert said(Item(0, "-", [Run(text)])) == plain(text)
-    assert said(Heading(2, [Run(text)])) == plain(text)
+    assert markdown_of(Paragraph([Run(text)])) == plain(text)
+    assert markdown_of(Item(0, "-", [Run(text)])) == plain(text)
+    assert markdown_of(Heading(2, [Run(text)])) == plain(text)
 
 
 @given(TEXTS, TEXTS)
@@ -75,10 +75,10 @@ def test_a_cell_stays_what_it_is(one: str, two: str) -> None:
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_marks_leave_the_text_alone(runs: list[tuple[str, Style]]) -> None:
     text = "".join(text for text, _ in runs)
-    assert said(Paragraph([Run("x"), *(Run(*run) for run in runs)])) == plain("x" + text)
+    assert markdown_of(Paragraph([Run("x"), *(Run(*run) for run in runs)])) == plain("x" + text)
 
 
 @pytest.mark.parametrize("text", ["a ` b", "``", "` `a", "a\\"])
 def test_code_keeps_its_signs(text: str) -> None:
-    assert said(Paragraph([Run(text, Style(code=True))])) == plain(text)
-    assert said(Code(f"{text}\n```\nb")) == plain(f"{text} ``` b")
+    assert markdown_of(Paragraph([Run(text, Style(code=True))])) == plain(text)
+    assert markdown_of(Code(f"{text}\n```\nb")) == plain(f"{text} ``` b")

@@ -45,7 +45,7 @@ def test_it_is_openapi(document: dict[str, Any]) -> None:
 
 def test_it_stays_so_with_handlers_from_elsewhere(store: Store, tmp_path: Path) -> None:
     class Crop(BaseModel):
-        left: int = 0
+        remaining: int = 0
 
     class Parameters(BaseModel):
         crop: Crop | None = None
@@ -148,37 +148,37 @@ def test_documents_have_the_fields_that_are_described(document: dict[str, Any]) 
 
 
 def untyped(
-    document: dict[str, Any], schema: dict[str, Any], place: str, seen: tuple[str, ...] = ()
+    document: dict[str, Any], schema: dict[str, Any], location: str, seen: tuple[str, ...] = ()
 ) -> Iterator[str]:
     """The places in a schema that say nothing about what stands there."""
     match schema:
         case {"$ref": str(reference)}:
             name = reference.rpartition("/")[2]
             if name not in (*seen, "JsonValue"):  # any JSON, and says so
-                yield from untyped(document, schemas(document)[name], place, (*seen, name))
+                yield from untyped(document, schemas(document)[name], location, (*seen, name))
         case {"anyOf": choices}:
             for choice in choices:
-                yield from untyped(document, choice, place, seen)
+                yield from untyped(document, choice, location, seen)
         case {"type": "array", "items": items}:
-            yield from untyped(document, items, f"{place}[]", seen)
+            yield from untyped(document, items, f"{location}[]", seen)
         case {"type": "object", "properties": properties}:
             for name, one in properties.items():
-                yield from untyped(document, one, f"{place}.{name}", seen)
+                yield from untyped(document, one, f"{location}.{name}", seen)
         case {"type": "object", "additionalProperties": dict(values)}:
-            yield from untyped(document, values, f"{place}[]", seen)
+            yield from untyped(document, values, f"{location}[]", seen)
         case {"type": "object", "additionalProperties": True}:
             return
         case {"type": "object" | "array"} | {"type": list()}:
-            yield place
+            yield location
         case {"type": _} | {"const": _} | {"enum": _}:
             return
         case _:
-            yield place
+            yield location
 
 
 def schemas(document: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = document["components"]["schemas"]
-    return found
+    result: dict[str, Any] = document["components"]["schemas"]
+    return result
 
 
 def references(document: dict[str, Any]) -> set[str]:
@@ -188,5 +188,5 @@ def references(document: dict[str, Any]) -> set[str]:
 def resolved(document: dict[str, Any], response: dict[str, Any]) -> dict[str, Any]:
     if "$ref" not in response:
         return response
-    found: dict[str, Any] = document["components"]["responses"][response["$ref"].split("/")[-1]]
-    return found
+    result: dict[str, Any] = document["components"]["responses"][response["$ref"].split("/")[-1]]
+    return result

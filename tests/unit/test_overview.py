@@ -57,16 +57,16 @@ class TestSpans:
         assert last <= NOON < last + span.step
         assert (span.since.second, span.since.minute % min(step, 60)) == (0, 0)
 
-    def test_every_part_is_told_all_together_and_by_type(self) -> None:
+    def test_every_interval_is_reported_in_total_and_by_type(self) -> None:
         second, minute = (bucket_of(timedelta(seconds=n)) for n in (1, 60))
         ended = [
             Throughput(interval=0, job_type="pdf", completed=3, waits={second: 3}),
             Throughput(interval=0, job_type="audio", failed={"X": 2, "Y": 1}, waits={minute: 3}),
             Throughput(interval=29, job_type="pdf", cancelled=1, failed={"X": 1}),
         ]
-        told = series(ended, Span.up_to(NOON, timedelta(minutes=60)))
-        assert len(told) == 30
-        first, last = told[0], told[-1]
+        buckets = series(ended, Span.up_to(NOON, timedelta(minutes=60)))
+        assert len(buckets) == 30
+        first, last = buckets[0], buckets[-1]
         assert first["from"] == "2026-01-01T11:02:00Z"
         assert (first["completed"], first["failed"], first["failures"]) == (3, 3, {"X": 2, "Y": 1})
         assert first["wait_p95_s"] == pytest.approx(60, rel=0.1)
@@ -75,7 +75,7 @@ class TestSpans:
         assert first["types"]["pdf"]["wait_p95_s"] == pytest.approx(1, rel=0.1)
         assert (first["types"]["audio"]["failed"], first["types"]["audio"]["completed"]) == (3, 0)
         assert (last["failed"], last["cancelled"], last["wait_p95_s"]) == (1, 1, None)
-        assert told[1]["types"] == {}
+        assert buckets[1]["types"] == {}
 
 
 class TestOverview:
@@ -86,14 +86,14 @@ class TestOverview:
             await store.finish(await claimed(store), Completed())
         await store.finish(await claimed(store, job_type="audio"), Failed(CORRUPT))
         await claimed(store)
-        told = await ask(client, "/api/overview?minutes=60")
-        assert told["jobs"] == {
+        overview = await ask(client, "/api/overview?minutes=60")
+        assert overview["jobs"] == {
             "pending": 0, "processing": 1, "completed": 3, "failed": 1, "cancelled": 0,
         }  # fmt: skip
-        assert sum(part["completed"] for part in told["series"]) == 3
-        assert sum(part["failures"].get("FILE_CORRUPT", 0) for part in told["series"]) == 1
-        assert {name for part in told["series"] for name in part["types"]} == {"pdf", "audio"}
-        assert (told["part_s"], told["of_user"]) == (120, None)
+        assert sum(part["completed"] for part in overview["series"]) == 3
+        assert sum(part["failures"].get("FILE_CORRUPT", 0) for part in overview["series"]) == 1
+        assert {name for part in overview["series"] for name in part["types"]} == {"pdf", "audio"}
+        assert (overview["part_s"], overview["of_user"]) == (120, None)
 
     async def test_a_user_is_told_of_his_own_jobs(
         self, client: httpx.AsyncClient, store: Store
@@ -106,13 +106,13 @@ class TestOverview:
         everything = await ask(client, "/api/overview")
         assert everything["jobs"]["completed"] == 2
 
-    async def test_each_worker_is_told_with_the_slots_it_uses(
+    async def test_each_worker_is_listed_with_the_slots_it_uses(
         self, client: httpx.AsyncClient, store: Store
     ) -> None:
         await claimed(store)
         await store.register_worker(worker("worker-2"), timedelta(seconds=60))
-        told = await ask(client, "/api/overview")
-        crew = {one["worker_id"]: (one["busy"], one["slots"]) for one in told["crew"]}
+        overview = await ask(client, "/api/overview")
+        crew = {one["worker_id"]: (one["busy"], one["slots"]) for one in overview["crew"]}
         assert crew == {"worker-1": (1, 3), "worker-2": (0, 3)}
 
 
@@ -124,7 +124,7 @@ class TestSearching:
         await add_batch(store, 2)
         one = await ask(client, f"/api/jobs?q={jobs[1].job_id}")
         assert [job["job_id"] for job in one["jobs"]] == [jobs[1].job_id]
-        found = await ask(client, f"/api/jobs?q={batch.batch_id}")
-        assert {job["job_id"] for job in found["jobs"]} == {job.job_id for job in jobs}
+        page = await ask(client, f"/api/jobs?q={batch.batch_id}")
+        assert {job["job_id"] for job in page["jobs"]} == {job.job_id for job in jobs}
         none = await ask(client, f"/api/jobs?q={new_id('job')}")
         assert (none["jobs"], none["next_cursor"], none["searched_to"]) == ([], None, None)

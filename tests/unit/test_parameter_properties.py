@@ -47,10 +47,10 @@ def names_of(job_type: str) -> list[str]:
 def parameters(draw: st.DrawFn, job_type: str) -> dict[str, Any]:
     names = st.sampled_from(names_of(job_type))
     values = LIKELY | JSON | ODD
-    found: dict[str, Any] = draw(st.dictionaries(names, values, max_size=6))
+    drawn: dict[str, Any] = draw(st.dictionaries(names, values, max_size=6))
     if draw(st.booleans()):
-        found["extra"] = draw(st.dictionaries(names, values, max_size=3))
-    return found
+        drawn["extra"] = draw(st.dictionaries(names, values, max_size=3))
+    return drawn
 
 
 def checked(error: InvalidParameters) -> None:
@@ -85,10 +85,10 @@ def test_a_job_comes_of_them_or_a_named_error(job_type: str, data: st.DataObject
 
 def without_webhook(sent: dict[str, Any]) -> dict[str, Any]:
     """It is no parameter: clients may put it among them, and then it is taken out."""
-    left = {name: value for name, value in sent.items() if name != "webhook" or value is None}
-    if isinstance(extra := left.get("extra"), dict):
-        left["extra"] = without_webhook(extra)
-    return left
+    remaining = {name: value for name, value in sent.items() if name != "webhook" or value is None}
+    if isinstance(extra := remaining.get("extra"), dict):
+        remaining["extra"] = without_webhook(extra)
+    return remaining
 
 
 @given(JSON)

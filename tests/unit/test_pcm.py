@@ -60,9 +60,9 @@ def heard(
         timeout_s=SECONDS,
     )  # fmt: skip
     assert os.listdir(into.parent).count(f"{into.name}.part") == 0
-    found = read_samples(str(into), 0, decoded.seconds + 1)
-    assert len(found) == decoded.samples
-    return decoded, found
+    samples = read_samples(str(into), 0, decoded.seconds + 1)
+    assert len(samples) == decoded.samples
+    return decoded, samples
 
 
 def words() -> np.ndarray:
@@ -73,10 +73,10 @@ def words() -> np.ndarray:
 def place_of(part: np.ndarray, whole: np.ndarray) -> tuple[float, float]:
     """Where it is heard, in seconds, and how alike the two are there."""
     size = len(part) + len(whole)
-    found = np.fft.irfft(np.fft.rfft(whole, size) * np.conj(np.fft.rfft(part, size)), size)
-    at = int(np.argmax(found[: len(whole)]))
-    there = whole[at : at + len(part)]
-    return at / RATE, float(np.corrcoef(there, part[: len(there)])[0, 1])
+    correlation = np.fft.irfft(np.fft.rfft(whole, size) * np.conj(np.fft.rfft(part, size)), size)
+    at = int(np.argmax(correlation[: len(whole)]))
+    segment = whole[at : at + len(part)]
+    return at / RATE, float(np.corrcoef(segment, part[: len(segment)])[0, 1])
 
 
 def wav(
@@ -96,10 +96,10 @@ class TestKinds:
     @pytest.mark.parametrize("name", [*SOUNDS, *VIDEOS])
     def test_all_kinds_sound_the_same(self, tmp_path: Path, name: str) -> None:
         path = sound(name) if name in SOUNDS else video(name)
-        decoded, found = heard(path, tmp_path / "raw")
+        decoded, samples = heard(path, tmp_path / "raw")
         assert decoded.warnings() == ()
         assert abs(decoded.seconds - length_of(speech())) < 0.05
-        at, likeness = place_of(words()[: -RATE // 4], found)
+        at, likeness = place_of(words()[: -RATE // 4], samples)
         assert at < 0.05
         assert likeness > 0.95
 
@@ -131,7 +131,7 @@ class TestKinds:
         assert recording.video_tracks == ()
         assert len(recording.audio_tracks) == 1
 
-    def test_tags_and_chapters_are_told(self, tmp_path: Path) -> None:
+    def test_tags_and_chapters_are_read(self, tmp_path: Path) -> None:
         (tmp_path / "meta").write_text(
             ";FFMETADATA1\ntitle=Ein Titel\\; schön\nartist=X\n"
             "[CHAPTER]\nTIMEBASE=1/1000\nSTART=0\nEND=2500\ntitle=Anfang\n"
@@ -143,8 +143,8 @@ class TestKinds:
         recording = probe(str(path))
         assert recording.tags["title"] == "Ein Titel; schön"
         assert recording.tags["artist"] == "X"
-        told = [(each.start, each.end, each.title) for each in recording.chapters]
-        assert told == [(0.0, 2.5, "Anfang"), (2.5, 6.0, "Ende")]
+        chapters = [(each.start, each.end, each.title) for each in recording.chapters]
+        assert chapters == [(0.0, 2.5, "Anfang"), (2.5, 6.0, "Ende")]
 
 
 class TestTracks:
@@ -167,8 +167,8 @@ class TestTracks:
     def test_the_one_in_the_language_is_heard_else_the_default(
         self, tmp_path: Path, several: Path, language: str | None, hertz: int
     ) -> None:
-        _, found = heard(several, tmp_path / "raw", language=language)
-        strongest = np.argmax(np.abs(np.fft.rfft(found[:RATE])))
+        _, samples = heard(several, tmp_path / "raw", language=language)
+        strongest = np.argmax(np.abs(np.fft.rfft(samples[:RATE])))
         assert strongest == hertz
 
     def test_they_are_told_with_their_languages(self, several: Path) -> None:
@@ -189,8 +189,8 @@ class TestTracks:
     def test_many_channels_are_mixed(self, tmp_path: Path, channels: int) -> None:
         path = tmp_path / "many.wav"
         path.write_bytes(wav(channels))
-        _, found = heard(path, tmp_path / "raw")
-        assert found[1000:7000] == pytest.approx(0x2010 / 32768, abs=0.01)
+        _, samples = heard(path, tmp_path / "raw")
+        assert samples[1000:7000] == pytest.approx(0x2010 / 32768, abs=0.01)
 
     def test_300_channels_are_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "many.wav"
@@ -206,8 +206,8 @@ class TestTimes:
             tmp_path / name, *moving(9), "-itsoffset", "2.5", "-i", speech(), "-ar", "48000",
             "-map", "0", "-map", "1",
         )  # fmt: skip
-        decoded, found = heard(path, tmp_path / "raw")
-        at, likeness = place_of(words()[: -RATE // 4], found)
+        decoded, samples = heard(path, tmp_path / "raw")
+        at, likeness = place_of(words()[: -RATE // 4], samples)
         assert at == pytest.approx(2.5, abs=0.05)
         assert likeness > 0.95
         assert decoded.seconds == pytest.approx(2.5 + length_of(speech()), abs=0.05)
@@ -221,10 +221,10 @@ class TestTimes:
         path = made(
             tmp_path / name, "-i", whole, "-af", "aselect='not(between(t,10,29))'",
         )  # fmt: skip
-        decoded, found = heard(path, tmp_path / "raw")
+        decoded, samples = heard(path, tmp_path / "raw")
         assert decoded.gaps == pytest.approx(19, abs=0.2)
         assert decoded.warnings() == ("The audio has gaps of 19 s in total",)
-        at, likeness = place_of(words()[: -RATE // 4], found[20 * RATE :])
+        at, likeness = place_of(words()[: -RATE // 4], samples[20 * RATE :])
         assert at + 20 == pytest.approx(30, abs=0.06)
         assert likeness > 0.95
 
@@ -249,15 +249,15 @@ class TestTimes:
             tmp_path / "vfr.mkv", *moving(8), "-i", speech(), "-map", "0", "-map", "1",
             "-vf", "select='if(lt(t,3),1,not(mod(n,7)))'", "-fps_mode", "vfr", "-c:a", "flac",
         )  # fmt: skip
-        _, found = heard(path, tmp_path / "raw")
-        assert place_of(words(), found)[0] < 0.05
+        _, samples = heard(path, tmp_path / "raw")
+        assert place_of(words(), samples)[0] < 0.05
 
     def test_samples_are_cut_to_the_sample(self, tmp_path: Path) -> None:
         path = tmp_path / "raw"
         path.write_bytes(b"".join(struct.pack("<h", number % 1000) for number in range(RATE * 3)))
-        found = read_samples(str(path), 1.0, 1.5)
-        assert found.dtype == np.float32
-        assert (len(found), found[0], found[1]) == (RATE // 2, 0.0, np.float32(1 / 32768))
+        samples = read_samples(str(path), 1.0, 1.5)
+        assert samples.dtype == np.float32
+        assert (len(samples), samples[0], samples[1]) == (RATE // 2, 0.0, np.float32(1 / 32768))
         assert len(read_samples(str(path), 2.5, 99.0)) == RATE // 2
         assert len(read_samples(str(path), 5.0, 6.0)) == 0
         assert len(read_samples(str(path), -1.0, 1.0)) == RATE
@@ -265,7 +265,9 @@ class TestTimes:
 
 class TestDamage:
     @pytest.mark.parametrize("name", ["a.mp3", "a.flac", "a.m4a", "a.mka"])
-    def test_a_broken_tail_is_told_and_the_rest_is_kept(self, tmp_path: Path, name: str) -> None:
+    def test_a_broken_tail_is_reported_and_the_rest_is_kept(
+        self, tmp_path: Path, name: str
+    ) -> None:
         content = minute(name)
         path = tmp_path / name
         path.write_bytes(content[: len(content) * 6 // 10])

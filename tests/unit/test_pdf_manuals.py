@@ -37,8 +37,8 @@ FENCED = "```\ndevice     /dev/drbd0;\ndisk       /dev/sda7;\nmeta       interna
 
 def columns(canvas: Canvas, y: float, font: str = "Courier", x: float = 80) -> float:
     for cells in LISTING:
-        for place, cell in zip((x, x + 66), cells, strict=True):
-            write(canvas, [cell], x=place, y=y, size=10, font=font)
+        for cell_x, cell in zip((x, x + 66), cells, strict=True):
+            write(canvas, [cell], x=cell_x, y=y, size=10, font=font)
         y -= 12
     return y
 

@@ -143,9 +143,9 @@ def test_boxes_around_words_are_no_table(tables: Tables) -> None:
         canvas.setFont("Helvetica", 11)
         for number, line in enumerate(lines_of(PROSE, 60)):
             x, y = 72.0, 700 - 14 * number
-            for place, word in enumerate(line.split()):
+            for index, word in enumerate(line.split()):
                 width = canvas.stringWidth(word)
-                if place % 3 == 1:
+                if index % 3 == 1:
                     canvas.rect(x - 2, y - 3, width + 4, 13)
                 canvas.drawString(x, y, word)
                 x += width + 6

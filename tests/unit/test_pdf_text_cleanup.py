@@ -60,5 +60,7 @@ def test_lines_are_joined_to_words(before: str, after: str, hyphenated: bool, wh
         ("plain", None),
     ],
 )
-def test_items_are_told_by_their_marks(text: str, marker: tuple[str, str] | None) -> None:
+def test_list_items_are_detected_by_their_markers(
+    text: str, marker: tuple[str, str] | None
+) -> None:
     assert parse_list_marker(text) == marker

@@ -144,7 +144,7 @@ def test_a_bold_line_of_its_own_is_a_heading(read: Read) -> None:
     assert "## Entries in the ledger\n\nThe harbour" in read(draw).markdown
 
 
-def test_items_of_lists_are_told_by_their_marks(read: Read) -> None:
+def test_items_of_lists_are_detected_by_their_markers(read: Read) -> None:
     def draw(canvas: Canvas) -> None:
         y = write(canvas, lines_of(PROSE, 70))
         y = write(canvas, ["\u2022 the first of them", "\u2022 the second of them"], x=84, y=y - 8)

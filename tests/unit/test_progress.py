@@ -4,7 +4,7 @@ from secretary.core.job import LogEntry, Progress
 from secretary.handlers.progress import ScaledReporter
 
 
-class Told:
+class ProgressRecorder:
     def __init__(self) -> None:
         self.percents: list[int] = []
         self.messages: list[str] = []
@@ -17,10 +17,10 @@ class Told:
 
 
 def test_a_work_that_is_a_part_of_another_has_its_share() -> None:
-    told = Told()
-    share = ScaledReporter(told, 5, 20)
+    recorder = ProgressRecorder()
+    share = ScaledReporter(recorder, 5, 20)
     for percent in (0, 10, 50, 100):
         share.progress(Progress(step="reading", percent=percent))
     share.log(LogEntry(level="info", message="x"))
-    assert told.percents == [5, 6, 12, 20]
-    assert told.messages == ["x"]
+    assert recorder.percents == [5, 6, 12, 20]
+    assert recorder.messages == ["x"]

@@ -64,31 +64,31 @@ def test_the_bytes_that_were_asked_for_come(client: TestClient, header: str) -> 
 
 
 def parts_of(response: Any) -> Iterator[tuple[int, int, bytes]]:
-    place = re.compile(rb"bytes (\d+)-(\d+)/%d" % len(CONTENT))
+    content_range = re.compile(rb"bytes (\d+)-(\d+)/%d" % len(CONTENT))
     kind = response.headers["content-type"]
     if not kind.startswith("multipart/byteranges"):
-        found = place.fullmatch(response.headers["content-range"].encode())
-        assert found is not None
-        yield int(found[1]), int(found[2]), response.content
+        match = content_range.fullmatch(response.headers["content-range"].encode())
+        assert match is not None
+        yield int(match[1]), int(match[2]), response.content
         return
     border = b"--" + kind.partition("boundary=")[2].encode()
     for part in response.content.split(border)[1:-1]:
         heading, _, content = part.partition(b"\r\n\r\n")
-        found = place.search(heading)
-        assert found is not None
-        yield int(found[1]), int(found[2]), content.removesuffix(b"\r\n")
+        match = content_range.search(heading)
+        assert match is not None
+        yield int(match[1]), int(match[2]), content.removesuffix(b"\r\n")
 
 
 @given(HEADER, st.integers(0, 10**6))
 def test_what_is_read_lies_in_the_file(header: str, size: int) -> None:
     """For files of the depot, which are sent by ourselves."""
     try:
-        found = _read_ranges(header, size)
+        ranges = _read_ranges(header, size)
     except HTTPException as error:
         assert error.status_code in (400, 416)
         assert (
             error.status_code == 400 or (error.headers or {})["Content-Range"] == f"bytes */{size}"
         )
     else:
-        assert all(0 <= start < end <= size for start, end in found)
-        assert len(found) <= MAX_RANGES
+        assert all(0 <= start < end <= size for start, end in ranges)
+        assert len(ranges) <= MAX_RANGES

@@ -68,16 +68,16 @@ def test_columns_do_not_mix() -> None:
 @needs_it
 def test_a_photo_from_the_side_is_read() -> None:
     picture = photographed(page(GERMAN[:4]))
-    found = recognise(picture, engine=open_engine("rapidocr"), languages="deu", dpi=None)
-    assert character_error_rate(" ".join(GERMAN[:4]), found.text) < 0.01
+    recognised = recognise(picture, engine=open_engine("rapidocr"), languages="deu", dpi=None)
+    assert character_error_rate(" ".join(GERMAN[:4]), recognised.text) < 0.01
 
 
 @needs_it
 def test_a_page_on_its_head_is_turned() -> None:
     picture = page(ENGLISH[:2]).rotate(180)
-    found = recognise(picture, engine=open_engine("rapidocr"), languages="eng", dpi=150)
-    assert found.text.splitlines() == ENGLISH[:2]
-    assert found.rotation == 180
+    recognised = recognise(picture, engine=open_engine("rapidocr"), languages="eng", dpi=150)
+    assert recognised.text.splitlines() == ENGLISH[:2]
+    assert recognised.rotation == 180
 
 
 @needs_it
@@ -120,7 +120,7 @@ def test_its_version_tells_its_models(tmp_path: Path) -> None:
 @needs_it
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
 def test_it_starts_no_threads_and_tells_nobody_what_it_does(tmp_path: Path) -> None:
-    found = run(
+    output = run(
         "os.environ['OPENBLAS_NUM_THREADS'] = '1'  # those that NumPy starts, and nobody uses\n"
         "asked = []\n"
         "outside = ('socket.connect', 'socket.getaddrinfo', 'socket.sendto', 'urllib.Request')\n"
@@ -135,12 +135,12 @@ def test_it_starts_no_threads_and_tells_nobody_what_it_does(tmp_path: Path) -> N
         page(ENGLISH[:1]),
         home=tmp_path,
     )
-    assert found.splitlines() == ["[]", "1", "1 []"]
+    assert output.splitlines() == ["[]", "1", "1 []"]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_its_package_it_says_what_to_install(tmp_path: Path) -> None:
-    found = run(
+    output = run(
         "import importlib.util\n"
         "found = importlib.util.find_spec\n"
         "importlib.util.find_spec = lambda name: None if name == 'rapidocr' else found(name)\n"
@@ -157,7 +157,7 @@ def test_without_its_package_it_says_what_to_install(tmp_path: Path) -> None:
         Image.new("L", (9, 9)),
         home=tmp_path,
     )
-    assert [line[:76] for line in found.splitlines()] == [
+    assert [line[:76] for line in output.splitlines()] == [
         "RapidOCR is not installed. Install it: pip install 'secretary[rapidocr]', or"
     ] * 3
 

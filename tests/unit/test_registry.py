@@ -93,7 +93,7 @@ class TestBothForms:
         assert "pdf" in registry
         assert "audio" not in registry
 
-    def test_an_unknown_type_is_told_which_there_are(self) -> None:
+    def test_an_unknown_type_is_answered_with_the_list_of_types(self) -> None:
         with pytest.raises(UnknownJobType, match="'audio'; there are: pdf"):
             Registry([pdf])["audio"]
 

@@ -71,7 +71,7 @@ async def sandboxes() -> AsyncIterator[Sandboxes]:
     assert bearing(sandboxes.mark) == []
 
 
-class Heard:
+class MessageRecorder:
     """What a call has sent so far."""
 
     def __init__(self) -> None:
@@ -83,12 +83,12 @@ class Heard:
 
 def bearing(mark: str) -> list[int]:
     """The pids of the living processes with this in their environment."""
-    found = []
+    results = []
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if process.name.isdigit() and mark.encode() in (process / "environ").read_bytes():
-                found.append(int(process.name))
-    return found
+                results.append(int(process.name))
+    return results
 
 
 async def cancel(call: asyncio.Task[Any]) -> None:
@@ -119,9 +119,9 @@ async def test_async_functions_share_one_loop(sandbox: Sandbox) -> None:
 
 
 async def test_messages_arrive_in_order_and_before_the_result(sandbox: Sandbox) -> None:
-    heard = Heard()
-    assert await sandbox.run(functions.count, 1000, on_message=heard) == "counted"
-    assert heard.messages == list(range(1000))
+    received = MessageRecorder()
+    assert await sandbox.run(functions.count, 1000, on_message=received) == "counted"
+    assert received.messages == list(range(1000))
 
 
 async def test_messages_nobody_listens_to_are_dropped(sandbox: Sandbox) -> None:
@@ -184,7 +184,7 @@ async def test_an_error_of_ours_is_raised_again_with_its_details(sandbox: Sandbo
     assert caught.value.details == {"field": "pages"}
 
 
-async def test_of_a_foreign_error_only_the_name_is_told(sandbox: Sandbox) -> None:
+async def test_of_a_foreign_error_only_the_type_is_reported(sandbox: Sandbox) -> None:
     with pytest.raises(RemoteError) as caught:
         await sandbox.run(functions.raise_own_error)
     assert str(caught.value) == "OwnError"
@@ -318,9 +318,9 @@ async def test_printing_without_end_neither_blocks_nor_is_kept(sandbox: Sandbox)
 
 
 async def test_a_segfault_fails_its_call_and_no_other(sandboxes: Sandboxes, tmp_path: Path) -> None:
-    sandbox, heard, sign = await sandboxes.open(2), Heard(), tmp_path / "sign"
-    neighbour = asyncio.create_task(sandbox.run(functions.wait_for, sign, on_message=heard))
-    await until(lambda: heard.messages == ["waiting"])
+    sandbox, received, sign = await sandboxes.open(2), MessageRecorder(), tmp_path / "sign"
+    neighbour = asyncio.create_task(sandbox.run(functions.wait_for, sign, on_message=received))
+    await until(lambda: received.messages == ["waiting"])
     with pytest.raises(WorkerCrashed, match="killed by SIGSEGV") as caught:
         await sandbox.run(functions.segfault)
     assert caught.value.details["signal"] == "SIGSEGV"
@@ -347,9 +347,9 @@ async def test_an_exit_of_the_process_is_a_crash_with_its_code(sandbox: Sandbox)
 
 
 async def test_a_process_killed_from_outside_fails_its_call(sandbox: Sandbox) -> None:
-    heard = Heard()
-    call = asyncio.create_task(sandbox.run(functions.sleep, on_message=heard))
-    await until(lambda: heard.messages == ["sleeping"])
+    received = MessageRecorder()
+    call = asyncio.create_task(sandbox.run(functions.sleep, on_message=received))
+    await until(lambda: received.messages == ["sleeping"])
     os.kill(sandbox.processes[0], signal.SIGKILL)
     with pytest.raises(WorkerCrashed, match=r"SIGKILL.*may be out of memory"):
         await call
@@ -366,9 +366,9 @@ async def test_a_process_killed_while_idle_is_replaced(sandbox: Sandbox) -> None
 async def test_a_service_manager_cannot_terminate_a_call_that_nobody_cancelled(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    heard, sign = Heard(), tmp_path / "sign"
-    call = asyncio.create_task(sandbox.run(functions.wait_for, sign, on_message=heard))
-    await until(lambda: heard.messages == ["waiting"])
+    received, sign = MessageRecorder(), tmp_path / "sign"
+    call = asyncio.create_task(sandbox.run(functions.wait_for, sign, on_message=received))
+    await until(lambda: received.messages == ["waiting"])
     os.kill(sandbox.processes[0], signal.SIGTERM)
     sign.touch()
     assert await call == "seen"
@@ -387,39 +387,39 @@ async def test_crashes_leave_no_descriptor_open(sandbox: Sandbox) -> None:
 # Nothing is left
 
 
-def all_gone(heard: Heard) -> bool:
-    assert len(heard.messages) == 3
-    return not any(is_alive(pid, started) for pid, started in heard.messages)
+def all_gone(received: MessageRecorder) -> bool:
+    assert len(received.messages) == 3
+    return not any(is_alive(pid, started) for pid, started in received.messages)
 
 
 async def test_what_a_call_forked_is_gone_when_it_returns(sandboxes: Sandboxes) -> None:
-    sandbox, heard = await sandboxes.open(), Heard()
-    assert await sandbox.run(functions.leave_children, on_message=heard) == "left"
-    assert all_gone(heard)
+    sandbox, received = await sandboxes.open(), MessageRecorder()
+    assert await sandbox.run(functions.leave_children, on_message=received) == "left"
+    assert all_gone(received)
     assert bearing(sandboxes.mark) == sandbox.processes
 
 
 async def test_what_a_call_forked_is_gone_when_it_runs_out_of_time(sandbox: Sandbox) -> None:
-    heard = Heard()
+    received = MessageRecorder()
     with pytest.raises(ProcessingTimeout):
-        await sandbox.run(functions.leave_children_and_sleep, limits=BRIEF, on_message=heard)
-    assert all_gone(heard)
+        await sandbox.run(functions.leave_children_and_sleep, limits=BRIEF, on_message=received)
+    assert all_gone(received)
 
 
 async def test_what_a_call_forked_is_gone_when_it_crashes(sandbox: Sandbox) -> None:
-    heard = Heard()
+    received = MessageRecorder()
     with pytest.raises(WorkerCrashed):
-        await sandbox.run(functions.segfault_with_children, on_message=heard)
-    assert all_gone(heard)
+        await sandbox.run(functions.segfault_with_children, on_message=received)
+    assert all_gone(received)
 
 
 async def test_a_child_that_hid_its_mark_is_found_if_it_was_seen_once(
     sandbox: Sandbox,
 ) -> None:
-    heard = Heard()
+    received = MessageRecorder()
     with pytest.raises(WorkerCrashed):
-        await sandbox.run(functions.leave_an_unmarked_child_and_die, 0.5, on_message=heard)
-    [(pid, started)] = heard.messages
+        await sandbox.run(functions.leave_an_unmarked_child_and_die, 0.5, on_message=received)
+    [(pid, started)] = received.messages
     assert not is_alive(pid, started)
 
 
@@ -443,9 +443,9 @@ async def test_a_task_left_behind_is_cancelled(sandbox: Sandbox) -> None:
 async def test_cancelling_stops_the_work(
     sandboxes: Sandboxes, function: Callable[[], None]
 ) -> None:
-    sandbox, heard = await sandboxes.open(), Heard()
-    call = asyncio.create_task(sandbox.run(function, on_message=heard))
-    await until(lambda: heard.messages != [])
+    sandbox, received = await sandboxes.open(), MessageRecorder()
+    call = asyncio.create_task(sandbox.run(function, on_message=received))
+    await until(lambda: received.messages != [])
     [pid] = sandbox.processes
     begun = time.monotonic()
     await cancel(call)
@@ -454,40 +454,40 @@ async def test_cancelling_stops_the_work(
 
 
 async def test_cancelling_ends_what_the_call_forked(sandbox: Sandbox) -> None:
-    heard = Heard()
-    call = asyncio.create_task(sandbox.run(functions.leave_children_and_sleep, on_message=heard))
-    await until(lambda: len(heard.messages) == 3)
+    received = MessageRecorder()
+    call = asyncio.create_task(sandbox.run(functions.leave_children_and_sleep, on_message=received))
+    await until(lambda: len(received.messages) == 3)
     begun = time.monotonic()
     await cancel(call)
     assert time.monotonic() - begun < 2
-    assert all_gone(heard)
+    assert all_gone(received)
 
 
 @pytest.mark.parametrize("function", [functions.sleep_async, functions.stop_when_asked])
 async def test_a_process_whose_call_obeys_is_kept(
     sandbox: Sandbox, function: Callable[[], None]
 ) -> None:
-    heard = Heard()
-    call = asyncio.create_task(sandbox.run(function, on_message=heard))
-    await until(lambda: heard.messages != [])
+    received = MessageRecorder()
+    call = asyncio.create_task(sandbox.run(function, on_message=received))
+    await until(lambda: received.messages != [])
     [pid] = sandbox.processes
     await cancel(call)
     assert await sandbox.run(functions.own_pid) == pid
 
 
 async def test_a_function_that_is_stopped_may_tidy_up(sandbox: Sandbox, tmp_path: Path) -> None:
-    heard = Heard()
+    received = MessageRecorder()
     note = tmp_path / "note"
-    call = asyncio.create_task(sandbox.run(functions.sleep_and_tidy_up, note, on_message=heard))
-    await until(lambda: heard.messages == ["sleeping"])
+    call = asyncio.create_task(sandbox.run(functions.sleep_and_tidy_up, note, on_message=received))
+    await until(lambda: received.messages == ["sleeping"])
     await cancel(call)
     assert note.read_text() == "tidy"
 
 
 async def test_cancelling_twice_still_waits_for_the_end(sandboxes: Sandboxes) -> None:
-    sandbox, heard = await sandboxes.open(), Heard()
-    call = asyncio.create_task(sandbox.run(functions.sleep_and_refuse, on_message=heard))
-    await until(lambda: heard.messages == ["refusing"])
+    sandbox, received = await sandboxes.open(), MessageRecorder()
+    call = asyncio.create_task(sandbox.run(functions.sleep_and_refuse, on_message=received))
+    await until(lambda: received.messages == ["refusing"])
     [pid] = sandbox.processes
     call.cancel()
     await asyncio.sleep(0)
@@ -511,9 +511,9 @@ async def test_calls_wait_their_turn(sandbox: Sandbox) -> None:
 
 
 async def test_waiting_does_not_count_as_work(sandbox: Sandbox, tmp_path: Path) -> None:
-    heard, sign = Heard(), tmp_path / "sign"
-    first = asyncio.create_task(sandbox.run(functions.wait_for, sign, on_message=heard))
-    await until(lambda: heard.messages == ["waiting"])
+    received, sign = MessageRecorder(), tmp_path / "sign"
+    first = asyncio.create_task(sandbox.run(functions.wait_for, sign, on_message=received))
+    await until(lambda: received.messages == ["waiting"])
     second = asyncio.create_task(sandbox.run(functions.add, 1, 2, limits=BRIEF))
     await asyncio.wait([second], timeout=0.4)
     sign.touch()
@@ -522,9 +522,9 @@ async def test_waiting_does_not_count_as_work(sandbox: Sandbox, tmp_path: Path) 
 
 
 async def test_a_cancelled_waiter_loses_no_process(sandbox: Sandbox) -> None:
-    heard = Heard()
-    first = asyncio.create_task(sandbox.run(functions.stop_when_asked, on_message=heard))
-    await until(lambda: heard.messages == ["waiting"])
+    received = MessageRecorder()
+    first = asyncio.create_task(sandbox.run(functions.stop_when_asked, on_message=received))
+    await until(lambda: received.messages == ["waiting"])
     waiters = [asyncio.create_task(sandbox.run(functions.add, 1, 2)) for _ in range(5)]
     await asyncio.sleep(0)
     for waiter in waiters[:3]:
@@ -581,11 +581,13 @@ async def test_many_calls_leave_as_many_processes_as_before(sandboxes: Sandboxes
 
 
 async def test_closing_ends_every_process_and_every_call(sandboxes: Sandboxes) -> None:
-    sandbox, heard = await sandboxes.open(2), Heard()
-    running = asyncio.create_task(sandbox.run(functions.leave_children_and_sleep, on_message=heard))
+    sandbox, received = await sandboxes.open(2), MessageRecorder()
+    running = asyncio.create_task(
+        sandbox.run(functions.leave_children_and_sleep, on_message=received)
+    )
     refusing = asyncio.create_task(sandbox.run(functions.sleep_and_refuse))
     waiting = asyncio.create_task(sandbox.run(functions.add, 1, 2))
-    await until(lambda: len(heard.messages) == 3)
+    await until(lambda: len(received.messages) == 3)
     await sandbox.close()
     assert sandbox.processes == []
     assert bearing(sandboxes.mark) == []

@@ -24,5 +24,5 @@ def described() -> Iterator[str]:
 
 def test_every_hint_has_its_german() -> None:
     text = (DASHBOARD / "i18n_de.js").read_text()
-    told = set(re.findall(r'(?m)^  "([^"]+)": "[^"]+",$', text))
-    assert set(described()) <= told
+    documented = set(re.findall(r'(?m)^  "([^"]+)": "[^"]+",$', text))
+    assert set(described()) <= documented

@@ -27,9 +27,13 @@ def test_they_are_masked_wherever_they_stand() -> None:
 
 
 def test_or_left_out() -> None:
-    kept = {"url": "https://example.org/a.pdf", "page_end": 3, "extra": {"tokens": 5, "note": "n"}}
-    assert remove_secrets(GIVEN) == kept
-    assert (has_secrets(GIVEN), has_secrets(kept)) == (True, False)
+    harmless = {
+        "url": "https://example.org/a.pdf",
+        "page_end": 3,
+        "extra": {"tokens": 5, "note": "n"},
+    }
+    assert remove_secrets(GIVEN) == harmless
+    assert (has_secrets(GIVEN), has_secrets(harmless)) == (True, False)
 
 
 def test_all_else_stays_as_it_is() -> None:

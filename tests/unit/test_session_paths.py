@@ -49,7 +49,7 @@ def paths(**given: str | None) -> SessionPaths:
 
 
 def test_the_example_of_the_first_clients_keeps_its_names() -> None:
-    found = paths(
+    result = paths(
         event="FOSDEM 2025",
         language="de",
         track="Main-Track-Janson-7",
@@ -57,15 +57,15 @@ def test_the_example_of_the_first_clients_keeps_its_names() -> None:
         filename="Forked-Communities-Project-Relicensing-and-Community-Impact.md",
     )
     stem = "Forked-Communities-Project-Relicensing-and-Community-Impact"
-    assert str(found.document) == f"sessions/FOSDEM 2025/de/Main-Track-Janson-7/{stem}.md"
-    assert str(found.assets) == f"sessions/FOSDEM 2025/assets/{stem}"
-    assert str(found.assets_from_document) == f"../../assets/{stem}"
+    assert str(result.document) == f"sessions/FOSDEM 2025/de/Main-Track-Janson-7/{stem}.md"
+    assert str(result.assets) == f"sessions/FOSDEM 2025/assets/{stem}"
+    assert str(result.assets_from_document) == f"../../assets/{stem}"
 
 
 def test_without_a_file_name_the_title_names_the_file() -> None:
-    found = paths(session="What's new? C++ & Öffentlichkeit: Teil 2/3")
+    result = paths(session="What's new? C++ & Öffentlichkeit: Teil 2/3")
     name = "sessions/Event/und/General/Whats-new-C++-Öffentlichkeit-Teil-2-3.md"
-    assert str(found.document) == name
+    assert str(result.document) == name
 
 
 def test_nothing_told_is_a_place_all_the_same() -> None:
@@ -112,20 +112,20 @@ def test_no_name_leaves_its_folder(
     session: str | None,
     name: str | None,
 ) -> None:
-    found = session_paths(
+    result = session_paths(
         event=event, language=language, track=track, session=session, filename=name
     )
-    assert len(found.document.parts) == 5 and len(found.assets.parts) == 4
-    assert found.document.parts[0] == found.assets.parts[0] == "sessions"
-    assert found.document.parts[1] == found.assets.parts[1]
-    assert found.assets.parts[2] == "assets" != found.document.parts[2]
-    assert len(str(found.document)) < 240
-    for path in (found.document, found.assets):
+    assert len(result.document.parts) == 5 and len(result.assets.parts) == 4
+    assert result.document.parts[0] == result.assets.parts[0] == "sessions"
+    assert result.document.parts[1] == result.assets.parts[1]
+    assert result.assets.parts[2] == "assets" != result.document.parts[2]
+    assert len(str(result.document)) < 240
+    for path in (result.document, result.assets):
         assert not path.is_absolute() and not PureWindowsPath(path).drive
         for part in path.parts:
             assert_safe(part)
-    resolved = PurePosixPath(found.document.parent, found.assets_from_document)
-    assert _without_dots(resolved) == found.assets
+    resolved = PurePosixPath(result.document.parent, result.assets_from_document)
+    assert _without_dots(resolved) == result.assets
 
 
 @settings(max_examples=300)
@@ -141,9 +141,9 @@ def test_a_name_that_is_safe_stays_as_it_is(text: str | None) -> None:
 @example(["straße", "STRASSE", "Strasse"])
 @example([unicodedata.normalize("NFC", "é"), unicodedata.normalize("NFD", "é")])
 def test_names_of_one_place_differ_on_every_file_system(stems: list[str]) -> None:
-    found = unique_stems(stems)
-    assert len({filename_key(name) for name in found}) == len(stems)
-    for name, stem in zip(found, stems, strict=True):
+    result = unique_stems(stems)
+    assert len({filename_key(name) for name in result}) == len(stems)
+    for name, stem in zip(result, stems, strict=True):
         assert name.startswith(stem)
 
 

@@ -44,28 +44,28 @@ def settings() -> Settings:
 
 def test_no_secret_is_shown(settings: Settings) -> None:
     held = json.dumps(settings.model_dump(mode="json"))
-    told = json.dumps(visible_settings(settings), ensure_ascii=False)
+    visible = json.dumps(visible_settings(settings), ensure_ascii=False)
     for word in WORDS:
         assert word in held
-        assert word not in told
+        assert word not in visible
 
 
 def test_everything_else_is(settings: Settings) -> None:
-    told = visible_settings(settings)
-    assert told["storage"]["mongodb_uri"] == "mongodb://db.example:27017,b.example/secretary"
-    assert told["access"]["api_keys"] == [MASK, f"{MASK} (ann)"]
-    assert told["llm"]["api_key"] == MASK
-    assert told["llm"]["base_url"] == f"https://llm.example/v1/{MASK}"
-    assert told["llm"]["providers"]["eyes"]["base_url"] == "http://eyes.example/v1"
-    assert told["llm"]["chat_parameters"] == {"temperature": 0, "extra_headers": MASK}
-    assert told["limits"]["max_upload_mb"] == 1024
-    assert told["generic_worker"]["max_concurrent_workers"] == 3
-    assert told["server"]["host"] == "127.0.0.1"
-    assert set(told) == set(Settings.model_fields)
+    visible = visible_settings(settings)
+    assert visible["storage"]["mongodb_uri"] == "mongodb://db.example:27017,b.example/secretary"
+    assert visible["access"]["api_keys"] == [MASK, f"{MASK} (ann)"]
+    assert visible["llm"]["api_key"] == MASK
+    assert visible["llm"]["base_url"] == f"https://llm.example/v1/{MASK}"
+    assert visible["llm"]["providers"]["eyes"]["base_url"] == "http://eyes.example/v1"
+    assert visible["llm"]["chat_parameters"] == {"temperature": 0, "extra_headers": MASK}
+    assert visible["limits"]["max_upload_mb"] == 1024
+    assert visible["generic_worker"]["max_concurrent_workers"] == 3
+    assert visible["server"]["host"] == "127.0.0.1"
+    assert set(visible) == set(Settings.model_fields)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "shown"),
     [
         ("s3://keyid-1:secretpart-2@s3.example/bucket?x=optionpart", "s3://s3.example/bucket"),
         ("s3://keyid-1:secret/part-2@s3.example/bucket", MASK),
@@ -75,16 +75,16 @@ def test_everything_else_is(settings: Settings) -> None:
         ("plain words", "plain words"),
     ],
 )
-def test_an_address_shows_where_it_leads_whatever_setting_it_is_of(text: str, told: str) -> None:
+def test_an_address_shows_where_it_leads_whatever_setting_it_is_of(text: str, shown: str) -> None:
     settings = load(environment={"SECRETARY_SERVER__HOST": text})
-    assert visible_settings(settings)["server"]["host"] == told
+    assert visible_settings(settings)["server"]["host"] == shown
 
 
 def test_what_is_not_set_is_not_said_to_be() -> None:
-    told = visible_settings(Settings())
-    assert told["storage"]["mongodb_uri"] is None
-    assert told["access"]["api_keys"] == []
-    assert told["llm"]["api_key"] is None
+    visible = visible_settings(Settings())
+    assert visible["storage"]["mongodb_uri"] is None
+    assert visible["access"]["api_keys"] == []
+    assert visible["llm"]["api_key"] is None
 
 
 def names(model: type[BaseModel] = Settings) -> Iterator[str]:
@@ -96,8 +96,8 @@ def names(model: type[BaseModel] = Settings) -> Iterator[str]:
 
 
 def test_it_is_decided_of_every_setting_whether_it_is_a_secret() -> None:
-    found = {name for name in names() if SECRET.search(name)}
-    assert found - PLAIN == {"api_key", "api_keys", "mongodb_uri"}
+    secret_names = {name for name in names() if SECRET.search(name)}
+    assert secret_names - PLAIN == {"api_key", "api_keys", "mongodb_uri"}
 
 
 class TestRoute:
@@ -130,12 +130,12 @@ class TestRoute:
         key = {"Authorization": "Bearer apikey-one-5TzQ"}
         (tmp_path / "cache" / "pdf" / "ab" / "native").mkdir(parents=True)
         (tmp_path / "cache" / "pdf" / "ab" / "native" / "1.txt").write_bytes(b"12345")
-        told = await self.asked(store, tmp_path, settings, **key)
-        assert told["settings"]["limits"]["max_upload_mb"] == 1024
-        engines = {one["subject"]: one for one in told["engines"]}
+        data = await self.asked(store, tmp_path, settings, **key)
+        assert data["settings"]["limits"]["max_upload_mb"] == 1024
+        engines = {one["subject"]: one for one in data["engines"]}
         assert {"ocr", "ffmpeg", "soffice", "chat"} <= set(engines)
         assert "some-model" in engines["chat"]["fact"]
-        assert told["cache"] == {"bytes": 5, "max_bytes": JobFiles(tmp_path).cache.max_bytes}
+        assert data["cache"] == {"bytes": 5, "max_bytes": JobFiles(tmp_path).cache.max_bytes}
 
     @pytest.mark.parametrize(
         "headers",
@@ -147,6 +147,6 @@ class TestRoute:
     async def test_who_acts_for_a_user_sees_neither(
         self, store: Store, tmp_path: Path, settings: Settings, headers: dict[str, str]
     ) -> None:
-        told = await self.asked(store, tmp_path, settings, **headers)
-        assert (told["settings"], told["engines"]) == (None, None)
-        assert told["version"]
+        data = await self.asked(store, tmp_path, settings, **headers)
+        assert (data["settings"], data["engines"]) == (None, None)
+        assert data["version"]

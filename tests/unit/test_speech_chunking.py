@@ -70,11 +70,11 @@ def test_all_speech_is_in_some_window_once_and_in_order() -> None:
             at += chance.choice([0.0, 0.12, 0.5, 2.0, 30.0])
             spans.append((at, at + chance.uniform(0.1, 14.0)))
             at = spans[-1][1]
-        found = windows(*spans, duration=at)
-        assert [span for window in found for span in window.speech] == spans
-        assert all(window.end - window.start <= LONGEST + 1e-9 for window in found)
-        assert all(one.end <= other.start for one, other in pairwise(found))
-        for window in found:
+        chunks = windows(*spans, duration=at)
+        assert [span for window in chunks for span in window.speech] == spans
+        assert all(window.end - window.start <= LONGEST + 1e-9 for window in chunks)
+        assert all(one.end <= other.start for one, other in pairwise(chunks))
+        for window in chunks:
             assert window.start <= window.speech[0].start
             assert window.end >= window.speech[-1].end
 

@@ -13,8 +13,8 @@ def spoken(text: str, *, seconds: float = 0.4) -> list[TimedText]:
 
 
 def test_a_sentence_is_a_line() -> None:
-    found = group_into_lines(spoken("He came. She left."))
-    assert found == [TimedText(0.0, 0.8, "He came."), TimedText(0.8, 1.6, "She left.")]
+    lines = group_into_lines(spoken("He came. She left."))
+    assert lines == [TimedText(0.0, 0.8, "He came."), TimedText(0.8, 1.6, "She left.")]
 
 
 def test_a_pause_ends_a_line() -> None:
@@ -23,8 +23,8 @@ def test_a_pause_ends_a_line() -> None:
 
 
 def test_a_long_sentence_is_parted_at_a_comma() -> None:
-    found = group_into_lines(spoken("word " * 20 + "comma, and then some words more."))
-    assert [line.text.split()[-1] for line in found] == ["comma,", "more."]
+    lines = group_into_lines(spoken("word " * 20 + "comma, and then some words more."))
+    assert [line.text.split()[-1] for line in lines] == ["comma,", "more."]
 
 
 def test_a_line_without_marks_has_an_end_too() -> None:

@@ -25,7 +25,7 @@ class Written:
         self.some.set()
 
     def of_all(self) -> int:
-        return sum(n for place, n in self.counted.items() if place.scope == ALL_USERS)
+        return sum(n for key, n in self.counted.items() if key.scope == ALL_USERS)
 
 
 def finished(user_id: str | None = None) -> FinishedJob:

@@ -29,7 +29,7 @@ def test_an_id_tells_one_state_from_another() -> None:
     assert ids[0] == job_event_id(job, job_event(job))
 
 
-def test_a_batch_tells_how_far_it_is() -> None:
+def test_a_batch_reports_its_progress() -> None:
     counts = {JobStatus.PROCESSING: 1, JobStatus.FAILED: 1, JobStatus.COMPLETED: 1}
     event = batch_event(Batch(counts=counts))
     assert event.name == "progress"

@@ -51,7 +51,7 @@ class TestOneJob:
     def test_without_a_type_it_is_a_session(self, document: dict[str, Any]) -> None:
         assert job_from(document).job_type == "session"
 
-    def test_a_time_with_another_offset_is_told_in_utc(self) -> None:
+    def test_a_time_with_another_offset_is_converted_to_utc(self) -> None:
         job = job_from({"run_at": "2030-01-01T00:00:00+02:00"})
         assert job.document()["run_at"] == "2029-12-31T22:00:00Z"
 

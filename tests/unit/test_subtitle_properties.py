@@ -32,27 +32,27 @@ WORDS = st.lists(
 
 @st.composite
 def spoken(draw: st.DrawFn) -> list[TimedText]:
-    said, at = [], 0.0
+    segments, at = [], 0.0
     for words in draw(st.lists(WORDS, min_size=1, max_size=5)):
         start = at + draw(st.floats(0, 50_000))
         at = start + draw(st.floats(0.5, 60))
-        said.append(TimedText(start, at, " ".join(words)))
-    return said
+        segments.append(TimedText(start, at, " ".join(words)))
+    return segments
 
 
 @given(spoken())
-def test_what_is_written_as_webvtt_is_read_again(said: list[TimedText]) -> None:
-    text = "".join(as_vtt(said))
+def test_what_is_written_as_webvtt_is_read_again(segments: list[TimedText]) -> None:
+    text = "".join(as_vtt(segments))
     again = parse_subtitles(text)
-    assert words_of(again) == words_of(said)
-    assert again[0].start == round_to_milliseconds(said[0].start)
+    assert words_of(again) == words_of(segments)
+    assert again[0].start == round_to_milliseconds(segments[0].start)
     assert all(one.start <= one.end for one in again)
     assert all(before.start <= after.start for before, after in itertools.pairwise(again))
 
 
 @given(spoken())
-def test_each_screen_fits_and_takes_its_time(said: list[TimedText]) -> None:
-    for text in ("".join(as_srt(said)), "".join(as_vtt(said)).removeprefix("WEBVTT\n\n")):
+def test_each_screen_fits_and_takes_its_time(segments: list[TimedText]) -> None:
+    for text in ("".join(as_srt(segments)), "".join(as_vtt(segments)).removeprefix("WEBVTT\n\n")):
         for screen in text.strip("\n").split("\n\n"):
             lines = screen.splitlines()
             times = next(index for index, line in enumerate(lines) if " --> " in line)
@@ -62,7 +62,7 @@ def test_each_screen_fits_and_takes_its_time(said: list[TimedText]) -> None:
             assert "-->" not in "".join(shown)
             begins, _, ends = lines[times].partition(" --> ")
             assert begins < ends or len(begins) != len(ends)
-    srt_lines = "".join(as_srt(said)).splitlines()
+    srt_lines = "".join(as_srt(segments)).splitlines()
     assert all(len(line) <= LINE_LENGTH for line in srt_lines if " --> " not in line)
 
 
@@ -74,13 +74,13 @@ def test_a_time_is_written_to_the_millisecond(seconds: float) -> None:
 
 
 @given(st.lists(st.builds(TimedText, st.floats(0, 1e6), st.floats(0, 1e6), TEXT), max_size=4), TEXT)
-def test_what_was_heard_is_kept_as_it_was(said: list[TimedText], language: str) -> None:
-    heard = Transcription(segments=tuple(said), language=language, confidence=0.5)
-    assert decode_record(encode_record(heard)) == heard
+def test_what_was_heard_is_kept_as_it_was(segments: list[TimedText], language: str) -> None:
+    transcription = Transcription(segments=tuple(segments), language=language, confidence=0.5)
+    assert decode_record(encode_record(transcription)) == transcription
 
 
-def words_of(said: list[TimedText]) -> list[str]:
-    return " ".join(one.text for one in said).split()
+def words_of(segments: list[TimedText]) -> list[str]:
+    return " ".join(one.text for one in segments).split()
 
 
 def round_to_milliseconds(seconds: float) -> float:

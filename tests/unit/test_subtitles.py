@@ -53,7 +53,7 @@ class TestReading:
             "00:04.000 --> 00:04.010\nsecond line\n\n"
             "00:04.010 --> 00:06.000\nsecond line\nthird line\n"
         )
-        texts = [said.text for said in parse_subtitles(rolling)]
+        texts = [segments.text for segments in parse_subtitles(rolling)]
         assert texts == ["first line", "second line", "third line"]
 
     def test_cues_are_sorted_and_never_end_before_they_begin(self) -> None:
@@ -84,10 +84,10 @@ class TestReading:
     @given(st.text(max_size=300))
     def test_any_text_is_read_or_refused(self, text: str) -> None:
         try:
-            said = parse_subtitles(text)
+            segments = parse_subtitles(text)
         except FileCorrupt:
             return
-        assert all(one.start <= one.end and one.text for one in said)
+        assert all(one.start <= one.end and one.text for one in segments)
 
 
 sentences = st.lists(
@@ -107,11 +107,13 @@ sentences = st.lists(
 
 class TestWriting:
     def test_a_short_sentence_is_one_screen(self) -> None:
-        said = [TimedText(0.5, 61.25, "Tom & Jerry --> <b>")]
-        assert "".join(as_vtt(said)) == (
+        segments = [TimedText(0.5, 61.25, "Tom & Jerry --> <b>")]
+        assert "".join(as_vtt(segments)) == (
             "WEBVTT\n\n00:00:00.500 --> 00:01:01.250\nTom &amp; Jerry --&gt; &lt;b&gt;\n\n"
         )
-        assert "".join(as_srt(said)) == ("1\n00:00:00,500 --> 00:01:01,250\nTom & Jerry -> <b>\n\n")
+        assert "".join(as_srt(segments)) == (
+            "1\n00:00:00,500 --> 00:01:01,250\nTom & Jerry -> <b>\n\n"
+        )
 
     def test_a_long_one_becomes_several_that_follow_each_other(self) -> None:
         text = " ".join(f"word{number}" for number in range(60))
@@ -122,11 +124,13 @@ class TestWriting:
         assert " ".join(cue.text for cue in cues) == text
 
     @given(sentences)
-    def test_what_is_written_has_the_words_of_what_was_said(self, said: list[TimedText]) -> None:
-        written = "".join(as_vtt(said))
-        told = "".join(" ".join(one.text.split()) for one in said)
+    def test_what_is_written_has_the_words_of_what_was_said(
+        self, segments: list[TimedText]
+    ) -> None:
+        written = "".join(as_vtt(segments))
+        text = "".join(" ".join(one.text.split()) for one in segments)
         lines = [line for line in written.splitlines()[1:] if line and " --> " not in line]
-        assert re.sub(r"\s", "", unescape("".join(lines))) == re.sub(r"\s", "", told)
+        assert re.sub(r"\s", "", unescape("".join(lines))) == re.sub(r"\s", "", text)
 
     def test_times_are_written_to_the_millisecond(self) -> None:
         assert format_timestamp(3661.0004) == "01:01:01.000"

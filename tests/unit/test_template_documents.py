@@ -161,10 +161,10 @@ kind: talk
             filled: dict[str, Any] = {field.name: text for field in template.fields}
             with suppress(UpstreamFailed):
                 document = render(template, {"a": text}, filled, text)
-                found = front_matter(document.markdown)
-                assert len(found) == len(template.entries)
+                fields = front_matter(document.markdown)
+                assert len(fields) == len(template.entries)
                 if "last" in document.front_matter:  # else there was a `---` in between
-                    assert found["last"] == whole(text)
+                    assert fields["last"] == whole(text)
 
 
 class TestValues:

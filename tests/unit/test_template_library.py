@@ -27,7 +27,7 @@ def own(tmp_path: Path) -> Path:
 
 class TestFinding:
     @pytest.mark.parametrize(
-        ("name", "language", "found"),
+        ("name", "language", "expected"),
         [
             ("Session_de", None, "Session_de"),
             ("session_DE", None, "Session_de"),
@@ -44,11 +44,11 @@ class TestFinding:
         ],
     )
     def test_a_name_and_a_language_lead_to_it(
-        self, name: str, language: str | None, found: str
+        self, name: str, language: str | None, expected: str
     ) -> None:
         template = Library().find(name, language=language)
-        assert template.name == found
-        assert template.language == found[-2:]
+        assert template.name == expected
+        assert template.language == expected[-2:]
 
     @pytest.mark.parametrize(
         "name",
@@ -60,7 +60,7 @@ class TestFinding:
         with pytest.raises(UnknownTemplate):
             Library(own).find(name)
 
-    def test_the_error_tells_which_there_are(self) -> None:
+    def test_the_error_lists_the_available_ones(self) -> None:
         with pytest.raises(UnknownTemplate, match="Session_de, Session_en"):
             Library().find("Sesion")
 

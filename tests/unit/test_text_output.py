@@ -101,16 +101,16 @@ def test_a_result_that_is_too_long_is_only_in_the_files(tmp_path: Path) -> None:
             directory=str(tmp_path), markdown=long, structured_data=None, target_format="markdown"
         )
     )
-    told = json.loads((tmp_path / "texts.json").read_text())
-    assert told == {"text": None, "markdown_content": None, "structured_data": None}
+    texts = json.loads((tmp_path / "texts.json").read_text())
+    assert texts == {"text": None, "markdown_content": None, "structured_data": None}
     assert (tmp_path / "result.md").read_text() == long
 
 
 def test_linked_files_are_replaced_rather_than_overwritten(tmp_path: Path) -> None:
-    kept, shown = tmp_path / "kept", tmp_path / "shown"
+    stored, shown = tmp_path / "kept", tmp_path / "shown"
     shown.mkdir()
-    kept.write_text('{"extracted_text": "x", "markdown_content": "y"}')
-    (shown / "texts.json").hardlink_to(kept)
+    stored.write_text('{"extracted_text": "x", "markdown_content": "y"}')
+    (shown / "texts.json").hardlink_to(stored)
     update_text_output(str(shown), "# New", structured_data={"a": 1}, front_matter={"b": 2})
     assert json.loads((shown / "texts.json").read_text()) == {
         "extracted_text": "x",
@@ -118,4 +118,4 @@ def test_linked_files_are_replaced_rather_than_overwritten(tmp_path: Path) -> No
         "structured_data": {"a": 1},
         "metadata": {"front_matter": {"b": 2}},
     }
-    assert json.loads(kept.read_text())["markdown_content"] == "y"
+    assert json.loads(stored.read_text())["markdown_content"] == "y"

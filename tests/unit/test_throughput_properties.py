@@ -44,15 +44,15 @@ def test_all_are_counted_once_in_any_parts(
 ) -> None:
     together = count_finished([*some, *others])
     assert together == count_finished(some) + count_finished(others)
-    of_all = {place: n for place, n in together.items() if place.scope == ALL_USERS}
+    of_all = {key: n for key, n in together.items() if key.scope == ALL_USERS}
     assert sum(of_all.values()) == len(some) + len(others)
     owned = Counter(scope_of(one.user_id) for one in [*some, *others] if one.user_id is not None)
-    found: Counter[str] = Counter()
-    for place, n in together.items():
-        if place.scope != ALL_USERS:
-            found[place.scope] += n
-    assert found == owned
-    assert all(place.code == "" for place in together if place.status != "failed")
+    counted: Counter[str] = Counter()
+    for key, n in together.items():
+        if key.scope != ALL_USERS:
+            counted[key.scope] += n
+    assert counted == owned
+    assert all(key.code == "" for key in together if key.status != "failed")
 
 
 @given(TIME)
@@ -68,18 +68,18 @@ def test_a_moment_is_in_its_slot(at: object) -> None:
 def test_a_quantile_is_right_to_within_a_tenth(waits: list[timedelta], part: float) -> None:
     rungs = Counter(map(bucket_of, waits))
     assert UNKNOWN not in rungs
-    told = quantile(rungs, part)
+    estimate = quantile(rungs, part)
     seconds = sorted(max(one.total_seconds(), MIN_WAIT_S) for one in waits)
     at = next(n for n in range(1, len(seconds) + 1) if n >= len(seconds) * part)
     right = seconds[at - 1]
-    assert told is not None
+    assert estimate is not None
     width = 2 ** (0.5 / BUCKETS_PER_OCTAVE) + 1e-9
-    assert right / width <= told <= right * width or (told == 0.0 and right <= MIN_WAIT_S)
+    assert right / width <= estimate <= right * width or (estimate == 0.0 and right <= MIN_WAIT_S)
 
 
 @given(st.integers(0, 10**7), st.integers(1, 10**5))
 @settings(max_examples=50)
 def test_parts_are_made_up_of_whole_slots(first: int, width: int) -> None:
-    found = width_for(first, width)
-    assert found in WIDTHS
-    assert first % found == 0 and width % found == 0
+    interval = width_for(first, width)
+    assert interval in WIDTHS
+    assert first % interval == 0 and width % interval == 0

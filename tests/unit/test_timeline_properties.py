@@ -17,14 +17,14 @@ JUMPS = st.integers(-(2**63), 2**63 - 1) | st.integers(-50 * RATE, 50 * RATE)
 
 @st.composite
 def frames(draw: st.DrawFn) -> list[tuple[int, int]]:
-    found, at = [], 0
+    result, at = [], 0
     for _ in range(draw(st.integers(0, 30))):
         if draw(st.integers(0, 4)) == 0:
             at = draw(JUMPS)
         size = draw(st.integers(0, 2 * RATE))
-        found.append((at, size))
+        result.append((at, size))
         at += size
-    return found
+    return result
 
 
 @given(
@@ -34,13 +34,13 @@ def frames(draw: st.DrawFn) -> list[tuple[int, int]]:
     st.integers(1, 200),
 )
 def test_the_sound_stands_where_the_times_say(
-    told: list[tuple[int, int]], start: float, longest_gap: float, cut: int
+    timestamps: list[tuple[int, int]], start: float, longest_gap: float, cut: int
 ) -> None:
     timeline = Timeline(RATE, start=start, max_gap=longest_gap)
-    lines = "".join(f"0, {at}, {at}, {size}, {2 * size}, 0x0\n" for at, size in told).encode()
-    for place in range(0, len(lines), cut):
-        timeline.feed(lines[place : place + cut])
-    total = sum(size for _, size in told)
+    lines = "".join(f"0, {at}, {at}, {size}, {2 * size}, 0x0\n" for at, size in timestamps).encode()
+    for offset in range(0, len(lines), cut):
+        timeline.feed(lines[offset : offset + cut])
+    total = sum(size for _, size in timestamps)
     assert timeline.samples == total
     assert timeline.seconds >= 0 and timeline.gaps >= 0
     raws = [piece.raw for piece in timeline.anchors]
@@ -55,7 +55,7 @@ def test_the_sound_stands_where_the_times_say(
 
 
 @given(st.binary(max_size=300) | st.text("0123456789,-# \n", max_size=300).map(str.encode))
-def test_lines_that_are_none_do_no_harm(said: bytes) -> None:
+def test_lines_that_are_none_do_no_harm(stderr: bytes) -> None:
     timeline = Timeline(RATE)
-    timeline.feed(said + b"\n0, 0, 0, 100, 200, 0x0\n")
+    timeline.feed(stderr + b"\n0, 0, 0, 100, 200, 0x0\n")
     assert timeline.samples >= 0

@@ -8,7 +8,7 @@ Segments = list[tuple[float, float, str]]
 
 
 @pytest.mark.parametrize(
-    ("segments", "said"),
+    ("segments", "reported"),
     [
         ([(0.5, 2, " Hello. "), (2, 3, "Bye.")], [(0.5, 2, "Hello."), (2, 3, "Bye.")]),
         # Whisper counts in windows, and rounds.
@@ -25,9 +25,9 @@ Segments = list[tuple[float, float, str]]
         ([(0, 1, " "), (1, 2, "a\n b")], [(1, 2, "a b")]),
     ],
 )
-def test_small_faults_are_mended(segments: Segments, said: Segments) -> None:
+def test_small_faults_are_mended(segments: Segments, reported: Segments) -> None:
     text = " ".join(text for _, _, text in segments)
-    assert [tuple(each) for each in repair_timestamps(segments, text, 10)] == said
+    assert [tuple(each) for each in repair_timestamps(segments, text, 10)] == reported
 
 
 @pytest.mark.parametrize(

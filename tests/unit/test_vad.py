@@ -21,14 +21,14 @@ STEADY = {
 }
 
 
-def found(sound: np.ndarray, directory: Path) -> list[tuple[float, float]]:
+def detected_speech(sound: np.ndarray, directory: Path) -> list[tuple[float, float]]:
     return list(detect_speech(written(sound, directory / "sound.raw")).speech)
 
 
 @pytest.mark.parametrize("name", STEADY)
 def test_nobody_speaks_in(name: str, tmp_path: Path) -> None:
     # A tone begins and ends, which is no speech either, and too short to be taken for it.
-    assert sum(end - start for start, end in found(STEADY[name], tmp_path)) < 0.2
+    assert sum(end - start for start, end in detected_speech(STEADY[name], tmp_path)) < 0.2
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 100, 639, 641])
@@ -43,37 +43,37 @@ SAID = ["The train leaves at nine.", "Please bring your own lunch.", "Nobody kno
 
 
 def conversation() -> tuple[np.ndarray, list[tuple[float, float]]]:
-    parts, places, at = [silence(5)], [], 5.0
+    parts, spans, at = [silence(5)], [], 5.0
     for text, voice, pause in zip(SAID, ("slt", "rms", "awb"), (2.0, 40.0, 7.0), strict=True):
         words = read_aloud(text, voice)
-        places.append((at, at + len(words) / SAMPLE_RATE))
+        spans.append((at, at + len(words) / SAMPLE_RATE))
         parts += [words, silence(pause)]
         at += len(words) / SAMPLE_RATE + pause
-    return np.concatenate(parts), places
+    return np.concatenate(parts), spans
 
 
 @needs("flite")
 @pytest.mark.parametrize("way", ["clean", "noisy", "quiet", "telephone"])
 def test_speech_is_found_where_it_is(way: str, tmp_path: Path) -> None:
-    sound, places = conversation()
+    sound, expected = conversation()
     if way == "noisy":
         sound = sound + noise(len(sound) / SAMPLE_RATE, 0.02)
     elif way == "quiet":
         sound = sound * 0.02
     elif way == "telephone":
         sound = over_the_telephone(sound)
-    spans = found(sound, tmp_path)
-    for start, end in places:
+    spans = detected_speech(sound, tmp_path)
+    for start, end in expected:
         inside = [span for span in spans if span[0] < end and span[1] > start]
         assert inside[0][0] == pytest.approx(start, abs=0.15)
         assert inside[-1][1] == pytest.approx(end, abs=0.15)
-    assert all(any(s < end and e > start for start, end in places) for s, e in spans)
+    assert all(any(s < end and e > start for start, end in expected) for s, e in spans)
 
 
 @needs("flite")
 def test_speech_that_never_pauses_is_parted(tmp_path: Path) -> None:
     words = read_aloud("Around the rugged rock the ragged rascal ran")
     gapless = np.concatenate([words + noise(len(words) / SAMPLE_RATE, 0.0)] * 15)
-    spans = found(gapless, tmp_path)
+    spans = detected_speech(gapless, tmp_path)
     assert max(end - start for start, end in spans) <= 14
     assert sum(end - start for start, end in spans) > 0.9 * len(gapless) / SAMPLE_RATE

@@ -12,7 +12,7 @@ from secretary.worker.sandbox.watchdog import Watchdog
 
 def guards(token: str) -> list[int]:
     """The processes that were started with this word."""
-    found = []
+    watchdogs = []
     for directory in Path("/proc").iterdir():
         if directory.name.isdecimal() and processes.find(int(directory.name)):
             try:
@@ -20,15 +20,15 @@ def guards(token: str) -> list[int]:
             except OSError:  # it has just ended
                 continue
             if token.encode() in command.split(b"\0"):
-                found.append(int(directory.name))
-    return found
+                watchdogs.append(int(directory.name))
+    return watchdogs
 
 
 async def until_there_is_one(token: str) -> int:
     async with asyncio.timeout(20):
-        while not (found := guards(token)):
+        while not (watchdogs := guards(token)):
             await asyncio.sleep(0.01)
-    return found[0]
+    return watchdogs[0]
 
 
 async def test_a_guard_that_died_is_replaced() -> None:

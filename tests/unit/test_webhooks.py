@@ -50,7 +50,7 @@ RESULTS = {
 
 
 def job(**fields: Any) -> Job:
-    known = {
+    defaults = {
         "job_id": "job-1",
         "job_type": "pdf",
         "status": "completed",
@@ -59,11 +59,11 @@ def job(**fields: Any) -> Job:
         "progress": Progress(step="completed", percent=100),
         "results": RESULTS,
     }
-    return Job.model_validate(known | fields)
+    return Job.model_validate(defaults | fields)
 
 
 class TestPayload:
-    def test_a_completed_job_is_told_as_the_contract_says(self) -> None:
+    def test_a_completed_job_is_reported_as_the_contract_says(self) -> None:
         assert job_payload(job(), HOOK) == {
             "schema_version": 1,
             "worker": "secretary",
@@ -109,38 +109,50 @@ class TestPayload:
 
     def test_markdown_and_metadata_can_be_left_out(self) -> None:
         hook = HOOK.model_copy(update={"include_markdown": False, "include_metadata": False})
-        told = job_payload(job(), hook)
-        assert "metadata" not in told["data"]
-        left = told["results"].keys() & {"metadata", "markdown_content", "markdown_file"}
-        assert not left
+        payload = job_payload(job(), hook)
+        assert "metadata" not in payload["data"]
+        remaining = payload["results"].keys() & {"metadata", "markdown_content", "markdown_file"}
+        assert not remaining
 
     @pytest.mark.parametrize("status", ["failed", "cancelled"])
     def test_every_other_end_is_an_error_with_the_ids(self, status: str) -> None:
         error = JobError(code="FILE_CORRUPT", message="It is torn", details={"page": 3})
         hook = HOOK.model_copy(update={"job_id": "mine"})
-        told = job_payload(job(status=status, error=error, results=None), hook)
-        assert (told["phase"], told["status"], told["message"]) == ("error", "error", "It is torn")
-        assert (told["data"], told["results"]) == (None, None)
-        assert told["error"] == {
+        payload = job_payload(job(status=status, error=error, results=None), hook)
+        assert (payload["phase"], payload["status"], payload["message"]) == (
+            "error",
+            "error",
+            "It is torn",
+        )
+        assert (payload["data"], payload["results"]) == (None, None)
+        assert payload["error"] == {
             "code": "FILE_CORRUPT",
             "message": "It is torn",
             "details": {"page": 3},
         }
-        assert (told["jobId"], told["job"], told["job_id"]) == ("mine", {"id": "mine"}, "job-1")
-        assert told["process"]["id"] == "job-1"
+        assert (payload["jobId"], payload["job"], payload["job_id"]) == (
+            "mine",
+            {"id": "mine"},
+            "job-1",
+        )
+        assert payload["process"]["id"] == "job-1"
 
     def test_progress_is_an_object_and_a_number_where_clients_look_for_it(self) -> None:
         progress = Progress(step="ocr", percent=40, message="Page 4 of 10")
-        told = job_payload(job(status="processing", progress=progress, results=None), HOOK)
-        assert (told["phase"], told["status"]) == ("running", "processing")
-        assert told["progress"] == {"step": "ocr", "percent": 40, "message": "Page 4 of 10"}
-        assert (told["percent"], told["data"]) == (40, {"progress": 40})
-        assert told["message"] == "Page 4 of 10"
+        payload = job_payload(job(status="processing", progress=progress, results=None), HOOK)
+        assert (payload["phase"], payload["status"]) == ("running", "processing")
+        assert payload["progress"] == {"step": "ocr", "percent": 40, "message": "Page 4 of 10"}
+        assert (payload["percent"], payload["data"]) == (40, {"progress": 40})
+        assert payload["message"] == "Page 4 of 10"
 
-    def test_an_error_of_an_attempt_that_is_tried_again_is_not_told(self) -> None:
+    def test_an_error_of_an_attempt_that_is_retried_is_not_reported(self) -> None:
         error = JobError(code="UPSTREAM_FAILED", message="503")
-        told = job_payload(job(status="pending", error=error, results=None), HOOK)
-        assert (told["phase"], told["status"], told["error"]) == ("queued", "processing", None)
+        payload = job_payload(job(status="pending", error=error, results=None), HOOK)
+        assert (payload["phase"], payload["status"], payload["error"]) == (
+            "queued",
+            "processing",
+            None,
+        )
 
     @pytest.mark.parametrize(
         ("status", "step", "phase"),
@@ -173,19 +185,19 @@ class TestPayload:
     def test_a_batch_has_the_same_envelope(self) -> None:
         counts = {JobStatus.COMPLETED: 2, JobStatus.FAILED: 1}
         batch = Batch(batch_id="batch-1", created_at=NOW, webhook=HOOK, counts=counts)
-        told = batch_payload(batch, HOOK)
-        assert set(job_payload(job(), HOOK)) | {"batch_id", "batch"} == set(told)
-        assert (told["phase"], told["job_type"]) == ("completed", "batch")
-        assert told["message"] == "2 of 3 jobs completed"
-        assert told["batch"]["failed_jobs"] == 1
-        assert told["data"] == told["batch"]
-        assert not told["batch"].keys() & {"webhook", "access_control", "deliveries"}
+        payload = batch_payload(batch, HOOK)
+        assert set(job_payload(job(), HOOK)) | {"batch_id", "batch"} == set(payload)
+        assert (payload["phase"], payload["job_type"]) == ("completed", "batch")
+        assert payload["message"] == "2 of 3 jobs completed"
+        assert payload["batch"]["failed_jobs"] == 1
+        assert payload["data"] == payload["batch"]
+        assert not payload["batch"].keys() & {"webhook", "access_control", "deliveries"}
 
     def test_a_batch_without_a_success_is_an_error(self) -> None:
         batch = Batch(counts={JobStatus.FAILED: 1})
-        told = batch_payload(batch, HOOK)
-        assert (told["phase"], told["status"], told["data"]) == ("error", "error", None)
-        assert told["error"]["code"] == "BATCH_FAILED"
+        payload = batch_payload(batch, HOOK)
+        assert (payload["phase"], payload["status"], payload["data"]) == ("error", "error", None)
+        assert payload["error"]["code"] == "BATCH_FAILED"
 
 
 class TestArchive:
@@ -221,10 +233,10 @@ class TestHeaders:
     def test_the_signature_is_the_one_of_the_standard(self) -> None:
         """The example of the specification."""
         secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-        told = webhook_signature(
+        signature = webhook_signature(
             secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", b'{"test": 2432232314}'
         )
-        assert told == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+        assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
     def test_two_secrets_give_two_signatures(self) -> None:
         other = "whsec_" + base64.b64encode(b"o" * 24).decode()

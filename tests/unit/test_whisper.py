@@ -55,21 +55,23 @@ def test_several_sounds_are_heard_as_each_by_itself() -> None:
     first, second, third = engine.transcribe([beckett, silence(3), beckett], language="en")
     assert first == third
     assert second.segments == ()
-    text = "".join(said.text for said in first.segments)
+    text = "".join(segment.text for segment in first.segments)
     assert word_error_rate(BECKETT, text) == 0
     assert first.confidence > 0.85
 
 
 def test_nothing_is_said_in_silence_noise_and_music() -> None:
     names, sounds = list(NOTHING), list(NOTHING.values())
-    heard = dict(zip(names, open_speech_engine().transcribe(sounds, language=None), strict=True))
-    assert {name: one.segments for name, one in heard.items() if one.segments} == {}
+    by_name = dict(zip(names, open_speech_engine().transcribe(sounds, language=None), strict=True))
+    assert {name: one.segments for name, one in by_name.items() if one.segments} == {}
 
 
 @pytest.mark.parametrize("samples", [0, 1, 159, 161, 1600])
 def test_hardly_any_sound_is_no_speech(samples: int) -> None:
-    (heard,) = open_speech_engine().transcribe([np.zeros(samples, np.float32)], language="en")
-    assert heard.segments == () and heard.confidence == 0
+    (transcription,) = open_speech_engine().transcribe(
+        [np.zeros(samples, np.float32)], language="en"
+    )
+    assert transcription.segments == () and transcription.confidence == 0
 
 
 def test_a_language_that_the_model_does_not_know_is_refused() -> None:

@@ -16,7 +16,7 @@ from secretary.media.ytdlp.metadata import is_stale, known_error, unknown_error
 HIDDEN = "/data/scratch/site"
 
 
-def told(line: str) -> JobFailed | None:
+def classified(line: str) -> JobFailed | None:
     return known_error(f"WARNING: x\nERROR: {line}\n", "site.example", hidden=HIDDEN)
 
 
@@ -48,14 +48,14 @@ def told(line: str) -> JobFailed | None:
     ],
 )  # fmt: skip
 def test_each_reason_has_words_of_our_own(line: str, kind: type[JobFailed], words: str) -> None:
-    error = told(line)
+    error = classified(line)
     assert type(error) is kind
     assert words in error.message
     assert error.details["host"] == "site.example"
 
 
 def test_nobody_is_shown_our_paths_or_advice_for_a_command_line() -> None:
-    error = told(
+    error = classified(
         f"[x] 1: cannot write {HIDDEN}/a: not found; please report this issue on https://x"
     )
     assert error is not None

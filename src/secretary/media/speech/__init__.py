@@ -1,1 +1,1 @@
-"""Speech in a long recording: where it is, how it is cut, what is said."""
+"""Speech recognition: voice activity detection, chunking, transcription."""
