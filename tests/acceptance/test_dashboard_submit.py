@@ -154,7 +154,7 @@ class TestHandingIn:
         drop(page, ("fake.pdf", PNG))
         page.get_by_role("button", name="Submit 2 jobs").click()
         fake = page.locator(".file-list li", has_text="fake.pdf")
-        fake.get_by_text("The file is a png").wait_for()
+        fake.get_by_text("The file type is png").wait_for()
         # The browser itself notes what was refused.
         assert all("400" in fault or "415" in fault for fault in watched.faults)
         watched.faults.clear()

@@ -145,9 +145,13 @@ async def test_a_key_under_which_nothing_was_stored_stays_behind(
 
 async def test_an_older_service_that_does_not_answer_leaves_no_client_open() -> None:
     with warnings.catch_warnings(action="ignore"):
-        gc.collect()  # what others have left
+        gc.collect()  # garbage of other tests
     older = open_legacy_source("mongodb://127.0.0.1:9/older?serverSelectionTimeoutMS=50")
     with pytest.raises(StoreUnavailable):
         await older.open()
-    del older
-    gc.collect()  # the driver warns of one that is, and warnings are errors
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        del older
+        gc.collect()
+    # The driver warns about a client that was not closed. A busy machine may cancel its monitor
+    # while that connects, which leaks a socket of the driver's own.
+    assert not [one for one in caught if "MongoClient" in str(one.message)]
