@@ -165,7 +165,7 @@ class Application:
         from .observability.service_stats import ServiceStats
 
         metrics = Metrics(self.registry.job_types, ServiceStats(self.job_service))
-        self.sender.on_attempt = metrics.told
+        self.sender.on_attempt = metrics.webhook_attempted
         return metrics
 
     @cached_property

@@ -248,10 +248,10 @@ def valid_id(kind: Literal["job", "batch"], own: str) -> str:
 
 
 def job_status(document: Mapping[str, Any]) -> JobStatus:
-    told = str(document.get("status") or "").lower()
-    if told not in STATUSES:
-        raise UnreadableDocument(f"its status is {told or 'missing'}")
-    return STATUSES[told]
+    status = str(document.get("status") or "").lower()
+    if status not in STATUSES:
+        raise UnreadableDocument(f"its status is {status or 'missing'}")
+    return STATUSES[status]
 
 
 def parse_time(value: Any) -> datetime | None:
@@ -268,8 +268,8 @@ def parse_time(value: Any) -> datetime | None:
 
 def creation_time(document: Mapping[str, Any]) -> datetime:
     """From the field, or from the MongoDB ObjectId."""
-    if (told := parse_time(document.get("created_at"))) is not None:
-        return told
+    if (created_at := parse_time(document.get("created_at"))) is not None:
+        return created_at
     own = str(document.get("_id", ""))
     if re.fullmatch("[0-9a-f]{24}", own):
         return datetime.fromtimestamp(int(own[:8], 16), UTC)
@@ -321,11 +321,11 @@ def convert_access(value: Any) -> AccessControl:
 def convert_log(value: Any, otherwise: datetime) -> LogEntry:
     if not isinstance(value, Mapping):
         return LogEntry(timestamp=otherwise, message=str(value)[:MAX_LOG_MESSAGE])
-    told = str(value.get("level") or "info").lower()
+    level = str(value.get("level") or "info").lower()
     return LogEntry.model_validate(
         {
             "timestamp": parse_time(value.get("timestamp")) or otherwise,
-            "level": LEVELS.get(told, "info"),
+            "level": LEVELS.get(level, "info"),
             "message": str(value.get("message") or "")[:MAX_LOG_MESSAGE],
         }
     )
@@ -380,8 +380,8 @@ def convert_job(
 def _convert_job(
     document: Mapping[str, Any], inactive: Collection[str], running: RunningJobs
 ) -> LegacyJob:
-    told = job_status(document)
-    status = JobStatus(running) if told is JobStatus.PROCESSING else told
+    legacy_status = job_status(document)
+    status = JobStatus(running) if legacy_status is JobStatus.PROCESSING else legacy_status
     created_at = creation_time(document)
     parameters, webhook = _parameters(document)
     results, archive = _results(document)
@@ -401,7 +401,7 @@ def _convert_job(
         logs=logs,
         archived=bool(document.get("archived")),
         webhook=webhook,
-        **_state(document, status, told, created_at),
+        **_state(document, status, legacy_status, created_at),
     )
     if status is not JobStatus.COMPLETED or job.results is None:
         archive = None
@@ -418,14 +418,14 @@ def _convert_job(
 
 
 def _state(
-    document: Mapping[str, Any], status: JobStatus, told: JobStatus, created_at: datetime
+    document: Mapping[str, Any], status: JobStatus, legacy_status: JobStatus, created_at: datetime
 ) -> dict[str, Any]:
     """The fields that depend on the status: times, progress, error, attempt."""
     updated_at = parse_time(document.get("updated_at")) or created_at
     if status not in FINAL_STATUSES:
         return {"updated_at": updated_at, "progress": QUEUED}
     error = convert_error(document.get("error"))
-    if told is JobStatus.PROCESSING:
+    if legacy_status is JobStatus.PROCESSING:
         error = INTERRUPTED
     elif status is JobStatus.FAILED:
         error = error or NO_REASON
@@ -449,16 +449,16 @@ def _state(
 
 
 def _progress(document: Mapping[str, Any], status: JobStatus) -> Progress:
-    told = document.get("progress")
-    told = told if isinstance(told, Mapping) else {}
+    progress = document.get("progress")
+    progress = progress if isinstance(progress, Mapping) else {}
     if status is JobStatus.COMPLETED:
-        return Progress(step="completed", percent=100, message=str(told.get("message") or ""))
-    percent = told.get("percent")
+        return Progress(step="completed", percent=100, message=str(progress.get("message") or ""))
+    percent = progress.get("percent")
     number = int(percent) if isinstance(percent, int | float) else 0
     return Progress(
-        step=str(told.get("step") or "queued"),
+        step=str(progress.get("step") or "queued"),
         percent=min(max(number, 0), 100),
-        message=str(told.get("message") or ""),
+        message=str(progress.get("message") or ""),
     )
 
 
@@ -502,8 +502,8 @@ def _with_archive(job: Job) -> dict[str, Any]:
 
 def _logs(document: Mapping[str, Any], otherwise: datetime) -> tuple[tuple[LogEntry, ...], int]:
     """The newest entries that a job keeps, and the number of dropped ones."""
-    told = document.get("logs")
-    entries = list(told) if isinstance(told, list) else []
+    logs = document.get("logs")
+    entries = list(logs) if isinstance(logs, list) else []
     kept = entries[-MAX_LOG_ENTRIES:]
     return tuple(convert_log(entry, otherwise) for entry in kept), len(entries) - len(kept)
 
@@ -539,5 +539,5 @@ def convert_batch(document: Mapping[str, Any], *, still_open: Collection[str] = 
 
 
 def is_active(document: Mapping[str, Any]) -> bool:
-    told = document.get("isActive", document.get("is_active"))
-    return told is None or bool(told)
+    active = document.get("isActive", document.get("is_active"))
+    return active is None or bool(active)

@@ -92,7 +92,7 @@ class Metrics(Observer):
         self._rescued = _counter(
             "secretary_jobs_rescued", "Jobs recovered from lost workers", registry, "end"
         )
-        self._told = _counter(
+        self._webhook_attempts = _counter(
             "secretary_webhook_tries", "Webhook delivery attempts", registry, "event", "outcome"
         )
         self._requests = _counter(
@@ -143,8 +143,8 @@ class Metrics(Observer):
 
     # Webhook sender
 
-    def told(self, event: str, delivered: bool) -> None:
-        self._told.labels(event, "delivered" if delivered else "failed").inc()
+    def webhook_attempted(self, event: str, delivered: bool) -> None:
+        self._webhook_attempts.labels(event, "delivered" if delivered else "failed").inc()
 
     # API
 

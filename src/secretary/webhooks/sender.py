@@ -24,7 +24,7 @@ from .request import GONE, DeliveryResult, build_request, phase_of, post
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySchedule:
-    """Exponential-like backoff over a day; `jitter` spreads the retries of events that failed
+    """Increasing delays over a day; `jitter` spreads the retries of events that failed
     together."""
 
     waits: tuple[timedelta, ...] = (
