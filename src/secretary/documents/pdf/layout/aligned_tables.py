@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from .blocks import is_bullet, parse_list_marker
-from .rows import Segment, is_source_code
+from .rows import Segment, is_bullet, is_source_code, parse_list_marker
 from .tables import (
     GUTTER,
     Cells,

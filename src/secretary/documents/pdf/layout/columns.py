@@ -1,12 +1,11 @@
 """Determines the reading order: columns, page margins and line numbers."""
 
-import re
 from collections.abc import Sequence
 from itertools import groupby, pairwise
 from statistics import median
 
 from .drawings import Box
-from .rows import Segment, group_rows
+from .rows import MARGIN, PAGE_NUMBER, Segment, group_rows
 from .runs import Run
 from .tables import Table
 
@@ -183,8 +182,6 @@ def _is_prose(segments: Sequence[Item]) -> bool:
     return len(long) >= MIN_LINES and sum(long) >= LONG_SHARE * sum(weights)
 
 
-#: Share of the page height at its edges that can hold headers, footers and page numbers.
-MARGIN = 0.1
 #: The same, for a page number alone.
 PAGE_NUMBER_MARGIN = 0.22
 #: Ems between margins and text, at least.
@@ -192,11 +189,6 @@ MARGIN_GAP = 1.7
 MAX_MARGIN_ROWS = 2
 #: A page with numbered lines has at least this many.
 MIN_LINE_NUMBERS = 8
-PAGE_NUMBER = re.compile(
-    r"\W*(?:(?:page|seite|p\.|s\.)\s*)?(?:\d{1,5}|[ivxlc]{1,7})(?:\s*(?:/|of|von|-)\s*\d{1,5})?\W*",
-    re.IGNORECASE,
-)
-
 Rows = list[list[Segment]]
 
 
