@@ -13,7 +13,7 @@ import orjson
 
 from ..core.callables import LazyCallable, map_limited
 from ..documents.ocr.engines import open_engine
-from ..documents.page_store import PageStore
+from ..documents.pages import PageStore
 from ..media.recording import Recording, VideoTrack
 from ..media.slides import (
     WINDOW_S,

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from ...markdown import code_fence, escape_line_start, pipe_table
-from ..structure import Tag
+from ..pdfium import Tag
 from .rows import TextLine, parse_list_marker
 from .runs import join_lines
 from .tables import Table
