@@ -3,8 +3,14 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.media.probe import parse_metadata, parse_streams
-from secretary.media.recording import AudioTrack, Chapter, SubtitleTrack, VideoTrack
+from secretary.media.probe import (
+    AudioTrack,
+    Chapter,
+    SubtitleTrack,
+    VideoTrack,
+    parse_metadata,
+    parse_streams,
+)
 
 SAID = """\
 [mov,mp4,m4a,3gp,3g2,mj2 @ 0x1] some warning

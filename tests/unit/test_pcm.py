@@ -27,8 +27,7 @@ from secretary.media.pcm import (
     read_samples,
     select_audio_track,
 )
-from secretary.media.probe import probe
-from secretary.media.recording import AudioTrack, Recording
+from secretary.media.probe import AudioTrack, Recording, probe
 
 from ..audio_files import (
     RATE,

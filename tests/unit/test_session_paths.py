@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from secretary.web.paths import (
+from secretary.web.talk import (
     MAX_FOLDER,
     MAX_STEM,
     SessionPaths,

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from secretary.core.errors import FileCorrupt
-from secretary.media.probe import probe
-from secretary.media.recording import SubtitleTrack
+from secretary.media.probe import SubtitleTrack, probe
 from secretary.media.subtitles import extract_subtitles
 
 from ..audio_files import made, moving, speech

@@ -10,7 +10,7 @@ import pytest
 
 from secretary.config import DownloadLimits
 from secretary.core.errors import DownloadRefused, FileTooLarge
-from secretary.media.recording import Chapter
+from secretary.media.probe import Chapter
 from secretary.media.ytdlp.metadata import (
     MAX_BYTES,
     SiteRequest,

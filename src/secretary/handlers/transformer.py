@@ -20,14 +20,15 @@ from ..jobs.handler import JobContext, handles
 from ..llm.templates import Rendered, Template
 from ..storage.sources import source_url
 from .document_pipeline import Document, PageOptions, check_source
-from .llm_cache import LlmCache, open_llm_cache
 from .office import read_office
 from .parameters import MAX_TEXT, LanguageParameters, is_from_cache
 from .pdf import read_pdf
 from .progress import ScaledReporter, StepProgress
 from .text_generation import (
     DetailLevel,
+    LlmCache,
     apply_template,
+    open_llm_cache,
     requested_template,
     rewrite,
     summarize,

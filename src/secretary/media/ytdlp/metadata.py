@@ -17,7 +17,7 @@ from ...core.errors import (
     JobFailed,
     UnsupportedFile,
 )
-from ..recording import Chapter
+from ..probe import Chapter
 
 MAX_BYTES = 32 * MEBIBYTE
 MAX_SUBTITLES = 8
