@@ -24,7 +24,7 @@ from secretary.api.middleware import RequestMiddleware
 from secretary.core.errors import StoreUnavailable
 from secretary.core.job import Completed
 from secretary.handlers import BUILTIN
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.observability import logging as logs
 from secretary.observability.metrics import Metrics

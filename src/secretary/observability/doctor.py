@@ -16,7 +16,7 @@ from uuid import uuid4
 from ..config import DocumentSettings, MediaSettings
 from ..core.errors import EngineUnavailable, InvalidSettings, NotFound, StoreUnavailable
 from ..core.job import JobStatus, utc_now
-from ..jobs.registry import Registry
+from ..jobs.handler import Registry
 from ..llm import LlmOptions, Purpose
 from ..llm.templates import Library
 from ..storage.blob_store import BlobStore

@@ -25,7 +25,7 @@ from ..core.job import (
     Released,
     utc_now,
 )
-from ..jobs.observer import Observer
+from ..jobs.events import Observer
 from ..store import Rescued
 from .service_stats import ServiceStats
 
