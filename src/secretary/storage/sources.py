@@ -6,9 +6,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..config import DownloadLimits
 from ..core.errors import DownloadRefused, InvalidParameters, NotFound
 from ..core.file_types import safe_name
+from ..network import DownloadLimits
 from .uploads import Uploads
 
 if TYPE_CHECKING:
