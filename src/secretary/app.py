@@ -20,8 +20,7 @@ from .jobs.service import JobService
 from .llm import Endpoints, LlmOptions
 from .llm.templates import Library
 from .observability import doctor
-from .observability.doctor import Finding
-from .observability.system_info import Installation, redact, visible_settings
+from .observability.doctor import Finding, Installation, redact, visible_settings
 from .storage.artifacts import JobFiles
 from .storage.blob_store import BlobStore
 from .storage.cache import Cache
@@ -160,8 +159,7 @@ class Application:
 
     @cached_property
     def metrics(self) -> "Metrics":
-        from .observability.metrics import Metrics
-        from .observability.service_stats import ServiceStats
+        from .observability.metrics import Metrics, ServiceStats
 
         metrics = Metrics(self.registry.job_types, ServiceStats(self.job_service))
         self.sender.on_attempt = metrics.webhook_attempted

@@ -27,8 +27,7 @@ from secretary.handlers.parameters import LanguageParameters
 from secretary.jobs.events import EVENT_FIELDS
 from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
-from secretary.observability.metrics import Metrics
-from secretary.observability.service_stats import ServiceStats
+from secretary.observability.metrics import Metrics, ServiceStats
 from secretary.storage.artifacts import JobFiles
 
 ROOT = Path(__file__).parents[2]

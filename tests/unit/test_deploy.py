@@ -25,8 +25,7 @@ from secretary.core import errors
 from secretary.handlers import BUILTIN
 from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
-from secretary.observability.metrics import Metrics
-from secretary.observability.service_stats import ServiceStats
+from secretary.observability.metrics import Metrics, ServiceStats
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store
 from secretary.worker.worker import SHUTDOWN_WRITE_TIMEOUT

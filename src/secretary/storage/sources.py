@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from ..config import DownloadLimits
 from ..core.errors import (
     DISK_FULL_ERRNOS,
     DownloadRefused,
@@ -22,6 +21,7 @@ from ..core.errors import (
     StoreUnavailable,
 )
 from ..core.file_types import detect_file_type, safe_name
+from ..network import DownloadLimits
 from .blob_store import BlobStore
 
 if TYPE_CHECKING:
