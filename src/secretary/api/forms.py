@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from ..core.errors import InvalidParameters
 from ..core.file_types import disposed_name
 from ..core.job import new_id
-from ..storage.uploads import Upload, Uploads
+from ..storage.sources import Upload, Uploads
 
 MAX_FIELDS = 200
 FILE_FIELDS = frozenset({"file", "files", "upload"})

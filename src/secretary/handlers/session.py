@@ -26,15 +26,6 @@ from ..core.errors import (
 )
 from ..core.json_codec import encode_json
 from ..core.languages import language_code
-from ..core.results import (
-    Frame,
-    MissingPart,
-    PartError,
-    RecordingResults,
-    SessionResults,
-    archive_url,
-    file_url,
-)
 from ..documents.assembly import MAX_RESULTS_BYTES, RESULTS_FILE
 from ..jobs.handler import JobContext, handles
 from ..llm.templates import Rendered, Template, fill_without_model, render
@@ -60,7 +51,17 @@ from ..web.talk import (
 )
 from .media_pipeline import TIMEOUT, WRITE_TRANSCRIPT
 from .office import OfficeParameters, office
-from .parameters import LanguageParameters, StringList
+from .parameters import (
+    Frame,
+    LanguageParameters,
+    MissingPart,
+    PartError,
+    RecordingResults,
+    SessionResults,
+    StringList,
+    archive_url,
+    file_url,
+)
 from .pdf import PdfParameters, pdf
 from .progress import ScaledReporter
 from .text_generation import apply_template, find_template

@@ -14,7 +14,6 @@ from ..core.callables import map_limited
 from ..core.errors import ContextExceeded, UnsupportedFile
 from ..core.json_codec import encode_json
 from ..core.languages import english_name
-from ..core.results import FileResults, file_url
 from ..documents.text_chunking import estimate_tokens, split_text
 from ..documents.text_output import RESULT_FILE, update_text_output
 from ..jobs.handler import JobContext
@@ -24,7 +23,7 @@ from ..storage import append_log
 from ..storage.append_log import RecordRef
 from ..storage.cache import CacheEntry
 from ..version import __version__
-from .parameters import LanguageParameters, SourceParameters, reusable_since
+from .parameters import FileResults, LanguageParameters, SourceParameters, file_url, reusable_since
 from .progress import StepProgress
 
 T = TypeVar("T")

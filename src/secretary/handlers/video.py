@@ -14,7 +14,6 @@ from pydantic import Field
 from ..core.callables import LazyCallable, map_limited
 from ..core.errors import UnsupportedFile
 from ..core.file_types import AUDIO_TYPES, VIDEO_TYPES
-from ..core.results import RecordingResults
 from ..documents.ocr.engines import open_engine
 from ..documents.page_store import PageStore
 from ..jobs.handler import JobContext, handles
@@ -41,7 +40,7 @@ from .media_pipeline import (
     get_transcript,
     resolve_media,
 )
-from .parameters import LANGUAGES, OCR_LANGUAGE, reusable_since
+from .parameters import LANGUAGES, OCR_LANGUAGE, RecordingResults, reusable_since
 from .progress import MediaProgress
 from .transcription import FFMPEG_GRACE, MediaContext
 from .translation import check_translation

@@ -22,7 +22,7 @@ from urllib.parse import unquote
 
 import httpx
 
-from ...config import MEBIBYTE, DownloadLimits
+from ...config import MEBIBYTE
 from ...core.errors import (
     AddressRefused,
     DownloadFailed,
@@ -31,6 +31,7 @@ from ...core.errors import (
     UnexpectedContentType,
 )
 from ...core.processes import inherited_environment
+from ...network import DownloadLimits
 from ...network.client import Network
 from ...network.downloads import OnProgress, download
 from ...network.egress_proxy import EgressProxy, open_egress_proxy
