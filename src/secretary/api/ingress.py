@@ -269,8 +269,8 @@ def require_file_type(
     if upload.kind not in file_types:
         actual = f"The file type is {upload.kind}" if upload.kind else "The file type is unknown"
         accepted_types = ", ".join(sorted(file_types)) or "none"
-        taker = "this job type" if name else "this route"
-        raise UnsupportedFile(f"{prefix}{actual}; {taker} accepts: {accepted_types}")
+        consumer = "this job type" if name else "this route"
+        raise UnsupportedFile(f"{prefix}{actual}; {consumer} accepts: {accepted_types}")
 
 
 def _client_id(job: Job) -> str | None:

@@ -253,7 +253,7 @@ async def _write_all(
                 echo_err(f"{file}: {error.message} ({error.code})")
                 succeeded = False
             except OSError as error:
-                echo_err(f"{file}: what came of it cannot be written: {error.strerror}")
+                echo_err(f"{file}: the result cannot be written: {error.strerror}")
                 succeeded = False
     finally:
         for task in tasks:
