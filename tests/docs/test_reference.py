@@ -14,8 +14,8 @@ from typer.core import TyperGroup, TyperOption
 
 from secretary import config
 from secretary.api import create_api, event_job, ingress
-from secretary.api.errors import CODES, LEGACY_PREFIX
 from secretary.api.middleware import JSON_HEADERS
+from secretary.api.responses import CODES, LEGACY_PREFIX
 from secretary.api.streams import NAMES, encode_event, job_event, job_event_id
 from secretary.cli import app
 from secretary.cli.output import ExitCode

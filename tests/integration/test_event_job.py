@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Message
 
 from secretary.api import create_api
-from secretary.api.errors import CODES, error_response
+from secretary.api.responses import CODES, error_response
 from secretary.core.errors import StoreUnavailable
 from secretary.core.job import EMPTY_RESULTS, Completed, Failed, Job, JobError, Outcome
 from secretary.handlers import BUILTIN

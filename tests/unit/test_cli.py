@@ -14,10 +14,9 @@ from secretary.cli.backend import FINAL, WAITING, Backend, JobProgress, Status, 
 from secretary.cli.batches import _read_document
 from secretary.cli.local import LocalBackend
 from secretary.cli.options import Target
-from secretary.cli.output import ExitCode, exit_code, line_key
+from secretary.cli.output import ExitCode, console, exit_code, job_table, line_key, remaining_time
 from secretary.cli.remote import RemoteBackend, local_error
 from secretary.cli.submit import read_parameters
-from secretary.cli.tables import console, job_table, remaining_time
 from secretary.client.errors import ApiError, NotFound
 from secretary.config import Settings
 from secretary.core import job as jobs

@@ -10,7 +10,7 @@ import pytest
 
 from secretary.api import create_api
 from secretary.api.dashboard import MEDIA_TYPES
-from secretary.api.errors import CODES
+from secretary.api.responses import CODES
 from secretary.core import errors
 from secretary.handlers import BUILTIN
 from secretary.handlers.media_pipeline import NotKept
