@@ -25,7 +25,7 @@ from secretary.core.job import (
     utc_now,
 )
 from secretary.handlers import BUILTIN
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store, open_store

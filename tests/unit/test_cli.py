@@ -22,7 +22,7 @@ from secretary.config import Settings
 from secretary.core import job as jobs
 from secretary.core.errors import InvalidParameters, JobFailed
 from secretary.core.job import Job, JobStatus, Progress, utc_now
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 from secretary.storage.blob_store import DirectoryBlobStore

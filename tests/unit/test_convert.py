@@ -22,7 +22,7 @@ from secretary.config import Settings
 from secretary.core.errors import InvalidParameters, UnsupportedFile
 from secretary.core.job import Job
 from secretary.handlers.pdf import PdfParameters
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 

@@ -9,9 +9,8 @@ from ..jobs.conference_import import ConferenceImporter
 from ..jobs.events import EventHub
 from ..jobs.service import JobService
 from ..llm.templates import Library
-from ..observability.metrics import Metrics
-from ..observability.service_stats import ServiceStats
-from ..observability.system_info import Installation
+from ..observability.doctor import Installation
+from ..observability.metrics import Metrics, ServiceStats
 from ..version import __version__
 from . import batches, dashboard, event_job, files, ingress, jobs, streams, system
 from .auth import Authenticator

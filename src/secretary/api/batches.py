@@ -22,9 +22,9 @@ from ..core.errors import (
 from ..core.file_types import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 from ..core.job import Batch, Delivery, JobError, new_id
 from ..jobs.conference_import import ConferenceImporter, ScheduleRequest, batch_request
-from ..jobs.registry import Registry
+from ..jobs.handler import Registry
 from ..jobs.submission import BatchRequest, parse_request
-from ..storage.uploads import Upload, Uploads
+from ..storage.sources import Upload, Uploads
 from ..store import BatchQuery
 from . import models
 from .auth import Caller

@@ -12,9 +12,9 @@ from ..core.errors import InvalidParameters, SecretaryError, StoreUnavailable, U
 from ..core.file_types import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 from ..core.job import Job, JobStatus, new_id
 from ..jobs.events import EventHub
-from ..jobs.registry import Registry
+from ..jobs.handler import Registry
 from ..jobs.submission import JobRequest, parse_request
-from ..storage.uploads import Upload
+from ..storage.sources import Upload
 from .auth import Caller
 from .models import Envelope, ProcessInfo, ResponseModel, Results
 from .openapi import (

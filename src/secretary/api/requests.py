@@ -23,7 +23,7 @@ from ..core.job import JobStatus, new_id
 from ..jobs import submission
 from ..jobs.service import JobService
 from ..jobs.submission import UtcDatetime
-from ..storage.uploads import Upload, Uploads
+from ..storage.sources import Upload, Uploads
 
 #: Fields that lists omit unless `include` asks for them.
 LARGE_FIELDS = frozenset({"results", "logs"})

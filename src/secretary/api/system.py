@@ -18,9 +18,8 @@ from ..core.job import JobStatus, UtcTime, iso, utc_now
 from ..jobs.service import JobService
 from ..llm.templates import Library
 from ..llm.templates.template import schema
-from ..observability.metrics import CONTENT_TYPE, Metrics
-from ..observability.service_stats import CachedQuery, ServiceStats
-from ..observability.system_info import Installation
+from ..observability.doctor import Installation
+from ..observability.metrics import CONTENT_TYPE, CachedQuery, Metrics, ServiceStats
 from ..store.claims import is_alive, worker_document
 from ..store.stats import EPOCH, Throughput, quantile
 from ..version import __version__
