@@ -12,8 +12,7 @@ import typer
 from ..core.errors import Conflict, InvalidParameters
 from .backend import Document, JobProgress, OnProgress
 from .options import AsJson, ConfigFile, DataDir, log_warnings_only, read_settings
-from .output import ProgressDisplay, echo_err, print_json, progress_display
-from .tables import print_transfer_counts
+from .output import ProgressDisplay, echo_err, print_json, print_transfer_counts, progress_display
 
 if TYPE_CHECKING:
     from ..config import Settings

@@ -40,8 +40,8 @@ from ..core.job import (
     Progress,
     Webhook,
     iso,
+    normalize_parameters,
 )
-from ..core.parameters import normalize_parameters
 from ..jobs.submission import accept_any_url, webhook_problems
 from ..storage.blob_store import BlobStore
 from ..store import Store

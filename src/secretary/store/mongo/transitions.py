@@ -23,8 +23,9 @@ from ...core.job import (
     Outcome,
     Progress,
     Released,
+    has_secrets,
+    remove_secrets,
 )
-from ...core.parameters import has_secrets, remove_secrets
 from ..jobs import JobQuery
 from ..stats import FinishedJob
 from .outbox import REPORTED, advance_progress_event, final_event

@@ -20,10 +20,11 @@ from ...core.job import (
     LogEntry,
     Progress,
     Released,
+    has_secrets,
+    remove_secrets,
     utc_now,
 )
 from ...core.json_codec import encode_json_text
-from ...core.parameters import has_secrets, remove_secrets
 from ..claims import (
     RENEW_BELOW,
     Candidate,
