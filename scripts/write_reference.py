@@ -12,8 +12,7 @@ import module_duties
 from secretary.api import create_api
 from secretary.handlers import BUILTIN
 from secretary.handlers.parameters import LanguageParameters
-from secretary.jobs.handler import Handler
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Handler, Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 

@@ -12,11 +12,11 @@ import pytest
 from starlette.types import Message
 
 from secretary.api import create_api
-from secretary.api.errors import CODES, error_response
+from secretary.api.responses import CODES, error_response
 from secretary.core.errors import StoreUnavailable
 from secretary.core.job import EMPTY_RESULTS, Completed, Failed, Job, JobError, Outcome
 from secretary.handlers import BUILTIN
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store

@@ -28,10 +28,9 @@ from secretary.core.job import (
     utc_now,
 )
 from secretary.store import BatchQuery, Capacity, JobQuery
-from secretary.store.jobs import TimeBudget
+from secretary.store.jobs import Notifier, TimeBudget
 from secretary.store.mongo import MongoStore
 from secretary.store.mongo.change_feed import PollingFeed
-from secretary.store.notifier import Notifier
 from secretary.store.outbox import EventCapacity
 from secretary.store.transfer import GROUP
 

@@ -174,7 +174,7 @@ async def test_what_one_machine_has_read_no_other_reads_again(machines: Machines
 async def test_pages_can_be_read_elsewhere_while_the_job_runs(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("secretary.storage.artifact_sync.UPLOAD_INTERVAL", 0.05)
+    monkeypatch.setattr("secretary.storage.artifacts.UPLOAD_INTERVAL", 0.05)
     service = await machines.api("a")
     async with machines.worker("b", generic_worker={"processes": 1}):
         content = pdf(*(f"Page {n} of many" for n in range(1, 151)))

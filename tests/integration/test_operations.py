@@ -24,11 +24,10 @@ from secretary.api.middleware import RequestMiddleware
 from secretary.core.errors import StoreUnavailable
 from secretary.core.job import Completed
 from secretary.handlers import BUILTIN
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.observability import logging as logs
-from secretary.observability.metrics import Metrics
-from secretary.observability.service_stats import ServiceStats
+from secretary.observability.metrics import Metrics, ServiceStats
 from secretary.serve import Connection, listen
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store, open_store

@@ -12,7 +12,7 @@ from secretary.core.errors import StoreUnavailable
 from secretary.core.job import AccessControl, Cancelled, Completed, Failed, Job, JobError, Progress
 from secretary.handlers import BUILTIN
 from secretary.jobs.events import EventHub
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 from secretary.store import JobQuery, Page, Store

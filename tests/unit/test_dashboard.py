@@ -10,11 +10,11 @@ import pytest
 
 from secretary.api import create_api
 from secretary.api.dashboard import MEDIA_TYPES
-from secretary.api.errors import CODES
+from secretary.api.responses import CODES
 from secretary.core import errors
 from secretary.handlers import BUILTIN
 from secretary.handlers.media_pipeline import NotKept
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.store import Store
 from tests.api_server import serving

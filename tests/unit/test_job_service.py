@@ -11,7 +11,7 @@ import pytest
 from secretary.core.errors import AccessDenied, Conflict, InvalidParameters, NotFound
 from secretary.core.job import Completed, Failed, Job, JobError, Outcome, utc_now
 from secretary.core.processes import process_identity
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.jobs.submission import BatchRequest, JobRequest, parse_request
 from secretary.network.client import Network

@@ -12,7 +12,7 @@ from secretary.api import create_api
 from secretary.api.system import Span, series
 from secretary.core.job import Completed, Failed, JobError, new_id
 from secretary.handlers import BUILTIN
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from secretary.core.errors import StoreUnavailable
-from secretary.observability.service_stats import CachedQuery
+from secretary.observability.metrics import CachedQuery
 
 
 class Count:

@@ -23,8 +23,16 @@ from .options import (
     UserFilter,
     with_target,
 )
-from .output import ExitCode, echo, echo_err, print_json, print_json_line
-from .tables import print_job, print_jobs, print_logs
+from .output import (
+    ExitCode,
+    echo,
+    echo_err,
+    print_job,
+    print_jobs,
+    print_json,
+    print_json_line,
+    print_logs,
+)
 from .watch import watch_jobs
 
 T = TypeVar("T")

@@ -12,8 +12,16 @@ import typer
 from ..core.errors import InvalidParameters
 from .backend import Backend, Document, Status
 from .options import AsJson, Target, complete_job_type, with_target
-from .output import ExitCode, ProgressDisplay, echo, echo_err, print_json, progress_display
-from .tables import print_job, print_jobs
+from .output import (
+    ExitCode,
+    ProgressDisplay,
+    echo,
+    echo_err,
+    print_job,
+    print_jobs,
+    print_json,
+    progress_display,
+)
 
 #: Check for workers if a job is still pending after this time; a claim takes milliseconds.
 WORKER_CHECK_SECONDS = 2.0

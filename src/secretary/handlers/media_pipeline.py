@@ -19,14 +19,6 @@ from ..core.errors import FileTooLarge, InvalidParameters
 from ..core.file_types import safe_name
 from ..core.job import Progress
 from ..core.languages import is_same_language, language_code
-from ..core.results import (
-    Frame,
-    KeptRecording,
-    RecordingResults,
-    SubtitleFiles,
-    archive_url,
-    file_url,
-)
 from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext
 from ..media.recording import Chapter, Recording
@@ -49,7 +41,16 @@ from .existing_subtitles import (
     find_subtitles,
     transcript_from_subtitles,
 )
-from .parameters import LanguageParameters, is_from_cache
+from .parameters import (
+    Frame,
+    KeptRecording,
+    LanguageParameters,
+    RecordingResults,
+    SubtitleFiles,
+    archive_url,
+    file_url,
+    is_from_cache,
+)
 from .slide_extraction import ExtractedSlides
 from .text_generation import apply_requested_template
 from .transcription import FFMPEG_GRACE, select_sound_track, transcribe

@@ -21,15 +21,6 @@ from ..core.errors import (
     UnsupportedFile,
 )
 from ..core.languages import language_code
-from ..core.results import (
-    Frame,
-    MissingPart,
-    PartError,
-    RecordingResults,
-    SessionResults,
-    archive_url,
-    file_url,
-)
 from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext, handles
 from ..llm.templates import Rendered, Template, fill_without_model, render
@@ -42,7 +33,17 @@ from ..web.talk import TalkPage
 from .existing_subtitles import DETECT_LANGUAGE, LOAD, LOAD_TIMEOUT
 from .media_pipeline import TIMEOUT, WRITE_TRANSCRIPT
 from .office import OfficeParameters, office
-from .parameters import LanguageParameters, StringList
+from .parameters import (
+    Frame,
+    LanguageParameters,
+    MissingPart,
+    PartError,
+    RecordingResults,
+    SessionResults,
+    StringList,
+    archive_url,
+    file_url,
+)
 from .pdf import PdfParameters, pdf
 from .progress import ScaledReporter
 from .session_document import (

@@ -10,10 +10,10 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from ..core.json_codec import encode_json
-from ..core.results import Frame, MissingPart
 from ..documents.assembly import MAX_RESULTS_BYTES
 from ..media.transcript import SRT_FILE, TEXT_FILE, VTT_FILE, format_clock
 from ..web.paths import SessionPaths
+from .parameters import Frame, MissingPart
 
 #: Texts of the document that come from neither a model nor a template, by language.
 LABELS: Mapping[str, Mapping[str, str]] = {

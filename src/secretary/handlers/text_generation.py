@@ -13,14 +13,13 @@ from typing import Any, Literal, TypeVar
 from ..core.callables import map_limited
 from ..core.errors import ContextExceeded, UnsupportedFile
 from ..core.languages import english_name
-from ..core.results import FileResults, file_url
 from ..documents.text_chunking import estimate_tokens, split_text
 from ..documents.text_output import RESULT_FILE, update_text_output
 from ..jobs.handler import JobContext
 from ..llm.templates import Rendered, Template, parse, prompt_messages, render
 from ..llm.templates.template import schema
 from .llm_cache import LlmCache, open_llm_cache
-from .parameters import LanguageParameters
+from .parameters import FileResults, LanguageParameters, file_url
 from .progress import StepProgress
 
 DetailLevel = Literal["short", "normal", "detailed"]

@@ -4,7 +4,6 @@ from pydantic import Field
 
 from ..core.errors import UnsupportedFile
 from ..core.file_types import AUDIO_TYPES, VIDEO_TYPES
-from ..core.results import RecordingResults
 from ..jobs.handler import JobContext, handles
 from .media_pipeline import (
     TIMEOUT,
@@ -14,7 +13,7 @@ from .media_pipeline import (
     get_transcript,
     resolve_media,
 )
-from .parameters import LANGUAGES, OCR_LANGUAGE
+from .parameters import LANGUAGES, OCR_LANGUAGE, RecordingResults
 from .slide_extraction import ExtractedSlides, SlideExtraction
 from .translation import check_translation
 

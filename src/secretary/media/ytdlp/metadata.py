@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from ...config import MEBIBYTE, DownloadLimits
+from ...config import MEBIBYTE
 from ...core.errors import (
     DownloadFailed,
     DownloadRefused,
@@ -17,6 +17,7 @@ from ...core.errors import (
     JobFailed,
     UnsupportedFile,
 )
+from ...network import DownloadLimits
 from ..recording import Chapter
 
 MAX_BYTES = 32 * MEBIBYTE

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ...config import DownloadLimits
 from ...core.errors import EngineUnavailable
 from ...core.processes import inherited_environment
+from ...network import DownloadLimits
 from ..ffmpeg import find_ffmpeg
 from . import landlock
 from .metadata import MediaKind
