@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from secretary.api import create_api
-from secretary.api.errors import CODES
+from secretary.api.responses import CODES
 from secretary.core.errors import StoreUnavailable
 from secretary.core.job import (
     EMPTY_RESULTS,

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from secretary.api import create_api, ingress
-from secretary.api.errors import CODES
+from secretary.api.responses import CODES
 from secretary.app import Application
 from secretary.config import load
 from secretary.core.job import Completed, Failed, Job, JobError

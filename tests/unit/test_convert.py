@@ -17,8 +17,7 @@ from secretary.cli.convert import (
     page_range,
     request_for,
 )
-from secretary.cli.ephemeral_runtime import run_directory, user_cache
-from secretary.cli.local import LocalBackend
+from secretary.cli.local import LocalBackend, run_directory, user_cache
 from secretary.config import Settings
 from secretary.core.errors import InvalidParameters, UnsupportedFile
 from secretary.core.job import Job

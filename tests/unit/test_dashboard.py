@@ -10,7 +10,7 @@ import pytest
 
 from secretary.api import create_api
 from secretary.api.dashboard import MEDIA_TYPES
-from secretary.api.errors import CODES
+from secretary.api.responses import CODES
 from secretary.core import errors
 from secretary.handlers import BUILTIN
 from secretary.handlers.media_pipeline import NotKept
@@ -114,7 +114,7 @@ class TestFiles:
     def test_no_file_names_another_host(self) -> None:
         for path in OURS:
             hosts = set(re.findall(r"https?://([\w.-]+)", path.read_text()))
-            # A name space, an example in a field, and the sites whose addresses are told apart.
+            # A name space, an example in a field, and the sites whose addresses are recognized.
             assert hosts <= {"www.w3.org", "example.org"}, path.name
 
     def test_every_import_leads_somewhere(self) -> None:

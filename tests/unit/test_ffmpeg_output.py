@@ -43,7 +43,7 @@ Stream mapping:
 """
 
 
-def test_tracks_are_told_with_what_they_are() -> None:
+def test_tracks_are_listed_with_their_kinds() -> None:
     streams = parse_streams(SAID)
     assert streams.duration == 3723.5
     assert streams.start == 1.4

@@ -28,28 +28,33 @@ from ..storage.sources import Upload, Uploads
 from ..store import BatchQuery
 from . import models
 from .auth import Caller
-from .dependencies import (
+from .ingress import FILE_TYPES, SOURCES, parameters_of, require_file_type
+from .jobs import deliveries_response
+from .models import DeliveryList, EnqueuedBatch, Envelope, ResponseModel
+from .openapi import FILE, JSON_TEXT, LOCATION, URL, Schema, error_responses, form_body, make_router
+from .requests import (
     ARCHIVED,
     LARGE_FIELDS,
     ArchivedFilter,
     BatchId,
     Cursor,
     DeliveryNumber,
+    Fields,
+    FilesForm,
+    Form,
     IdempotencyKeyHeader,
     IncludeJobs,
     Limit,
     OptionalText,
     job_service_of,
+    parse_json,
+    read_files,
+    read_form,
     read_include,
+    webhook_from_callback,
     with_trace,
 )
-from .errors import job_error_response
-from .forms import Fields, FilesForm, Form, parse_json, read_files, read_form, webhook_from_callback
-from .ingress import FILE_TYPES, SOURCES, parameters_of, require_file_type
-from .jobs import deliveries_response
-from .models import DeliveryList, EnqueuedBatch, Envelope, ResponseModel
-from .openapi import FILE, JSON_TEXT, LOCATION, URL, Schema, error_responses, form_body, make_router
-from .responses import enqueued, success
+from .responses import enqueued, job_error_response, success
 
 router = make_router("batches")
 
