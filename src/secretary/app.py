@@ -14,19 +14,17 @@ from .core.errors import InvalidSettings, StoreUnavailable
 from .core.job import JobStatus
 from .handlers import BUILTIN
 from .jobs.conference_import import ConferenceImporter
-from .jobs.observer import Observer
-from .jobs.registry import Registry
+from .jobs.events import Observer
+from .jobs.handler import Registry
 from .jobs.service import JobService
 from .llm import Endpoints, LlmOptions
 from .llm.templates import Library
 from .observability import doctor
-from .observability.doctor import Finding
-from .observability.system_info import Installation, redact, visible_settings
+from .observability.doctor import Finding, Installation, redact, visible_settings
 from .storage.artifacts import JobFiles
 from .storage.blob_store import BlobStore
 from .storage.cache import Cache
-from .storage.sources import Sources
-from .storage.uploads import Uploads
+from .storage.sources import Sources, Uploads
 from .store import STORES, Store, open_store
 from .worker.executor import Executor
 from .worker.maintenance import Maintenance, MaintenanceOptions
@@ -161,8 +159,7 @@ class Application:
 
     @cached_property
     def metrics(self) -> "Metrics":
-        from .observability.metrics import Metrics
-        from .observability.service_stats import ServiceStats
+        from .observability.metrics import Metrics, ServiceStats
 
         metrics = Metrics(self.registry.job_types, ServiceStats(self.job_service))
         self.sender.on_attempt = metrics.webhook_attempted

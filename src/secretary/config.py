@@ -7,7 +7,6 @@ Plain pydantic instead of pydantic-settings: values in the environment are YAML,
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,7 +25,7 @@ from pydantic import (
 )
 
 from .core.errors import InvalidSettings
-from .network.addresses import parse_allowed_host
+from .network import DOWNLOAD_MAX_MB, DOWNLOAD_TIMEOUT_SEC, DownloadLimits, parse_allowed_host
 
 MEBIBYTE = 1024 * 1024
 
@@ -209,25 +208,13 @@ def _host_list(value: Any) -> Any:
     return _split(value) if isinstance(value, str) else [] if value is None else value
 
 
-_DOWNLOAD_MAX_MB = 1024
-_DOWNLOAD_TIMEOUT_SEC = 900.0
-
-
-@dataclass(frozen=True, slots=True)
-class DownloadLimits:
-    max_bytes: int = _DOWNLOAD_MAX_MB * MEBIBYTE
-    total: timedelta = timedelta(seconds=_DOWNLOAD_TIMEOUT_SEC)
-    idle: timedelta = timedelta(seconds=30)
-    max_redirects: int = 5
-
-
 class NetworkSettings(Group):
     #: Hosts that downloads and webhooks may reach although they are not public.
     allow_hosts: Annotated[
         tuple[Annotated[str, AfterValidator(_host)], ...], BeforeValidator(_host_list)
     ] = ()
-    download_max_mb: int = Field(default=_DOWNLOAD_MAX_MB, ge=1)
-    download_timeout_sec: float = Field(default=_DOWNLOAD_TIMEOUT_SEC, gt=0)
+    download_max_mb: int = Field(default=DOWNLOAD_MAX_MB, ge=1)
+    download_timeout_sec: float = Field(default=DOWNLOAD_TIMEOUT_SEC, gt=0)
 
     @property
     def download_limits(self) -> DownloadLimits:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import trustme
 
-from secretary.config import DownloadLimits
 from secretary.core.errors import (
     AddressRefused,
     DownloadFailed,
@@ -23,6 +22,7 @@ from secretary.core.errors import (
     JobFailed,
     UnexpectedContentType,
 )
+from secretary.network import DownloadLimits
 from secretary.network.client import Network
 from secretary.network.downloads import Download, download
 from tests.web_server import Answer, Asked, Web, serving

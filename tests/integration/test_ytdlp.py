@@ -16,7 +16,6 @@ import httpcore
 import pytest
 import trustme
 
-from secretary.config import DownloadLimits
 from secretary.core import processes
 from secretary.core.errors import (
     AddressRefused,
@@ -30,6 +29,7 @@ from secretary.core.errors import (
 from secretary.media.ytdlp import landlock as fence
 from secretary.media.ytdlp.fetch import fetch_from_site, fetch_in_sandbox, fetch_media
 from secretary.media.ytdlp.metadata import SiteMedia, SiteRequest, SiteSubtitles
+from secretary.network import DownloadLimits
 from secretary.network.client import Network, connect_tcp
 from secretary.storage.sources import SourceFile
 from secretary.worker.sandbox import Limits, Sandbox

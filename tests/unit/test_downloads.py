@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from secretary.app import Application
-from secretary.config import DownloadLimits, Settings
+from secretary.config import Settings
 from secretary.core.errors import AddressRefused, DownloadFailed
+from secretary.network import DownloadLimits
 from secretary.network.client import Network
 from secretary.network.downloads import download
 

@@ -15,8 +15,7 @@ import pytest
 
 from secretary.core.errors import EngineUnavailable, JobFailed, UpstreamFailed, UpstreamRefused
 from secretary.core.job import ResourceCalculator
-from secretary.llm import Endpoints, Llm, LlmOptions
-from secretary.llm.vision import page_markdown
+from secretary.llm import Endpoints, Llm, LlmOptions, page_markdown
 
 from ..llm_fixture import scripted_llm
 from ..llm_server import (

@@ -1,4 +1,4 @@
-"""What Prometheus is told."""
+"""The Prometheus metrics."""
 
 import asyncio
 from datetime import timedelta
@@ -11,8 +11,7 @@ from secretary.core.errors import FileCorrupt, StoreUnavailable, UpstreamFailed
 from secretary.core.job import Job
 from secretary.jobs.handler import AnyParameters
 from secretary.jobs.service import JobService
-from secretary.observability.metrics import Metrics
-from secretary.observability.service_stats import ServiceStats
+from secretary.observability.metrics import Metrics, ServiceStats
 from secretary.storage.artifacts import JobFiles
 from secretary.storage.sources import Sources
 from secretary.store import Store

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from secretary.core.errors import StoreUnavailable
-from secretary.observability.service_stats import CachedQuery
+from secretary.observability.metrics import CachedQuery
 
 
 class Count:
-    """A count that ends when it is told to."""
+    """A count that ends on request."""
 
     def __init__(self) -> None:
         self.begun = 0

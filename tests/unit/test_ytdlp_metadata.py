@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from secretary.config import DownloadLimits
 from secretary.core.errors import DownloadRefused, FileTooLarge
-from secretary.media.recording import Chapter
+from secretary.media.probe import Chapter
 from secretary.media.ytdlp.metadata import (
     MAX_BYTES,
     SiteRequest,
@@ -20,6 +19,7 @@ from secretary.media.ytdlp.metadata import (
     sizes,
     to_site_media,
 )
+from secretary.network import DownloadLimits
 
 REQUEST = SiteRequest(
     url="https://site.example/watch?v=1",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from ..config import MEBIBYTE, DownloadLimits
+from ..config import MEBIBYTE
 from ..core.callables import LazyCallable
 from ..core.errors import (
     DownloadFailed,
@@ -21,6 +21,7 @@ from ..core.errors import (
     ProcessingTimeout,
     UnsupportedFile,
 )
+from ..network import DownloadLimits
 from ..worker.sandbox import Limits, Sandbox
 from .submission import BatchRequest, Request, parse_request
 

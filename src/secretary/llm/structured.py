@@ -7,8 +7,7 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from ..core.errors import ContextExceeded, UpstreamFailed, UpstreamRefused
-from .endpoints import Endpoints, Messages
-from .options import Usage
+from .endpoints import Endpoints, Messages, Usage
 
 Schema = Mapping[str, Any]
 

@@ -8,8 +8,7 @@ from typing import Any
 from ..core.errors import UpstreamRefused
 from ..core.languages import language_code
 from ..media.speech.engines import TimedText, Transcription
-from .endpoints import Endpoints, TranscriptionResponse
-from .options import Usage
+from .endpoints import Endpoints, TranscriptionResponse, Usage
 
 #: The response format with segments and times. Some models and servers support plain text only.
 VERBOSE = "verbose_json"

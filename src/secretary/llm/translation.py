@@ -7,8 +7,7 @@ from typing import Any
 
 from ..core.errors import ContextExceeded, UpstreamFailed
 from ..core.languages import english_name, is_same_language
-from .endpoints import Endpoints, Messages
-from .options import Usage
+from .endpoints import Endpoints, Messages, Usage
 from .structured import InvalidAnswer, ask_json, parse_object
 
 #: Per request. Models become careless in longer answers.

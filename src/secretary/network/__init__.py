@@ -1,1 +1,178 @@
-"""Outgoing HTTP that cannot reach private addresses; downloads."""
+"""Outgoing HTTP that cannot reach private addresses: which hosts are public or allowed."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+
+DOWNLOAD_MAX_MB = 1024
+DOWNLOAD_TIMEOUT_SEC = 900.0
+
+IPAddress = IPv4Address | IPv6Address
+
+LABEL = re.compile(r"[a-z0-9_-]{1,63}")
+NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+
+#: Names of this machine.
+PRIVATE_NAMES = ("localhost",)
+
+#: Not public, although `ipaddress` (at least in some Python versions) calls them global.
+NOT_PUBLIC = (
+    IPv4Network("168.63.129.16/32"),  # Azure's metadata and wire server
+    IPv4Network("192.0.0.0/24"),  # protocol assignments, including Oracle's metadata service
+    IPv4Network("192.88.99.0/24"),  # 6to4 relays
+    IPv6Network("2001::/32"),  # Teredo: tunnels to an embedded IPv4 address
+    IPv6Network("3fff::/20"),  # documentation
+)
+GLOBAL_UNICAST = IPv6Network("2000::/3")
+NAT64 = IPv6Network("64:ff9b::/96")
+
+ENTRY_FORMS = "a host, host:port, *.domain, an address or a range like 10.0.0.0/8"
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadLimits:
+    max_bytes: int = DOWNLOAD_MAX_MB * 1024 * 1024
+    total: timedelta = timedelta(seconds=DOWNLOAD_TIMEOUT_SEC)
+    idle: timedelta = timedelta(seconds=30)
+    max_redirects: int = 5
+
+
+def parse_host(text: str) -> str | IPAddress:
+    """The IP address that `text` spells in any form that resolvers accept, or a host name. Raises
+    ValueError if it is neither."""
+    host = text.lower().removesuffix(".")
+    if ":" in host:
+        return unmap_ipv4(IPv6Address(host))
+    labels = _to_ascii(host).split(".")
+    if NUMBER.fullmatch(labels[-1]):
+        return _parse_ipv4(labels)
+    if len(host) > 253 or not all(LABEL.fullmatch(label) for label in labels):
+        raise ValueError("not a host name")
+    return ".".join(labels)
+
+
+def _to_ascii(name: str) -> str:
+    if name.isascii():
+        return name
+    import idna  # large, and hardly ever needed
+
+    return idna.encode(name, uts46=True).decode("ascii")
+
+
+def _parse_ipv4(labels: list[str]) -> IPv4Address:
+    """Like inet_aton of the C library: one to four decimal, octal or hexadecimal numbers."""
+    *first, last = (_parse_number(label) for label in labels)
+    bits = 8 * (4 - len(first))
+    if len(first) > 3 or any(number > 255 for number in first) or last >= 1 << bits:
+        raise ValueError("not an IPv4 address")
+    return IPv4Address(int.from_bytes(bytes(first)) << bits | last)
+
+
+def _parse_number(label: str) -> int:
+    if label.startswith("0x"):
+        return int(label[2:] or "0", 16)
+    if not label.isdigit():
+        raise ValueError("not an IPv4 address")
+    return int(label, 8 if label.startswith("0") else 10)
+
+
+def unmap_ipv4(address: IPAddress) -> IPAddress:
+    """Turn `::ffff:10.0.0.1` into 10.0.0.1, which is what the system would connect to."""
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def is_public(address: IPAddress) -> bool:
+    address = unmap_ipv4(address)
+    if any(address in network for network in NOT_PUBLIC):
+        return False
+    if isinstance(address, IPv4Address):
+        return address.is_global and not address.is_multicast
+    if address.scope_id is not None:
+        return False
+    embedded = _embedded_ipv4(address)
+    if embedded is not None:
+        return is_public(embedded)
+    return address in GLOBAL_UNICAST and address.is_global
+
+
+def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address to which a NAT64 or 6to4 gateway forwards packets for this one."""
+    if address in NAT64:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.sixtofour
+
+
+def is_private_name(name: str) -> bool:
+    return any(name == private or name.endswith(f".{private}") for private in PRIVATE_NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedHost:
+    """An entry of the allow list: a name (`.domain` for all names below it) or a range of
+    addresses, on one port or all."""
+
+    target: str | IPv4Network | IPv6Network
+    port: int | None = None
+
+    def matches(self, host: str | IPAddress, port: int) -> bool:
+        if self.port not in (None, port):
+            return False
+        if not isinstance(self.target, str):
+            return not isinstance(host, str) and host in self.target
+        if not isinstance(host, str):
+            return False
+        return host.endswith(self.target) if self.target[0] == "." else host == self.target
+
+
+class AllowList:
+    def __init__(self, entries: Iterable[str]) -> None:
+        self._hosts = tuple(parse_allowed_host(entry) for entry in entries)
+
+    @property
+    def has_ranges(self) -> bool:
+        """Whether names may be allowed because of the addresses they resolve to."""
+        return any(not isinstance(allowed.target, str) for allowed in self._hosts)
+
+    def allows(self, host: str | IPAddress, port: int) -> bool:
+        return any(allowed.matches(host, port) for allowed in self._hosts)
+
+
+def parse_allowed_host(entry: str) -> AllowedHost:
+    """Raises ValueError if the entry is malformed."""
+    text = entry.strip().lower()
+    try:
+        if "/" in text:
+            return AllowedHost(ip_network(text))
+        name, port = _split_port(text)
+        if name.startswith("*."):
+            domain = parse_host(name[2:])
+            if not isinstance(domain, str):
+                raise ValueError("addresses have no subdomains")
+            return AllowedHost(f".{domain}", port)
+        host = parse_host(name)
+        return AllowedHost(host if isinstance(host, str) else ip_network(host), port)
+    except ValueError as error:
+        raise ValueError(f"{entry!r} is not {ENTRY_FORMS}") from error
+
+
+def _split_port(text: str) -> tuple[str, int | None]:
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ValueError("unbalanced brackets")
+        return host, _parse_port(rest[1:]) if rest else None
+    if text.count(":") == 1:
+        host, _, port = text.partition(":")
+        return host, _parse_port(port)
+    return text, None
+
+
+def _parse_port(text: str) -> int:
+    port = int(text) if text.isascii() and text.isdigit() else 0
+    if not 0 < port < 65536:
+        raise ValueError("not a port")
+    return port

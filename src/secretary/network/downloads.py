@@ -14,13 +14,13 @@ from typing import Any, BinaryIO
 
 import httpx
 
-from ..config import MEBIBYTE, DownloadLimits
 from ..core.errors import DownloadFailed, DownloadRefused, FileTooLarge, UnexpectedContentType
 from ..core.file_types import downloaded_name
 from ..core.http_headers import read_retry_after
+from . import DownloadLimits
 from .client import Network
 
-CHUNK_BYTES = MEBIBYTE
+MEBIBYTE = CHUNK_BYTES = 1024 * 1024
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 #: Status codes worth a retry, in addition to 5xx.
 RETRYABLE = frozenset({202, 408, 425, 429})

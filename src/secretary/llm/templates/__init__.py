@@ -3,9 +3,8 @@
 
 from .library import Library, read
 from .parsing import parse
-from .rendering import Rendered, render
+from .rendering import Rendered, fill_without_model, prompt_messages, render, validate_answer
 from .template import Field, FieldType, Template, schema
-from .values import fill_without_model, prompt_messages, validate_answer
 
 __all__ = [
     "Field",

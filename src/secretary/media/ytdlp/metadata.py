@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from ...config import MEBIBYTE, DownloadLimits
+from ...config import MEBIBYTE
 from ...core.errors import (
     DownloadFailed,
     DownloadRefused,
@@ -17,7 +17,8 @@ from ...core.errors import (
     JobFailed,
     UnsupportedFile,
 )
-from ..recording import Chapter
+from ...network import DownloadLimits
+from ..probe import Chapter
 
 MAX_BYTES = 32 * MEBIBYTE
 MAX_SUBTITLES = 8
