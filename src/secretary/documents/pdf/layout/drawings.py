@@ -112,15 +112,11 @@ def _bounds(address: int, matrix: Matrix) -> Box | None:
 
 def rotate_box(box: Box, rotation: int) -> Box:
     left, bottom, right, top = box
-    match rotation:
-        case 0:
-            return box
-        case 1:
-            return Box(bottom, -right, top, -left)
-        case 2:
-            return Box(-right, -top, -left, -bottom)
-        case _:
-            return Box(-top, left, -bottom, right)
+    if rotation == 0:
+        return box
+    if rotation == 2:
+        return Box(-right, -top, -left, -bottom)
+    return Box(bottom, -right, top, -left) if rotation == 1 else Box(-top, left, -bottom, right)
 
 
 def _add_path(drawings: Drawings, address: int, matrix: Matrix, rotation: int) -> None:
