@@ -10,7 +10,7 @@ from secretary.storage.artifacts import JobFiles
 from secretary.storage.blob_store import BlobStore, DirectoryBlobStore
 from secretary.storage.gridfs import GridFsBlobStore
 from secretary.storage.s3 import S3BlobStore
-from secretary.storage.uploads import Uploads
+from secretary.storage.sources import Uploads
 from secretary.store import Store
 from secretary.store.mongo import MongoStore
 

@@ -8,8 +8,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .core.job import Batch, Job, JobStatus
-    from .jobs.handler import JobContext, handles
-    from .jobs.registry import Registry
+    from .jobs.handler import JobContext, Registry, handles
 
 __all__ = [
     "Batch",
@@ -30,7 +29,7 @@ _LATER = {
     "Job": "core.job",
     "JobContext": "jobs.handler",
     "JobStatus": "core.job",
-    "Registry": "jobs.registry",
+    "Registry": "jobs.handler",
     "handles": "jobs.handler",
 }
 

@@ -14,8 +14,8 @@ from .core.errors import InvalidSettings, StoreUnavailable
 from .core.job import JobStatus
 from .handlers import BUILTIN
 from .jobs.conference_import import ConferenceImporter
-from .jobs.observer import Observer
-from .jobs.registry import Registry
+from .jobs.events import Observer
+from .jobs.handler import Registry
 from .jobs.service import JobService
 from .llm import Endpoints, LlmOptions
 from .llm.templates import Library
@@ -24,8 +24,7 @@ from .observability.doctor import Finding, Installation, redact, visible_setting
 from .storage.artifacts import JobFiles
 from .storage.blob_store import BlobStore
 from .storage.cache import Cache
-from .storage.sources import Sources
-from .storage.uploads import Uploads
+from .storage.sources import Sources, Uploads
 from .store import STORES, Store, open_store
 from .worker.executor import Executor
 from .worker.maintenance import Maintenance, MaintenanceOptions

@@ -19,8 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from .app import Application, WorkerComponents, make_tracer
 from .config import MEBIBYTE, Settings
 from .core.errors import InvalidSettings
-from .jobs.events import EventHub
-from .jobs.observer import Observer, Observers
+from .jobs.events import EventHub, Observer, Observers
 
 if TYPE_CHECKING:
     from .observability.otel import OtelTracer

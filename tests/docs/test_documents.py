@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from secretary.handlers import BUILTIN
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.submission import JobRequest, parse_request
 from tests.acceptance.program import Program, Running
 from tests.minimal_files import pdf

@@ -12,7 +12,7 @@ import yaml
 
 from secretary.config import load
 from secretary.core.job import EVENT_NAMES, Delivery, Webhook, utc_now
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.submission import BatchRequest, parse_request
 from secretary.llm import LlmOptions
 from secretary.llm.templates import Library, parse

@@ -14,8 +14,8 @@ from typer.core import TyperGroup, TyperOption
 
 from secretary import config
 from secretary.api import create_api, event_job, ingress
-from secretary.api.errors import CODES, LEGACY_PREFIX
 from secretary.api.middleware import JSON_HEADERS
+from secretary.api.responses import CODES, LEGACY_PREFIX
 from secretary.api.streams import NAMES, encode_event, job_event, job_event_id
 from secretary.cli import app
 from secretary.cli.output import ExitCode
@@ -25,7 +25,7 @@ from secretary.core.errors import JobFailed
 from secretary.core.job import Job, JobStatus, Progress
 from secretary.handlers.parameters import LanguageParameters
 from secretary.jobs.events import EVENT_FIELDS
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.observability.metrics import Metrics, ServiceStats
 from secretary.storage.artifacts import JobFiles
@@ -97,7 +97,7 @@ class TestStreams:
         assert encode_event(job_event(job), event_id).decode() == match[1] + "\n"
         assert len(event_id) == len(job_event_id(job, job_event(job)))
 
-    def test_the_data_of_every_type_is_told(self) -> None:
+    def test_the_data_of_every_type_is_documented(self) -> None:
         text = (REFERENCE / "streams.md").read_text()
         for job_type, (always, sometimes) in EVENT_FIELDS.items():
             (line,) = re.findall(rf"(?m)^\|[^|]*`{job_type}`[^|]*\|(.*)\|$", text)

@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from secretary.api import create_api
-from secretary.api.errors import CODES
+from secretary.api.responses import CODES
 from secretary.core.errors import StoreUnavailable
 from secretary.core.job import (
     EMPTY_RESULTS,
@@ -25,7 +25,7 @@ from secretary.core.job import (
     utc_now,
 )
 from secretary.handlers import BUILTIN
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store, open_store

@@ -1,4 +1,4 @@
-"""One wish for many jobs, by their ids or by a filter, over the API, in every store."""
+"""One action on many jobs, by their ids or by a filter, over the API, in every store."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from secretary.api import create_api
 from secretary.core.job import Batch, Completed, Failed, Job, JobError, JobStatus
 from secretary.handlers import BUILTIN
 from secretary.jobs import bulk
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 from secretary.store import JobQuery, Store

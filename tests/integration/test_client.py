@@ -33,7 +33,7 @@ from secretary.core.job import Completed, Failed, JobError
 from secretary.core.job import Progress as Reported
 from secretary.handlers import BUILTIN
 from secretary.jobs.events import EventHub
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.store import JobQuery, Store, open_store
 from tests.backends import files_in, stored_uploads

@@ -16,11 +16,11 @@ from secretary.api import create_api
 from secretary.core.errors import FileCorrupt
 from secretary.handlers import BUILTIN
 from secretary.jobs.conference_import import ConferenceImporter, ScheduleRequest
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.network.client import Network
 from secretary.storage.artifacts import JobFiles
-from secretary.storage.uploads import Uploads
+from secretary.storage.sources import Uploads
 from secretary.store import BatchQuery, Store, open_store
 from secretary.worker.sandbox import Limits
 

@@ -12,11 +12,11 @@ import pytest
 from starlette.types import Message
 
 from secretary.api import create_api
-from secretary.api.errors import CODES, error_response
+from secretary.api.responses import CODES, error_response
 from secretary.core.errors import StoreUnavailable
 from secretary.core.job import EMPTY_RESULTS, Completed, Failed, Job, JobError, Outcome
 from secretary.handlers import BUILTIN
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store
@@ -470,7 +470,7 @@ class TestErrors:
             ("GET", "/api/event-job/job-none/restart", 405),
         ],
     )
-    async def test_what_is_not_there_is_told_in_the_older_form(
+    async def test_a_missing_job_is_reported_in_the_older_format(
         self, client: Client, method: str, path: str, status: int
     ) -> None:
         await client.refusal(method, path, status)

@@ -14,10 +14,10 @@ from secretary.api import create_api
 from secretary.api.batches import MAX_FILES
 from secretary.handlers import BUILTIN
 from secretary.jobs.events import EventHub
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
-from secretary.storage.uploads import MEBIBYTE, Uploads
+from secretary.storage.sources import MEBIBYTE, Uploads
 from secretary.store import JobQuery, Store, open_store
 
 from ..api_server import served

@@ -15,17 +15,17 @@ import pytest
 import pytest_asyncio
 
 from secretary.api import create_api, ingress
-from secretary.api.errors import CODES
+from secretary.api.responses import CODES
 from secretary.app import Application
 from secretary.config import load
 from secretary.core.job import Completed, Failed, Job, JobError
 from secretary.handlers import BUILTIN
 from secretary.jobs.events import EventHub
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.serve import run_worker
 from secretary.storage.artifacts import JobFiles
-from secretary.storage.uploads import MEBIBYTE
+from secretary.storage.sources import MEBIBYTE
 from secretary.store import JobQuery, Store, open_store
 
 from ..api_server import served

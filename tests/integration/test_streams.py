@@ -12,7 +12,7 @@ from secretary.core.errors import StoreUnavailable
 from secretary.core.job import AccessControl, Cancelled, Completed, Failed, Job, JobError, Progress
 from secretary.handlers import BUILTIN
 from secretary.jobs.events import EventHub
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 from secretary.store import JobQuery, Page, Store
@@ -188,7 +188,7 @@ class TestComingBack:
             event = await stream.next()
             assert event is not None and event.document["data"] == {"progress": 7}
 
-    async def test_a_client_that_saw_the_end_is_told_not_to_reconnect(
+    async def test_a_client_that_saw_the_end_is_asked_not_to_reconnect(
         self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)

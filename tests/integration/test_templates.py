@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from secretary.api import create_api
 from secretary.cli import app
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.llm.templates import Library
 from secretary.storage.artifacts import JobFiles

@@ -1,7 +1,7 @@
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 
-from secretary.api.errors import add_error_handlers
+from secretary.api.responses import add_error_handlers
 from secretary.network.client import Network
 
 

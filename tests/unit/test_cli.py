@@ -14,16 +14,15 @@ from secretary.cli.backend import FINAL, WAITING, Backend, JobProgress, Status, 
 from secretary.cli.batches import _read_document
 from secretary.cli.local import LocalBackend
 from secretary.cli.options import Target
-from secretary.cli.output import ExitCode, exit_code, line_key
+from secretary.cli.output import ExitCode, console, exit_code, job_table, line_key, remaining_time
 from secretary.cli.remote import RemoteBackend, local_error
 from secretary.cli.submit import read_parameters
-from secretary.cli.tables import console, job_table, remaining_time
 from secretary.client.errors import ApiError, NotFound
 from secretary.config import Settings
 from secretary.core import job as jobs
 from secretary.core.errors import InvalidParameters, JobFailed
 from secretary.core.job import Job, JobStatus, Progress, utc_now
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 from secretary.storage.blob_store import DirectoryBlobStore
@@ -175,7 +174,7 @@ class TestProgress:
 
 
 class TestDocuments:
-    """Whoever mistypes is told so, and gets no traceback."""
+    """A typing mistake gets a message and no traceback."""
 
     @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"{", b"[]", b"[" * 100_000])
     def test_invalid_parameter_files_are_rejected(self, tmp_path: Path, content: bytes) -> None:

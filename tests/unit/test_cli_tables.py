@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from secretary.cli import tables
+from secretary.cli import output
 from secretary.cli.output import echo, echo_err, printable
 from secretary.core.job import Batch, Job, JobError
 
@@ -24,11 +24,11 @@ def evil_job() -> dict[str, Any]:
 @pytest.mark.parametrize(
     "show",
     [
-        lambda: tables.print_jobs([evil_job() | {"error": None}]),
-        lambda: tables.print_job(evil_job()),
-        lambda: tables.print_batches([Batch(batch_name=EVIL).document()]),
-        lambda: tables.print_batch(Batch(batch_name=EVIL, user_id=EVIL).document()),
-        lambda: tables.print_talks([{"session": EVIL, "track": EVIL, "day": EVIL}]),
+        lambda: output.print_jobs([evil_job() | {"error": None}]),
+        lambda: output.print_job(evil_job()),
+        lambda: output.print_batches([Batch(batch_name=EVIL).document()]),
+        lambda: output.print_batch(Batch(batch_name=EVIL, user_id=EVIL).document()),
+        lambda: output.print_talks([{"session": EVIL, "track": EVIL, "day": EVIL}]),
     ],
     ids=["jobs", "job", "batches", "batch", "talks"],
 )

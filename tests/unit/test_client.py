@@ -23,9 +23,8 @@ from secretary.client import Client, Retries, Task, WebhookRefused, verify_webho
 from secretary.client.connection import EventParser, parse_retry_after
 from secretary.client.jobs import file_path, save_path
 from secretary.client.models import Event, Results
-from secretary.client.requests import split_files
+from secretary.client.requests import Form, form_value, open_source, split_files
 from secretary.client.sync import Portal
-from secretary.client.uploads import Form, form_value, open_source
 from secretary.core.job import Job, JobStatus, Webhook, utc_now
 from secretary.webhooks.request import body as payload_of
 from secretary.webhooks.request import headers_for

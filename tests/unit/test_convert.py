@@ -17,13 +17,12 @@ from secretary.cli.convert import (
     page_range,
     request_for,
 )
-from secretary.cli.ephemeral_runtime import run_directory, user_cache
-from secretary.cli.local import LocalBackend
+from secretary.cli.local import LocalBackend, run_directory, user_cache
 from secretary.config import Settings
 from secretary.core.errors import InvalidParameters, UnsupportedFile
 from secretary.core.job import Job
 from secretary.handlers.pdf import PdfParameters
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 

@@ -10,11 +10,11 @@ import pytest
 
 from secretary.api import create_api
 from secretary.api.dashboard import MEDIA_TYPES
-from secretary.api.errors import CODES
+from secretary.api.responses import CODES
 from secretary.core import errors
 from secretary.handlers import BUILTIN
 from secretary.handlers.media_pipeline import NotKept
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.store import Store
 from tests.api_server import serving
@@ -114,7 +114,7 @@ class TestFiles:
     def test_no_file_names_another_host(self) -> None:
         for path in OURS:
             hosts = set(re.findall(r"https?://([\w.-]+)", path.read_text()))
-            # A name space, an example in a field, and the sites whose addresses are told apart.
+            # A name space, an example in a field, and the sites whose addresses are recognized.
             assert hosts <= {"www.w3.org", "example.org"}, path.name
 
     def test_every_import_leads_somewhere(self) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from secretary.cli.ephemeral_runtime import ephemeral_runtime, run_directory
+from secretary.cli.local import ephemeral_runtime, run_directory
 from secretary.config import Settings, StorageSettings
 from secretary.core.errors import StoreUnavailable
 from secretary.serve import require_writable

@@ -23,7 +23,7 @@ from secretary.cli import app
 from secretary.config import Settings
 from secretary.core import errors
 from secretary.handlers import BUILTIN
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.observability.metrics import Metrics, ServiceStats
 from secretary.storage.artifacts import JobFiles

@@ -7,7 +7,7 @@ import pytest
 
 from secretary.config import DocumentSettings, MediaSettings
 from secretary.core.job import Job, utc_now
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.llm import LlmOptions, Model, Provider
 from secretary.llm.templates import Library
 from secretary.observability import doctor

@@ -15,9 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from secretary.api.forms import MAX_FIELDS, Form, read_files, read_form
+from secretary.api.requests import MAX_FIELDS, Form, read_files, read_form
 from secretary.core.errors import FileTooLarge, InvalidParameters
-from secretary.storage.uploads import Uploads
+from secretary.storage.sources import Uploads
 
 MULTIPART = "multipart/form-data; boundary=XX"
 URLENCODED = "application/x-www-form-urlencoded"

@@ -7,8 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from secretary.core.job import AccessControl, Batch, Job, JobStatus, Webhook, new_id, utc_now
-from secretary.core.parameters import flatten_parameters, normalize_parameters
+from secretary.core.job import (
+    AccessControl,
+    Batch,
+    Job,
+    JobStatus,
+    Webhook,
+    flatten_parameters,
+    new_id,
+    normalize_parameters,
+    utc_now,
+)
 
 KNOWN = frozenset({"url", "pages"})
 

@@ -19,7 +19,7 @@ from secretary.documents.pdf.layout import blocks as layout_markdown
 from secretary.documents.pdf.layout import rows as layout_lines
 from secretary.documents.pdf.layout import tables as layout_tables
 from secretary.documents.pdf.layout.blocks import BlockKind
-from secretary.media.recording import Chapter
+from secretary.media.probe import Chapter
 from secretary.media.speech.engines import TimedText as SpokenWord
 from secretary.media.transcript import TranscriptImage, as_markdown
 

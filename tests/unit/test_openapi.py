@@ -15,8 +15,7 @@ from pydantic import BaseModel
 from secretary.api import create_api
 from secretary.core.job import EMPTY_RESULTS, Batch, Job, Webhook
 from secretary.handlers import BUILTIN
-from secretary.jobs.handler import JobContext, handles
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import JobContext, Registry, handles
 from secretary.jobs.service import JobService
 from secretary.jobs.submission import BATCH_EXAMPLE, PDF_EXAMPLE, SESSION_EXAMPLE
 from secretary.storage.artifacts import JobFiles

@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
-from secretary.api.forms import MAX_NAME_LENGTH, Form
 from secretary.api.ingress import ROUTES, IngressRoute, read_submission
+from secretary.api.requests import MAX_NAME_LENGTH, Form
 from secretary.core.errors import AccessDenied, InvalidParameters
-from secretary.core.job import Job
-from secretary.core.parameters import flatten_parameters
+from secretary.core.job import Job, flatten_parameters
 from secretary.handlers import BUILTIN
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.submission import (
     BatchRequest,
     JobRequest,

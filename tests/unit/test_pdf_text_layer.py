@@ -241,7 +241,7 @@ def test_a_scan_with_a_stamp_on_it_is_no_text(read: Read) -> None:
     assert read(draw).fault == "The page is a scan with hardly any text"
 
 
-def test_recognised_text_behind_a_scan_is_told(read: Read) -> None:
+def test_recognized_text_behind_a_scan_is_detected(read: Read) -> None:
     def draw(canvas: Canvas) -> None:
         scan(canvas)
         text = canvas.beginText(72, 700)

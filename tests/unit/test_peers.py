@@ -3,7 +3,7 @@ from datetime import timedelta
 
 from secretary.core.job import utc_now
 from secretary.store import WorkerInfo
-from secretary.worker.peers import EXPECTED_BACK_SECONDS, PeerCapabilities
+from secretary.worker.worker import EXPECTED_BACK_SECONDS, PeerCapabilities
 from tests.contract.factories import worker
 
 

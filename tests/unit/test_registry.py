@@ -8,8 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from secretary.core.errors import InvalidSettings, UnknownJobType
-from secretary.jobs.handler import AnyParameters, JobContext, handles
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import AnyParameters, JobContext, Registry, handles
 
 MODULE = """
 from secretary import handles

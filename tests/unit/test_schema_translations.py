@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from secretary.handlers import BUILTIN
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 
 DASHBOARD = Path(__file__).parents[2] / "src" / "secretary" / "dashboard"
 

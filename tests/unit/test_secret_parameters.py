@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from secretary.core.job import Job
-from secretary.core.parameters import MASK, has_secrets, mask_secrets, remove_secrets
+from secretary.core.job import MASK, Job, has_secrets, mask_secrets, remove_secrets
 from secretary.handlers import BUILTIN
 
 GIVEN: dict[str, Any] = {

@@ -13,7 +13,7 @@ from secretary.api import create_api
 from secretary.app import Application
 from secretary.config import Settings, load
 from secretary.handlers import BUILTIN
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.observability.doctor import MASK, PLAIN, SECRET, visible_settings
 from secretary.storage.artifacts import JobFiles

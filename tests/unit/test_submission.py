@@ -6,8 +6,7 @@ from pydantic import BaseModel, Field
 
 from secretary.core.errors import AccessDenied, AddressRefused, InvalidParameters
 from secretary.core.job import Job
-from secretary.jobs.handler import JobContext, handles
-from secretary.jobs.registry import Registry
+from secretary.jobs.handler import JobContext, Registry, handles
 from secretary.jobs.submission import (
     BatchRequest,
     JobRequest,

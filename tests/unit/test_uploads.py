@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from secretary.core.errors import FileTooLarge, NotFound
-from secretary.storage.uploads import MEBIBYTE, Uploads
+from secretary.storage.sources import MEBIBYTE, Uploads
 
 from ..minimal_files import pdf
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from secretary.core import processes
-from secretary.worker.sandbox.watchdog import Watchdog
+from secretary.worker.sandbox.pool import Watchdog
 
 
 def guards(token: str) -> list[int]:

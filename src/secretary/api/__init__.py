@@ -12,11 +12,11 @@ from ..llm.templates import Library
 from ..observability.doctor import Installation
 from ..observability.metrics import Metrics, ServiceStats
 from ..version import __version__
-from . import batches, dashboard, event_job, files, ingress, jobs, streams, system, templates
+from . import batches, dashboard, event_job, files, ingress, jobs, streams, system
 from .auth import Authenticator
-from .errors import add_error_handlers
 from .middleware import RequestMiddleware
 from .openapi import DESCRIPTION, TAGS
+from .responses import add_error_handlers
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 BODY_TIMEOUT = 30.0
@@ -47,7 +47,7 @@ def create_api(
         batches.schedule_router(job_service.registry),
         batches.router,
         jobs.router,
-        templates.router,
+        system.templates_router,
         streams.router,
         ingress.ingress_router(job_service.registry),
         files.router,

@@ -22,34 +22,39 @@ from ..core.errors import (
 from ..core.file_types import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 from ..core.job import Batch, Delivery, JobError, new_id
 from ..jobs.conference_import import ConferenceImporter, ScheduleRequest, batch_request
-from ..jobs.registry import Registry
+from ..jobs.handler import Registry
 from ..jobs.submission import BatchRequest, parse_request
-from ..storage.uploads import Upload, Uploads
+from ..storage.sources import Upload, Uploads
 from ..store import BatchQuery
 from . import models
 from .auth import Caller
-from .dependencies import (
+from .ingress import FILE_TYPES, SOURCES, parameters_of, require_file_type
+from .jobs import deliveries_response
+from .models import DeliveryList, EnqueuedBatch, Envelope, ResponseModel
+from .openapi import FILE, JSON_TEXT, LOCATION, URL, Schema, error_responses, form_body, make_router
+from .requests import (
     ARCHIVED,
     LARGE_FIELDS,
     ArchivedFilter,
     BatchId,
     Cursor,
     DeliveryNumber,
+    Fields,
+    FilesForm,
+    Form,
     IdempotencyKeyHeader,
     IncludeJobs,
     Limit,
     OptionalText,
     job_service_of,
+    parse_json,
+    read_files,
+    read_form,
     read_include,
+    webhook_from_callback,
     with_trace,
 )
-from .errors import job_error_response
-from .forms import Fields, FilesForm, Form, parse_json, read_files, read_form, webhook_from_callback
-from .ingress import FILE_TYPES, SOURCES, parameters_of, require_file_type
-from .jobs import deliveries_response
-from .models import DeliveryList, EnqueuedBatch, Envelope, ResponseModel
-from .openapi import FILE, JSON_TEXT, LOCATION, URL, Schema, error_responses, form_body, make_router
-from .responses import enqueued, success
+from .responses import enqueued, job_error_response, success
 
 router = make_router("batches")
 

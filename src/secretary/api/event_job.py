@@ -13,7 +13,9 @@ from ..store import BatchQuery, JobQuery
 from . import models
 from .auth import Caller
 from .batches import ActiveBody, BatchBody
-from .dependencies import (
+from .models import ResponseModel
+from .openapi import LOCATION, make_router
+from .requests import (
     ARCHIVED,
     LARGE_FIELDS,
     ArchivedFilter,
@@ -27,10 +29,7 @@ from .dependencies import (
     read_statuses,
     with_trace,
 )
-from .errors import LEGACY_PREFIX
-from .models import ResponseModel
-from .openapi import LOCATION, make_router
-from .responses import JsonResponse
+from .responses import LEGACY_PREFIX, JsonResponse
 
 router = make_router("event-job", prefix=LEGACY_PREFIX)
 

@@ -18,11 +18,10 @@ from ..core.errors import NotFound
 from ..core.job import FINAL_STATUSES
 from ..storage.artifacts import ArtifactFile, JobFiles
 from .auth import Caller
-from .dependencies import UUID, JobId, job_service_of
-from .errors import LEGACY_PREFIX
 from .models import Envelope, ResponseModel
 from .openapi import Responses, header, make_router
-from .responses import JsonResponse, success
+from .requests import UUID, JobId, job_service_of
+from .responses import LEGACY_PREFIX, JsonResponse, success
 
 router = make_router("files", prefix="")
 

@@ -12,13 +12,10 @@ from ..core.errors import InvalidParameters, SecretaryError, StoreUnavailable, U
 from ..core.file_types import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 from ..core.job import Job, JobStatus, new_id
 from ..jobs.events import EventHub
-from ..jobs.registry import Registry
+from ..jobs.handler import Registry
 from ..jobs.submission import JobRequest, parse_request
-from ..storage.uploads import Upload
+from ..storage.sources import Upload
 from .auth import Caller
-from .dependencies import IdempotencyKeyHeader, job_service_of, with_trace
-from .errors import JOB_STATUS, job_error_response
-from .forms import Fields, Form, read_form, webhook_from_callback
 from .models import Envelope, ProcessInfo, ResponseModel, Results
 from .openapi import (
     FILE,
@@ -31,7 +28,16 @@ from .openapi import (
     make_router,
     properties_of,
 )
-from .responses import accepted, finished
+from .requests import (
+    Fields,
+    Form,
+    IdempotencyKeyHeader,
+    job_service_of,
+    read_form,
+    webhook_from_callback,
+    with_trace,
+)
+from .responses import JOB_STATUS, accepted, finished, job_error_response
 
 #: Fields of the job itself, which some clients send along with its parameters.
 JOB_FIELDS = frozenset(JobRequest.model_fields) - {"job_type", "parameters"}
@@ -269,8 +275,8 @@ def require_file_type(
     if upload.kind not in file_types:
         actual = f"The file type is {upload.kind}" if upload.kind else "The file type is unknown"
         accepted_types = ", ".join(sorted(file_types)) or "none"
-        taker = "this job type" if name else "this route"
-        raise UnsupportedFile(f"{prefix}{actual}; {taker} accepts: {accepted_types}")
+        consumer = "this job type" if name else "this route"
+        raise UnsupportedFile(f"{prefix}{actual}; {consumer} accepts: {accepted_types}")
 
 
 def _client_id(job: Job) -> str | None:

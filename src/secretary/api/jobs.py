@@ -18,7 +18,9 @@ from ..jobs.submission import JobRequest, UtcDatetime
 from ..store import JobQuery
 from . import models
 from .auth import Caller
-from .dependencies import (
+from .models import DeliveryList, EnqueuedJob, Envelope, JsonObject, ResponseModel
+from .openapi import LOCATION, make_router
+from .requests import (
     ARCHIVED,
     LARGE_FIELDS,
     ArchivedFilter,
@@ -36,10 +38,7 @@ from .dependencies import (
     read_statuses,
     with_trace,
 )
-from .errors import code_of
-from .models import DeliveryList, EnqueuedJob, Envelope, JsonObject, ResponseModel
-from .openapi import LOCATION, make_router
-from .responses import enqueued, success
+from .responses import code_of, enqueued, success
 
 router = make_router("jobs")
 

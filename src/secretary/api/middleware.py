@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..core.errors import SecretaryError
 from ..core.http_headers import RequestSpan, StartSpan, read_traceparent, trace_id
 from .auth import Authenticator
-from .errors import error_response, response_for, unexpected_error_response
+from .responses import error_response, response_for, unexpected_error_response
 
 logger = logging.getLogger("secretary.requests")
 

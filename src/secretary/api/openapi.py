@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from .auth import is_open
-from .errors import Error, LegacyError, is_legacy
+from .responses import Error, LegacyError, is_legacy
 
 Schema = dict[str, Any]
 Responses = dict[int | str, dict[str, Any]]

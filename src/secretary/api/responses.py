@@ -1,18 +1,38 @@
-"""Builds the successful responses; `models` describes their shapes."""
+"""Builds responses: the success envelope, and the status, code and envelope of every error."""
 
+import logging
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
-from fastapi import Request
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ..core.job import EMPTY_RESULTS, Job, iso
+from ..core.errors import (
+    AccessDenied,
+    AddressRefused,
+    Conflict,
+    FileTooLarge,
+    InvalidParameters,
+    KeyReused,
+    NotFound,
+    RateLimited,
+    SecretaryError,
+    StoreUnavailable,
+    Unauthorized,
+    UnsupportedFile,
+)
+from ..core.job import EMPTY_RESULTS, Job, JobError, iso
 from ..core.json_codec import encode_off_loop
+from ..jobs.submission import invalid_request
 
 
 class JsonResponse(JSONResponse):
@@ -127,3 +147,199 @@ def _envelope(request: dict[str, Any], process: dict[str, Any], data: Any) -> di
 
 def _arrived(request: Request) -> str:
     return iso(datetime.fromtimestamp(request.state.arrived_at, UTC))
+
+
+logger = logging.getLogger(__name__)
+
+#: The first match counts; anything else is a 500.
+STATUS: dict[type[SecretaryError], int] = {
+    InvalidParameters: 400,
+    AddressRefused: 400,
+    Unauthorized: 401,
+    AccessDenied: 403,
+    NotFound: 404,
+    KeyReused: 422,
+    Conflict: 409,
+    FileTooLarge: 413,
+    UnsupportedFile: 415,
+    RateLimited: 429,
+    StoreUnavailable: 503,
+}
+
+CODES = {
+    400: "VALIDATION_ERROR",
+    401: "UNAUTHORIZED",
+    403: "FORBIDDEN",
+    404: "NOT_FOUND",
+    405: "METHOD_NOT_ALLOWED",
+    409: "CONFLICT",
+    413: "PAYLOAD_TOO_LARGE",
+    415: "UNSUPPORTED_FILE",
+    416: "VALIDATION_ERROR",
+    422: "VALIDATION_ERROR",
+    429: "RATE_LIMITED",
+    500: "INTERNAL_ERROR",
+    503: "UNAVAILABLE",
+}
+
+#: The status of a synchronous response whose job failed; anything else is a 500.
+JOB_STATUS = {
+    "VALIDATION_ERROR": 400,
+    "UNKNOWN_JOB_TYPE": 400,
+    "CANCELLED": 409,
+    "FILE_TOO_LARGE": 413,
+    "UNSUPPORTED_FILE": 415,
+    "FILE_ENCRYPTED": 422,
+    "FILE_CORRUPT": 422,
+    "DOWNLOAD_FAILED": 502,
+    "UPSTREAM_FAILED": 502,
+    "ENGINE_UNAVAILABLE": 503,
+    "PROCESSING_TIMEOUT": 504,
+}
+
+HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "5"}}
+
+#: Errors below this path keep the fields that event-job clients read, beside ours.
+LEGACY_PREFIX = "/api/event-job"
+#: Legacy names of errors are our codes in lower case, except these.
+LEGACY_ERROR_TYPES = {403: "permission_denied"}
+
+
+class ErrorDetail(BaseModel):
+    code: str
+    message: str
+    details: dict[str, JsonValue] | None
+
+
+class Error(BaseModel):
+    status: Literal["error"]
+    error: ErrorDetail
+
+
+class LegacyError(Error):
+    """The error envelope of the event-job API."""
+
+    message: str
+    error_type: str
+
+
+class ErrorResponse(JSONResponse):
+    """Renders the legacy form for event-job paths. The path is only certain when the response is
+    sent, so code that creates an error response need not know about it."""
+
+    def __init__(self, status: int, error: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+        super().__init__({"status": "error", "error": error}, status, headers)
+        self._error = error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if is_legacy(scope["path"]):
+            error_type = LEGACY_ERROR_TYPES.get(self.status_code, self._error["code"].lower())
+            legacy = {
+                "status": "error",
+                "message": self._error["message"],
+                "error_type": error_type,
+                "error": self._error,
+            }
+            self.body = self.render(legacy)
+            self.headers["Content-Length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
+
+
+def is_legacy(path: str) -> bool:
+    return path == LEGACY_PREFIX or path.startswith(f"{LEGACY_PREFIX}/")
+
+
+def error_response(
+    status: int,
+    message: str,
+    *,
+    details: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    error = {"code": CODES[status], "message": message, "details": details or None}
+    return ErrorResponse(status, error, {**HEADERS.get(status, {}), **(headers or {})})
+
+
+def response_for(error: SecretaryError) -> JSONResponse:
+    """The response to an error whose message and details clients may see."""
+    details = error.details if isinstance(error, InvalidParameters | AddressRefused) else None
+    retry = {"Retry-After": str(error.retry_after)} if isinstance(error, RateLimited) else None
+    return error_response(_status_of(error), str(error), details=details, headers=retry)
+
+
+def job_error_response(error: JobError) -> JSONResponse:
+    """The synchronous response for a job that failed."""
+    return ErrorResponse(JOB_STATUS.get(error.code, 500), error.model_dump(mode="json"), {})
+
+
+def unexpected_error_response(error: Exception) -> JSONResponse:
+    """Name only the type of the exception; the traceback is for the server log."""
+    return error_response(500, "Internal error", details={"type": type(error).__name__})
+
+
+def code_of(error: SecretaryError) -> str:
+    return CODES[_status_of(error)]
+
+
+def _status_of(error: SecretaryError) -> int:
+    return next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+
+
+def add_error_handlers(api: FastAPI) -> None:
+    """Return every error in the error envelope, including those raised by the framework."""
+    api.add_exception_handler(SecretaryError, _handle_secretary_error)
+    api.add_exception_handler(RequestValidationError, _handle_invalid_request)
+    api.add_exception_handler(HTTPException, _handle_http_exception)
+    api.add_exception_handler(ClientDisconnect, _handle_disconnect)
+
+
+async def _handle_secretary_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, SecretaryError)
+    if isinstance(error, StoreUnavailable):  # its message names files and servers
+        logger.error("%s %r: %s", request.method, request.url.path, error)
+        return error_response(503, "The job store is unavailable")
+    if _status_of(error) == 500:
+        logger.error("%s %r", request.method, request.url.path, exc_info=error)
+        return error_response(500, "Internal error")
+    return response_for(error)
+
+
+async def _handle_invalid_request(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    if request.method == "POST" and not _is_json(request):
+        message = "The request body must be JSON, sent with Content-Type: application/json"
+        return error_response(400, message)
+    # The first part of a location says where the value came from: body, query, path or header.
+    problems = ({**problem, "loc": problem["loc"][1:]} for problem in error.errors())
+    return response_for(invalid_request(problems))
+
+
+def _is_json(request: Request) -> bool:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return media_type == "application/json" or media_type.endswith("+json")
+
+
+async def _handle_http_exception(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    status = error.status_code if error.status_code in CODES else 400
+    if status == 404:
+        return error_response(status, f"No route matches {request.url.path}")
+    headers = _allowed_methods(request, error) if status == 405 else error.headers
+    return error_response(status, str(error.detail), headers=headers)
+
+
+def _allowed_methods(request: Request, error: HTTPException) -> Mapping[str, str]:
+    """All methods of a path; the framework names only those of the first matching route."""
+    matched = request.scope.get("route")
+    if not isinstance(matched, Route):
+        return error.headers or {}
+    routes = (route for route in request.app.routes if isinstance(route, Route))
+    methods = {
+        method for route in routes if route.path == matched.path for method in route.methods or ()
+    }
+    return {"Allow": ", ".join(sorted(methods))}
+
+
+async def _handle_disconnect(request: Request, error: Exception) -> JSONResponse:
+    """Nobody receives this; it keeps a client that left from counting as a server error."""
+    return error_response(400, "The client disconnected before the request body was complete")

@@ -20,8 +20,8 @@ from ..jobs.events import PAGE_SIZE, EventHub, PendingChanges, Subscription, eve
 from ..jobs.service import JobService
 from ..store import Change, JobQuery
 from .auth import Caller
-from .dependencies import BatchId, JobId, job_service_of
 from .openapi import Responses, make_router
+from .requests import BatchId, JobId, job_service_of
 
 router = make_router("streams")
 

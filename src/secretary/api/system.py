@@ -1,4 +1,5 @@
-"""Routes for operators: health probes, metrics, overview, workers and installation."""
+"""Routes for operators: health probes, metrics, overview, workers, installation and
+templates."""
 
 import asyncio
 from collections import Counter, defaultdict
@@ -8,24 +9,25 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from fastapi import Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from ..core.errors import StoreUnavailable
+from ..core.errors import NotFound, StoreUnavailable, UnknownTemplate
 from ..core.job import JobStatus, UtcTime, iso, utc_now
 from ..jobs.service import JobService
+from ..llm.templates import Library
+from ..llm.templates.template import schema
 from ..observability.doctor import Installation
 from ..observability.metrics import CONTENT_TYPE, CachedQuery, Metrics, ServiceStats
 from ..store.claims import is_alive, worker_document
 from ..store.stats import EPOCH, Throughput, quantile
 from ..version import __version__
 from .auth import Caller
-from .dependencies import job_service_of
-from .errors import error_response
 from .models import Envelope, JsonObject, ResponseModel
 from .openapi import make_router
-from .responses import success
+from .requests import job_service_of
+from .responses import error_response, success
 
 
 class JobCounts(ResponseModel):
@@ -352,3 +354,77 @@ async def get_system(request: Request, user: Caller) -> JSONResponse:
         "settings": system_info.settings if is_operator else None,
     }
     return success(request, "system", document)
+
+
+templates_router = make_router("templates", prefix="/api/templates")
+
+TemplateName = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=200,
+        description="Case-insensitive, with or without a language suffix",
+        examples=["Session_en"],
+    ),
+]
+
+
+class TemplateField(ResponseModel):
+    name: str
+    type: str
+    instruction: str
+
+
+class TemplateFault(ResponseModel):
+    line: int
+    message: str
+
+
+class TemplateSummary(ResponseModel):
+    name: str
+    title: str
+    language: str | None
+    source: Literal["own", "shipped"]
+    fields: list[TemplateField]
+    context_keys: list[str]
+    faults: list[TemplateFault]
+
+
+class TemplateList(ResponseModel):
+    templates: list[TemplateSummary]
+
+
+class Template(TemplateSummary):
+    content: str | None
+    system_prompt: str | None
+    answer_schema: JsonObject | None = Field(
+        alias="schema", description="The JSON Schema of the model's answer"
+    )
+
+
+@templates_router.get("", response_model=Envelope[TemplateList])
+async def list_templates(request: Request, user: Caller) -> JSONResponse:
+    """List the templates with their fields. Faulty templates are listed with their faults."""
+    entries = await asyncio.to_thread(_library(request).listed)
+    return success(request, "templates", {"templates": [entry.document() for entry in entries]})
+
+
+@templates_router.get("/{name}", response_model=Envelope[Template])
+async def get_template(request: Request, name: TemplateName, user: Caller) -> JSONResponse:
+    """Return a template with its text and the JSON Schema of the model's answer."""
+    try:
+        entry = await asyncio.to_thread(_library(request).look_up, name)
+    except UnknownTemplate as error:
+        raise NotFound(error.message) from None
+    template = entry.template
+    details = {
+        "content": template.source if template else None,
+        "system_prompt": template.system_prompt if template else None,
+        "schema": schema(template) if template else None,
+    }
+    return success(request, "templates", entry.document() | details)
+
+
+def _library(request: Request) -> Library:
+    library: Library = request.app.state.library
+    return library

@@ -9,7 +9,7 @@ import typer
 
 from ..core.errors import SecretaryError
 from ..version import __version__
-from . import batches, conferences, convert, jobs, migrate, serve, submit, system, templates
+from . import batches, convert, jobs, migrate, serve, submit, system
 from .output import ExitCode, echo_err, exit_code
 
 app = typer.Typer(
@@ -22,14 +22,14 @@ app.command()(convert.convert)
 app.command("serve")(serve.start_service)
 app.command("worker")(serve.start_worker)
 app.command()(submit.submit)
-app.command("import")(conferences.import_schedule)
+app.command("import")(batches.import_schedule)
 app.command("import-legacy")(migrate.import_legacy)
 app.command()(system.doctor)
 app.command("mcp")(serve.start_mcp_server)
 app.command()(system.completion)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(batches.app, name="batches")
-app.add_typer(templates.app, name="template")
+app.add_typer(system.templates_app, name="template")
 app.add_typer(system.workers_app, name="workers")
 app.add_typer(migrate.app, name="store")
 

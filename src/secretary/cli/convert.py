@@ -133,8 +133,7 @@ async def _convert(
 @asynccontextmanager
 async def _ephemeral_backend(target: Target, files: Sequence[Path]) -> AsyncIterator[Backend]:
     """Open a store and a worker for this run alone."""
-    from .ephemeral_runtime import ephemeral_runtime, keep_cache, run_directory, user_cache
-    from .local import LocalBackend
+    from .local import LocalBackend, ephemeral_runtime, keep_cache, run_directory, user_cache
 
     parent = target.data_dir or user_cache()
     with run_directory(parent) as directory:
@@ -253,7 +252,7 @@ async def _write_all(
                 echo_err(f"{file}: {error.message} ({error.code})")
                 succeeded = False
             except OSError as error:
-                echo_err(f"{file}: what came of it cannot be written: {error.strerror}")
+                echo_err(f"{file}: the result cannot be written: {error.strerror}")
                 succeeded = False
     finally:
         for task in tasks:

@@ -23,8 +23,16 @@ from .options import (
     UserFilter,
     with_target,
 )
-from .output import ExitCode, echo, echo_err, print_json, print_json_line
-from .tables import print_job, print_jobs, print_logs
+from .output import (
+    ExitCode,
+    echo,
+    echo_err,
+    print_job,
+    print_jobs,
+    print_json,
+    print_json_line,
+    print_logs,
+)
 from .watch import watch_jobs
 
 T = TypeVar("T")
@@ -303,6 +311,6 @@ def _new_state(job: Document, action: JobAction) -> str:
     if action == "archive":
         return "is archived"
     if action == "unarchive":
-        return "is archived no longer"
+        return "is no longer archived"
     stopping = job.get("cancel_requested") and job["status"] == Status.PROCESSING
     return "will be cancelled" if stopping else f"is {job['status']}"

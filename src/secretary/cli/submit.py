@@ -12,8 +12,16 @@ import typer
 from ..core.errors import InvalidParameters
 from .backend import Backend, Document, Status
 from .options import AsJson, Target, complete_job_type, with_target
-from .output import ExitCode, ProgressDisplay, echo, echo_err, print_json, progress_display
-from .tables import print_job, print_jobs
+from .output import (
+    ExitCode,
+    ProgressDisplay,
+    echo,
+    echo_err,
+    print_job,
+    print_jobs,
+    print_json,
+    progress_display,
+)
 
 #: Check for workers if a job is still pending after this time; a claim takes milliseconds.
 WORKER_CHECK_SECONDS = 2.0
@@ -149,7 +157,7 @@ async def _wait_for(target: Target, backend: Backend, jobs: Sequence[Document]) 
 
 
 async def _follow(backend: Backend, job: Document, display: ProgressDisplay) -> Document:
-    echo_err(f"{job['job_id']} is handed in")
+    echo_err(f"{job['job_id']} submitted")
     with display.job(job["job_name"] or job["job_type"], job["job_id"]) as on_progress:
         return await backend.follow(job["job_id"], on_progress)
 

@@ -14,8 +14,18 @@ import typer
 from ..core.errors import NotFound
 from .backend import FINAL, Backend, Document, JobProgress, ListFilter, Status
 from .options import AsJson, BatchFilter, JobTypeFilter, Target, UserFilter, with_target
-from .output import ExitCode, echo, line_key, print_json, print_json_line, progress_display
-from .tables import ShowJobs, activity, live_job_table, print_batch
+from .output import (
+    ExitCode,
+    ShowJobs,
+    activity,
+    echo,
+    line_key,
+    live_job_table,
+    print_batch,
+    print_json,
+    print_json_line,
+    progress_display,
+)
 
 POLL_SECONDS = 1.0
 #: How many unfinished and how many recently finished jobs are shown.

@@ -1,7 +1,6 @@
 """The Python client: submit jobs, wait for them and read their results."""
 
 from .aio import AsyncClient
-from .batches import AsyncBatch
 from .connection import Retries
 from .errors import (
     ApiError,
@@ -13,7 +12,7 @@ from .errors import (
     WaitTimeout,
     WebhookRefused,
 )
-from .jobs import AsyncJob
+from .jobs import AsyncBatch, AsyncJob
 from .models import (
     BatchDocument,
     ErrorDocument,

@@ -6,12 +6,10 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal
 
-from .batches import AsyncBatch, paginate
 from .connection import Connection, Retries
-from .jobs import AsyncJob
+from .jobs import AsyncBatch, AsyncJob, paginate
 from .models import BatchDocument, Event, Health, JobDocument, JobType
-from .requests import Task, submit, submit_batch
-from .uploads import Source
+from .requests import Source, Task, submit, submit_batch
 
 Archived = Literal["false", "true", "all"]
 

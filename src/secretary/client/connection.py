@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import httpx
 from pydantic_core import to_json
@@ -18,7 +18,9 @@ from ..core.http_headers import read_retry_after
 from ..version import __version__
 from .errors import ApiError, ClientError, NotFound, Unreachable
 from .models import Event
-from .uploads import Form
+
+if TYPE_CHECKING:
+    from .requests import Form
 
 #: The service, or a proxy in front of it, is temporarily unavailable.
 RETRYABLE_STATUSES = frozenset({429, 502, 503, 504})
@@ -102,7 +104,7 @@ class Connection:
         build = self._builder("POST", path, content=content, headers=headers)
         return await self._send(build, safe=safe)
 
-    async def upload(self, path: str, form: Form, *, key: str) -> dict[str, Any]:
+    async def upload(self, path: str, form: "Form", *, key: str) -> dict[str, Any]:
         headers = {
             "Content-Type": form.content_type,
             "Content-Length": str(form.length),

@@ -12,9 +12,8 @@ from types import AsyncGeneratorType, TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from .aio import AsyncClient
-from .batches import AsyncBatch, BatchView
 from .connection import Retries
-from .jobs import AsyncJob, JobView, OnProgress, progress_bar
+from .jobs import AsyncBatch, AsyncJob, BatchView, JobView, OnProgress, progress_bar
 from .models import BatchDocument, JobDocument
 
 P = ParamSpec("P")

@@ -1,4 +1,4 @@
-"""What kind of file something is, told by its content: names and announced types can be wrong."""
+"""Detects file types by content, because names and declared types can be wrong."""
 
 import mimetypes
 import mmap
@@ -318,10 +318,10 @@ PARAMETER = re.compile(r';\s*([\w!#$&+^`|~.*-]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)
 
 def downloaded_name(disposition: str | None, raw_path: str, content_type: str | None) -> str:
     """The name of a downloaded file: as its server calls it, else as its URL does."""
-    told = disposed_name(disposition) if disposition else None
+    declared = disposed_name(disposition) if disposition else None
     last = unquote(raw_path.partition("?")[0].rpartition("/")[2])
     suffix = mimetypes.guess_extension(content_type) if content_type else None
-    return safe_name(told or "") or safe_name(last) or f"{FALLBACK}{suffix or ''}"
+    return safe_name(declared or "") or safe_name(last) or f"{FALLBACK}{suffix or ''}"
 
 
 def disposed_name(header: str) -> str | None:

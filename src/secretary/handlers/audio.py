@@ -1,7 +1,6 @@
 """Job type `audio`: transcribes a recording."""
 
 from ..core.file_types import AUDIO_TYPES, VIDEO_TYPES
-from ..core.results import RecordingResults
 from ..jobs.handler import JobContext, handles
 from .media_pipeline import (
     TIMEOUT,
@@ -10,6 +9,7 @@ from .media_pipeline import (
     get_transcript,
     resolve_media,
 )
+from .parameters import RecordingResults
 from .translation import check_translation
 
 

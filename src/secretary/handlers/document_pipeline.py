@@ -23,7 +23,6 @@ from ..core.errors import (
     UnsupportedFile,
 )
 from ..core.file_types import detect_file_type
-from ..core.results import DocumentResults, archive_url, file_url
 from ..documents.assembly import (
     MARKDOWN_FILE,
     PAGES_FILE,
@@ -42,7 +41,14 @@ from ..storage.append_log import RecordRef
 from ..storage.cache import CacheEntry, sha256_of
 from ..storage.sources import SourceFile
 from ..version import __version__
-from .parameters import LanguageParameters, is_from_cache, reusable_since
+from .parameters import (
+    DocumentResults,
+    LanguageParameters,
+    archive_url,
+    file_url,
+    is_from_cache,
+    reusable_since,
+)
 from .progress import PageProgress
 from .text_generation import apply_requested_template, requested_template
 

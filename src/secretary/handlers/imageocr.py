@@ -6,7 +6,6 @@ from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..core.file_types import IMAGE_TYPES
-from ..core.results import DocumentResults
 from ..documents.page_task import METHOD_ALIASES, DocumentInfo, PendingPage
 from ..jobs.handler import JobContext, handles
 from .document_pipeline import (
@@ -17,7 +16,7 @@ from .document_pipeline import (
     require_models,
     resolve_document,
 )
-from .parameters import LANGUAGES, OCR_LANGUAGE, LanguageParameters
+from .parameters import LANGUAGES, OCR_LANGUAGE, DocumentResults, LanguageParameters
 from .pdf import TIMEOUT
 
 #: Clients send `native` and `auto` as for PDFs, but an image has no text layer.

@@ -6,7 +6,6 @@ from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..core.file_types import OFFICE_TYPES
-from ..core.results import DocumentResults
 from ..documents.page_task import DocumentInfo
 from ..jobs.handler import JobContext, handles
 from .document_pipeline import (
@@ -20,6 +19,7 @@ from .document_pipeline import (
     require_models,
     resolve_document,
 )
+from .parameters import DocumentResults
 from .pdf import CONVERTIBLE, TIMEOUT, PdfParameters, read_pdf
 
 PROCESS_PAGES: LazyCallable[DocumentInfo] = LazyCallable(

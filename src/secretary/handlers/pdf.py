@@ -8,7 +8,6 @@ from typing import Literal
 from pydantic import Field
 
 from ..core.callables import LazyCallable
-from ..core.results import DocumentResults
 from ..documents.office.libreoffice import clear_profiles
 from ..documents.page_task import METHOD_ALIASES, DocumentInfo, PendingPage
 from ..jobs.handler import JobContext, handles
@@ -22,7 +21,7 @@ from .document_pipeline import (
     require_models,
     resolve_document,
 )
-from .parameters import LANGUAGES, OCR_LANGUAGE, LanguageParameters
+from .parameters import LANGUAGES, OCR_LANGUAGE, DocumentResults, LanguageParameters
 
 MethodName = Literal[
     "native", "ocr", "tesseract_ocr", "both", "preview", "preview_and_native", "llm",

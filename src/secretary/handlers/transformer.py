@@ -13,21 +13,28 @@ from ..core.callables import LazyCallable
 from ..core.errors import FileTooLarge, UnsupportedFile
 from ..core.file_types import OFFICE_TYPES, safe_name
 from ..core.languages import UNSPECIFIED, is_same_language, language_code
-from ..core.results import TransformerResults, archive_url, file_url
 from ..documents.assembly import MARKDOWN_FILE, RESULTS_FILE
 from ..documents.text_output import OUTPUT_FILES, RESULT_FILE, TargetFormat, TextOutput
 from ..jobs.handler import JobContext, handles
 from ..llm.templates import Rendered, Template
 from ..storage.sources import source_url
 from .document_pipeline import Document, PageOptions, check_source
-from .llm_cache import LlmCache, open_llm_cache
 from .office import read_office
-from .parameters import MAX_TEXT, LanguageParameters, is_from_cache
+from .parameters import (
+    MAX_TEXT,
+    LanguageParameters,
+    TransformerResults,
+    archive_url,
+    file_url,
+    is_from_cache,
+)
 from .pdf import read_pdf
 from .progress import ScaledReporter, StepProgress
 from .text_generation import (
     DetailLevel,
+    LlmCache,
     apply_template,
+    open_llm_cache,
     requested_template,
     rewrite,
     summarize,

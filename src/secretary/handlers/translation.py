@@ -13,9 +13,9 @@ from ..jobs.handler import JobContext
 from ..media.speech.engines import TimedText, Transcription
 from ..media.transcript import StoredTranscript, encode_record
 from ..storage import append_log
-from .llm_cache import LlmCache, open_llm_cache
 from .parameters import LanguageParameters
 from .progress import StepProgress
+from .text_generation import LlmCache, open_llm_cache
 
 #: Characters of a transcript that are translated and cached together.
 TRANSCRIPT_BATCH = 20_000

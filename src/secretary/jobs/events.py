@@ -1,17 +1,17 @@
-"""Distributes changes of jobs to the subscribers in this process."""
+"""Distributes changes of jobs: to subscribers in this process, and to metrics and traces."""
 
 import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from ..core.errors import StoreUnavailable
-from ..core.job import FINAL_STATUSES, Job, JobStatus
-from ..store import Change, Changes, JobQuery, JobStore
+from ..core.job import FINAL_STATUSES, Job, JobStatus, Outcome, Progress
+from ..store import Change, Changes, JobQuery, JobStore, Rescued
 
 logger = logging.getLogger(__name__)
 
@@ -281,3 +281,50 @@ def event_payload(job: Job) -> dict[str, Any] | None:
     if data.get("text", "") is None:  # results have it under the common name
         data["text"] = results.get("markdown_content")
     return data | {name: results[name] for name in sometimes if results.get(name) is not None}
+
+
+class Observer:
+    """Called while jobs run, so every method must be fast and must not raise. Does nothing by
+    default."""
+
+    def started(self, job: Job) -> None:
+        """An attempt starts."""
+
+    def progressed(self, job: Job, progress: Progress) -> None:
+        """The handler reported progress."""
+
+    def ended(self, job: Job, outcome: Outcome) -> None:
+        """The outcome of the attempt has been recorded."""
+
+    def lost(self, job: Job) -> None:
+        """The lease expired; another worker may own the job now."""
+
+    def rescued(self, jobs: Sequence[Rescued]) -> None:
+        """Jobs were taken away from workers that died or lost their leases."""
+
+
+class Observers(Observer):
+    """Calls several observers in turn."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def started(self, job: Job) -> None:
+        for one in self._observers:
+            one.started(job)
+
+    def progressed(self, job: Job, progress: Progress) -> None:
+        for one in self._observers:
+            one.progressed(job, progress)
+
+    def ended(self, job: Job, outcome: Outcome) -> None:
+        for one in self._observers:
+            one.ended(job, outcome)
+
+    def lost(self, job: Job) -> None:
+        for one in self._observers:
+            one.lost(job)
+
+    def rescued(self, jobs: Sequence[Rescued]) -> None:
+        for one in self._observers:
+            one.rescued(jobs)

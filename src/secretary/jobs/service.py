@@ -13,13 +13,22 @@ from ..core.errors import (
     SecretaryError,
     StoreUnavailable,
 )
-from ..core.job import FINAL_STATUSES, Batch, Delivery, Job, JobStatus, OwnedResource, new_id
-from ..core.parameters import drop_masked, flatten_parameters
+from ..core.job import (
+    FINAL_STATUSES,
+    Batch,
+    Delivery,
+    Job,
+    JobStatus,
+    OwnedResource,
+    drop_masked,
+    flatten_parameters,
+    new_id,
+)
 from ..storage.artifacts import JobFiles
-from ..storage.uploads import UPLOAD_GONE, Upload
+from ..storage.sources import UPLOAD_GONE, Upload
 from ..store import BatchQuery, IdempotencyKey, JobQuery, Page, Store, WorkerInfo
 from ..store.claims import is_alive
-from .registry import Registry
+from .handler import Registry
 from .submission import (
     BatchRequest,
     JobRequest,

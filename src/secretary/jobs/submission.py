@@ -30,9 +30,9 @@ from ..core.job import (
     Batch,
     Job,
     Webhook,
+    normalize_parameters,
 )
-from ..core.parameters import normalize_parameters
-from .registry import Registry
+from .handler import Registry
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 #: A line break in a header would let a client inject further headers.

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from ..config import DocumentSettings, MediaSettings, Settings
 from ..core.errors import EngineUnavailable, InvalidSettings, NotFound, StoreUnavailable
 from ..core.job import JobStatus, utc_now
-from ..jobs.registry import Registry
+from ..jobs.handler import Registry
 from ..llm import LlmOptions, Purpose
 from ..llm.templates import Library
 from ..storage.blob_store import BlobStore
@@ -114,7 +114,7 @@ def check_media(options: MediaSettings) -> Iterator[Finding]:
 
 
 def check_sites() -> Finding:
-    from ..media.ytdlp.process import MISSING, find_ytdlp
+    from ..media.ytdlp.fetch import MISSING, find_ytdlp
 
     try:
         return Finding("sites", Verdict.OK, " ".join(find_ytdlp()))

@@ -34,7 +34,7 @@ from ..core.job import (
     Released,
     utc_now,
 )
-from ..jobs.observer import Observer
+from ..jobs.events import Observer
 from ..jobs.service import JobService
 from ..store import Rescued, WorkerInfo
 

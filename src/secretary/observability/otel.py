@@ -20,7 +20,7 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, StatusCode, TraceFl
 from opentelemetry.util.types import AttributeValue
 
 from ..core.job import Cancelled, Completed, Failed, Job, Outcome, Progress, Released, utc_now
-from ..jobs.observer import Observer
+from ..jobs.events import Observer
 from ..store import Rescued
 from ..version import __version__
 

@@ -1,18 +1,219 @@
-"""Resolves the source of a job to a local file: an upload, a URL, or a path below a root."""
+"""The source files of jobs: uploads, downloads, and local files below a root."""
 
+import asyncio
+import hashlib
 import os
+import shutil
+import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from ..core.errors import DownloadRefused, InvalidParameters, NotFound
-from ..core.file_types import safe_name
+from ..core.errors import (
+    DISK_FULL_ERRNOS,
+    DownloadRefused,
+    FileTooLarge,
+    InvalidParameters,
+    NotFound,
+    StoreUnavailable,
+)
+from ..core.file_types import detect_file_type, safe_name
 from ..network import DownloadLimits
-from .uploads import Uploads
+from .blob_store import BlobStore
 
 if TYPE_CHECKING:
     from ..network.client import Network
+
+
+MEBIBYTE = 1024 * 1024
+#: Buffered per upload before writing: large enough to be worth a thread call.
+WRITE_BYTES = MEBIBYTE // 16
+FALLBACK_NAME = "upload"
+#: Of their keys in a blob store.
+PREFIX = "uploads/"
+UPLOAD_GONE = "The uploaded file no longer exists; submit it again"
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A stored upload. `kind` is the file type detected from its content, if any."""
+
+    job_id: str
+    name: str
+    size: int
+    sha256: str
+    kind: str | None
+
+    def source(self) -> dict[str, Any]:
+        """The `file_source` parameter; the same file gives the same value for every job."""
+        return {"type": "upload", "name": self.name, "size": self.size, "sha256": self.sha256}
+
+    @property
+    def path(self) -> str:
+        return f"uploads/{self.job_id}/{self.name}"
+
+
+class Uploads:
+    """Stores uploads as `uploads/<job_id>/<name>`, so that no job can read another's."""
+
+    def __init__(
+        self,
+        data_directory: Path,
+        *,
+        max_bytes: int = 1024 * MEBIBYTE,
+        blob_store: BlobStore | None = None,
+    ) -> None:
+        self.root = data_directory / "uploads"
+        self.max_bytes = max_bytes
+        self._blob_store = blob_store
+
+    def local_only(self) -> "Uploads":
+        """For files that this process reads at once, and no job."""
+        return Uploads(self.root.parent, max_bytes=self.max_bytes)
+
+    async def receive(self, job_id: str, name: str, chunks: AsyncIterator[bytes]) -> Upload:
+        """Store a file durably (on disk, or in the blob store if there is one). On errors nothing
+        is left behind."""
+        directory = self.root / job_id
+        path = directory / (safe_name(name) or FALLBACK_NAME)
+        try:
+            # Not in a thread: one that goes on after a cancellation would leave a file behind.
+            file = _create_file(path)
+            try:
+                size, sha256 = await self._write(file, chunks)
+            finally:
+                await asyncio.to_thread(file.close)
+            kind = await asyncio.to_thread(detect_file_type, path)
+            if self._blob_store is not None:
+                await self._blob_store.put([(f"{PREFIX}{job_id}/{path.name}", path)])
+                await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+        except BaseException as error:
+            # Not in a thread: if the request was cancelled, its task must not wait any more.
+            shutil.rmtree(directory, ignore_errors=True)
+            if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
+                raise StoreUnavailable("No disk space left for the upload") from error
+            raise
+        return Upload(job_id, path.name, size, sha256, kind)
+
+    async def _write(self, file: BinaryIO, chunks: AsyncIterator[bytes]) -> tuple[int, str]:
+        digest, size, buffer = hashlib.sha256(), 0, bytearray()
+        async for chunk in chunks:
+            size += len(chunk)
+            if size > self.max_bytes:
+                limit = self.max_bytes / MEBIBYTE
+                raise FileTooLarge(f"The file is larger than {limit:g} MB", max_mb=limit)
+            buffer += chunk
+            if len(buffer) >= WRITE_BYTES:
+                await asyncio.to_thread(_append, file, digest, buffer)
+                buffer = bytearray()
+        await asyncio.to_thread(_append, file, digest, buffer)
+        await asyncio.to_thread(_sync, file)
+        return size, digest.hexdigest()
+
+    def path_of(self, job_id: str, source: dict[str, Any]) -> Path:
+        """The local path of a job's upload. Raises `NotFound` if it was removed."""
+        path = self.root / job_id / safe_name(str(source.get("name", "")))
+        if not path.is_file():
+            raise NotFound(UPLOAD_GONE)
+        return path
+
+    async def exists(self, job_id: str, source: dict[str, Any]) -> bool:
+        name = safe_name(str(source.get("name", "")))
+        if self._blob_store is not None:
+            return await self._blob_store.find(f"{PREFIX}{job_id}/{name}") is not None
+        return await asyncio.to_thread((self.root / job_id / name).is_file)
+
+    async def download(self, job_id: str) -> None:
+        """Copy the job's upload, if it has one, from the blob store to this machine."""
+        if self._blob_store is None:
+            return
+        prefix = f"{PREFIX}{job_id}/"
+        blobs = [blob async for blob in self._blob_store.list_blobs(prefix)]
+        directory = self.root / job_id
+        await self._blob_store.fetch(blobs, lambda key: directory / key.removeprefix(prefix))
+
+    async def copy_to_job(self, path: Path, source: dict[str, Any], job_id: str) -> Upload:
+        """Give another job its own copy of an upload (a hard link where possible)."""
+        name = safe_name(str(source["name"]))
+        if self._blob_store is not None:
+            await self._blob_store.put([(f"{PREFIX}{job_id}/{name}", path)])
+        else:
+            await asyncio.to_thread(_link, path, self.root / job_id / name)
+        size, sha256 = int(source.get("size") or 0), str(source.get("sha256") or "")
+        return Upload(job_id, name, size, sha256, None)
+
+    async def remove(self, job_id: str) -> None:
+        await self.remove_local(job_id)
+        if self._blob_store is not None:
+            await self._blob_store.remove(f"{PREFIX}{job_id}/")
+
+    async def remove_local(self, job_id: str) -> None:
+        directory = f"{self.root}/{job_id}"
+        if os.path.exists(directory):  # noqa: ASYNC240  (a microsecond; most jobs have none)
+            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+
+    async def stale(self, age: timedelta) -> set[str]:
+        """The ids of jobs whose uploads have this age, on this machine or in the blob store."""
+        job_ids = set(await asyncio.to_thread(self.stale_local, age))
+        if self._blob_store is not None:
+            before = time.time() - age.total_seconds()
+            async for blob in self._blob_store.list_blobs(PREFIX):
+                if blob.stored_at < before:
+                    job_ids.add(blob.key.split("/")[1])
+        return job_ids
+
+    def stale_local(self, age: timedelta) -> list[str]:
+        """Those on this machine. Other files in the directory are not uploads of jobs."""
+        before = time.time() - age.total_seconds()
+        try:
+            entries = [entry for entry in os.scandir(self.root) if entry.name.startswith("job-")]
+        except FileNotFoundError:
+            return []
+        return [entry.name for entry in entries if _modified_at(entry.path) < before]
+
+
+def _create_file(path: Path) -> BinaryIO:
+    path.parent.mkdir(parents=True)
+    return path.open("xb")
+
+
+def _append(file: BinaryIO, digest: Any, data: bytearray) -> None:
+    digest.update(data)
+    file.write(data)
+
+
+def _sync(file: BinaryIO) -> None:
+    """Make the file and its directory entries survive a power failure."""
+    file.flush()
+    os.fsync(file.fileno())
+    path = Path(file.name)
+    for directory in (path.parent, path.parent.parent):
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _link(path: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True)
+    try:
+        os.link(path, target)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(path, target)
+
+
+def _modified_at(directory: str) -> float:
+    """When the directory or a file in it was last written; an upload may still be in progress."""
+    try:
+        files = [entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(directory)]
+        return max([os.lstat(directory).st_mtime, *files])
+    except OSError:  # removed meanwhile, or not a directory
+        return time.time()
+
 
 DEFAULT_LIMITS = DownloadLimits()
 

@@ -41,17 +41,17 @@ from ..core.job import (
     replace_lone_surrogates,
     utc_now,
 )
+from ..jobs.events import Observer
 from ..jobs.handler import (
     DEFAULT_DOCUMENTS,
     DEFAULT_MEDIA,
     Handler,
     JobContext,
+    Registry,
     Results,
     Runner,
     results_as_json,
 )
-from ..jobs.observer import Observer
-from ..jobs.registry import Registry
 from ..llm import Endpoints, Llm
 from ..llm.templates import Library
 from ..observability.logging import current_job, current_trace

@@ -7,8 +7,7 @@ from typing import Any
 
 from ..config import DocumentSettings, MediaSettings
 from ..core.job import Job, LogEntry, Progress, ResourceCalculator
-from ..jobs.handler import Handler, JobContext, Results, results_as_json, run_in_thread
-from ..jobs.registry import Registry
+from ..jobs.handler import Handler, JobContext, Registry, Results, results_as_json, run_in_thread
 from ..llm import Endpoints, Llm, LlmOptions
 from ..llm.templates import Library
 from ..storage.cache import Cache

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from ..core.errors import NotFound, StoreUnavailable
 from ..core.job import FINAL_STATUSES, Job, JobStatus, utc_now
 from ..core.processes import has_died
-from ..jobs.observer import Observer
+from ..jobs.events import Observer
 from ..storage.artifacts import JobFiles
 from ..storage.blob_store import BlobStore
 from ..store import JobQuery, Store

@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -16,9 +16,38 @@ from ..core.errors import LeaseLost, StoreUnavailable
 from ..core.job import Job, utc_now
 from ..core.processes import process_identity
 from ..store import Capacity, ClaimStore, Renewal, WorkerInfo
+from ..store.claims import is_alive
 from ..version import __version__
 from .executor import Execution, Executor, Stop
-from .peers import PeerCapabilities
+
+#: How long a lost worker, or another one like it, is expected to come back.
+EXPECTED_BACK_SECONDS = 600.0
+
+
+class PeerCapabilities:
+    """`handles` are the types that this worker has a handler for."""
+
+    def __init__(
+        self, handles: Collection[str], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._handles = frozenset(handles)
+        self._clock = clock
+        self._seen: dict[str, float] = {}
+
+    def update(self, workers: Iterable[WorkerInfo]) -> None:
+        now = self._clock()
+        for worker in workers:
+            if is_alive(worker):
+                self._seen |= dict.fromkeys(set(worker.handles) - self._handles, now)
+        self._seen = {
+            name: at for name, at in self._seen.items() if now - at < EXPECTED_BACK_SECONDS
+        }
+
+    @property
+    def job_types(self) -> Collection[str]:
+        """Types to leave to other workers."""
+        return self._seen.keys()
+
 
 logger = logging.getLogger(__name__)
 

@@ -20,24 +20,27 @@ from ...core.job import (
     LogEntry,
     Progress,
     Released,
+    has_secrets,
+    remove_secrets,
     utc_now,
 )
 from ...core.json_codec import encode_json_text
-from ...core.parameters import has_secrets, remove_secrets
 from ..claims import (
     RENEW_BELOW,
+    Candidate,
     Capacity,
+    FairScheduler,
+    JobClass,
     Renewal,
     Rescued,
+    Running,
     WorkerInfo,
     crash_error,
     worker_lost_entry,
 )
-from ..scheduling import Candidate, FairScheduler, JobClass, Running
 from . import outbox
-from .change_feed import NEXT_REVISION
-from .queue import cancel_job, fail, note_finished, promote, queues_with_jobs, requeue, settle_batch
-from .schema import JOB_COLUMNS, JOBS, job_from, microseconds, moment
+from .jobs import cancel_job, fail, note_finished, promote, queues_with_jobs, requeue, settle_batch
+from .schema import JOB_COLUMNS, JOBS, NEXT_REVISION, job_from, microseconds, moment
 
 #: How many users of a queue a claim checks at most when there is a limit per user.
 MAX_USERS_CHECKED = 500

@@ -1,24 +1,43 @@
 """Job and batch queries: each list is a scan of one index, however many jobs are stored."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import product
 from typing import Any
 
 import apsw
 
 from ...core.errors import NotFound
-from ...core.job import Batch, Job, JobStatus
-from ..jobs import BatchQuery, JobQuery, Page, TimeBudget, log_for_clients
+from ...core.job import Batch, Job, JobStatus, utc_now
+from ..jobs import BatchQuery, Change, Changes, JobQuery, Page, TimeBudget, log_for_clients
+from ..stats import (
+    RETENTION,
+    SLOT,
+    UNKNOWN,
+    WIDTHS,
+    FinishedJob,
+    StatsKey,
+    Throughput,
+    count_finished,
+    scope_of,
+    slot_of,
+    wait_of,
+    width_for,
+)
 from .schema import (
     BATCH_COLUMNS,
     JOB_COLUMNS,
     JOBS,
+    NEXT_REVISION,
     batch_from,
     deliveries_of,
     job_from,
     microseconds_or_none,
     moment,
+    moment_or_none,
     numbered_log,
 )
 
@@ -230,6 +249,44 @@ def count_jobs(db: apsw.Connection) -> dict[str, dict[JobStatus, int]]:
     return counts
 
 
+# Not a row-value comparison: SQLite would only seek by the first column and scan the rest.
+CHANGES = (
+    "SELECT * FROM (SELECT revision, seq, job_id, batch_id FROM jobs INDEXED BY jobs_changed"
+    " WHERE revision = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3)"
+    " UNION ALL SELECT * FROM (SELECT revision, seq, job_id, batch_id FROM jobs"
+    " INDEXED BY jobs_changed WHERE revision > ?1 ORDER BY revision, seq LIMIT ?3)"
+    " UNION ALL SELECT * FROM (SELECT revision, 0, job_id, batch_id FROM traces"
+    " WHERE revision > ?1 ORDER BY revision LIMIT ?3)"
+    " ORDER BY 1, 2 LIMIT ?3"
+)
+
+
+def changes(db: apsw.Connection, since: str | None, *, limit: int) -> Changes:
+    position = _parse_position(since) if since is not None else None
+    with db:  # one snapshot for both queries
+        newest: int = db.execute(f"SELECT {NEXT_REVISION}").get - 1
+        if position is None or position[0] > newest:  # invalid, or of another database
+            return Changes([], _position(newest, _END_OF_REVISION), gap=since is not None)
+        rows: list[Any] = db.execute(CHANGES, (*position, limit)).fetchall()
+    items = [Change(job_id, batch_id) for _, _, job_id, batch_id in rows]
+    if len(rows) < limit:
+        return Changes(items, _position(newest, _END_OF_REVISION))
+    return Changes(items, _position(rows[-1][0], rows[-1][1]))
+
+
+#: Sorts after every row of a revision.
+_END_OF_REVISION = 2**62
+
+
+def _position(revision: int, seq: int) -> str:
+    return f"{revision}" if seq == _END_OF_REVISION else f"{revision}.{seq}"
+
+
+def _parse_position(position: str) -> tuple[int, int] | None:
+    match = re.fullmatch(r"(\d{1,18})(?:\.(\d{1,18}))?", position, re.ASCII)
+    return (int(match[1]), int(match[2] or _END_OF_REVISION)) if match else None
+
+
 #: The best index is the one whose first entries, this many, reach back furthest.
 ENTRIES_COMPARED = 2_000
 
@@ -406,3 +463,92 @@ def _time_range(query: JobQuery) -> tuple[int | None, int | None]:
 
 def _scan_bounds(table: str, times: Sequence[Any], at: Position | None) -> list[Term]:
     return time_terms(table, after=times[0], before=times[1], behind=at)
+
+
+#: How many scopes are cleaned up at a time.
+SCOPES_PER_SWEEP = 200
+
+
+def write_counters(db: apsw.Connection, counts: Counter[StatsKey]) -> None:
+    rows: Counter[StatsKey] = Counter()
+    for (key, n), width in product(counts.items(), WIDTHS):
+        scope, slot = f"{width}/{key.scope}", key.slot // width * width
+        rows[key._replace(scope=scope, slot=slot)] += n
+    db.executemany(
+        "INSERT INTO activity VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET n = n + excluded.n",
+        [(*key, n) for key, n in rows.items()],
+    )
+
+
+def count_one(db: apsw.Connection, seq: int, status: JobStatus, code: str, at: int) -> None:
+    row: Any = db.execute(
+        "SELECT job_type, user_id, attempt, created_at, processing_started_at FROM jobs"
+        " WHERE seq = ?",
+        (seq,),
+    ).fetchone()
+    job_type, user_id, attempt, created_at, started_at = row
+    ending = FinishedJob(
+        job_type=job_type,
+        user_id=user_id,
+        status=status.value,
+        code=code,
+        at=moment(at),
+        waited=wait_of(attempt, moment(created_at), moment_or_none(started_at)),
+    )
+    write_counters(db, count_finished([ending]))
+
+
+def read_throughput(
+    db: apsw.Connection, since: datetime, *, step: timedelta, parts: int, user_id: str | None
+) -> list[Throughput]:
+    first, width = slot_of(since), step // SLOT
+    ended: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+    failed: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+    waits: dict[tuple[int, str], Counter[int]] = defaultdict(Counter)
+    rows: Iterable[Any] = db.execute(
+        "SELECT (slot - ?1) / ?2, job_type, status, code, rung, sum(n) FROM activity"
+        " WHERE scope = ?3 AND slot >= ?1 AND slot < ?1 + ?2 * ?4 GROUP BY 1, 2, 3, 4, 5",
+        (first, width, f"{width_for(first, width)}/{scope_of(user_id)}", parts),
+    )
+    for part, job_type, status, code, rung, n in rows:
+        ended[part, job_type][status] += n
+        if status == JobStatus.FAILED:
+            failed[part, job_type][code] += n
+        if rung != UNKNOWN:
+            waits[part, job_type][rung] += n
+    return [
+        Throughput(
+            interval=part,
+            job_type=job_type,
+            completed=counts[JobStatus.COMPLETED],
+            cancelled=counts[JobStatus.CANCELLED],
+            failed=dict(failed[part, job_type]),
+            waits=dict(waits[part, job_type]),
+        )
+        for (part, job_type), counts in ended.items()
+    ]
+
+
+class ExpiredStats:
+    """Drops expired counters, some scopes at a time, as there may be very many users."""
+
+    def __init__(self) -> None:
+        self._after = ""
+
+    def drop(self, db: apsw.Connection) -> None:
+        before = slot_of(utc_now() - RETENTION)
+        scopes = [scope for (scope,) in db.execute(NEXT_SCOPES, (self._after, SCOPES_PER_SWEEP))]
+        for scope in scopes:
+            db.execute("DELETE FROM activity WHERE scope = ? AND slot < ?", (scope, before))
+        self._after = scopes[-1] if len(scopes) == SCOPES_PER_SWEEP else ""
+
+
+#: One index lookup per scope.
+NEXT_SCOPES = (
+    "WITH RECURSIVE found(scope) AS ("
+    " SELECT min(scope) FROM activity WHERE scope > ?"
+    " UNION ALL SELECT (SELECT min(scope) FROM activity WHERE scope > found.scope) FROM found"
+    " WHERE found.scope IS NOT NULL)"
+    " SELECT scope FROM found WHERE scope IS NOT NULL LIMIT ?"
+)

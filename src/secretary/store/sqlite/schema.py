@@ -25,7 +25,6 @@ from ...core.job import (
 )
 from ...core.json_codec import encode_json_text
 from ..jobs import NumberedLog
-from .change_feed import NEXT_REVISION
 from .connection import connect
 
 SCHEMA_VERSION = 1
@@ -76,6 +75,14 @@ JOBS = "jobs JOIN contents ON contents.seq = jobs.seq"
 BATCH_COLUMNS = (
     "batch_id, batch_name, user_id, access_control, is_active, archived, webhook, pending, "
     "processing, completed, failed, cancelled, created_at, updated_at, started_at, completed_at"
+)
+
+
+#: An SQL expression. Writes are serialized, so no other one gets the same revision; all rows that
+#: one statement changes share it. It costs two index lookups and no write.
+NEXT_REVISION = (
+    "(SELECT 1 + max(coalesce((SELECT max(revision) FROM jobs), 0),"
+    " coalesce((SELECT max(revision) FROM traces), 0)))"
 )
 
 
@@ -293,4 +300,15 @@ def insert_batch(db: apsw.Connection, batch: Batch) -> None:
             microseconds(batch.created_at),
             microseconds(batch.updated_at),
         ),
+    )
+
+
+def record_change(
+    db: apsw.Connection, *, job_id: str | None, batch_id: str | None, above: int = 0
+) -> None:
+    """Record a change that no row of `jobs` shows. `above` is the revision of a deleted job: if it
+    was the highest, it must not be assigned again."""
+    db.execute(
+        f"INSERT INTO traces VALUES (max({NEXT_REVISION}, ? + 1), ?, ?)",
+        (above, job_id, batch_id),
     )

@@ -31,15 +31,14 @@ from ...core.json_codec import (
 )
 from ...core.processes import boot_id
 from ..claims import Capacity, Renewal, Rescued, WorkerInfo
-from ..jobs import Added, BatchQuery, Changes, IdempotencyKey, JobQuery, Page
-from ..notifier import Notifier
+from ..jobs import Added, BatchQuery, Changes, IdempotencyKey, JobQuery, Notifier, Page
 from ..outbox import DueEvent, EventCapacity, ProgressSchedule
 from ..stats import FinishedJob, StatsBuffer, StatsKey, Throughput
 from ..transfer import Kind, Record, RecordId
-from . import claims, client_actions, outbox, queries, queue, stats, transfer
-from .change_feed import WakeUp, changes
+from . import claims, jobs, outbox, queries, transfer
 from .claims import Claims
-from .connection import Readers, Writer, unavailable_error
+from .connection import Readers, WakeUp, Writer, unavailable_error
+from .jobs import add as add_jobs
 from .schema import prepare
 from .transfer import import_records
 
@@ -60,7 +59,7 @@ class SqliteStore:
         self._wakeup = WakeUp(self._path.with_name(f"{self._path.name}-wake"))
         self._boot = boot_id()
         self._claims = Claims()
-        self._expired_stats = stats.ExpiredStats()
+        self._expired_stats = queries.ExpiredStats()
         self._stats = StatsBuffer(self._write_stats, unavailable=StoreUnavailable)
 
     async def open(self) -> None:
@@ -90,7 +89,7 @@ class SqliteStore:
     ) -> Added:
         if len(jobs) != 1 and batch is None:
             raise ValueError("Several jobs need a batch")
-        work = partial(client_actions.add, jobs=jobs, batch=batch, idempotency=idempotency)
+        work = partial(add_jobs, jobs=jobs, batch=batch, idempotency=idempotency)
         added = await self._writer.call(work, durable=True, heavy=len(jobs) > 1)
         self._wakeup.notify()
         return added
@@ -122,7 +121,7 @@ class SqliteStore:
     async def changes(
         self, since: str | None, *, limit: int = 1000, seconds: float = 0.0
     ) -> Changes:
-        read = partial(changes, since=since, limit=limit)
+        read = partial(queries.changes, since=since, limit=limit)
         generation = self._own_writes.generation
         result = await self._readers.call(read)
         if result.items or result.gap or since is None or seconds <= 0:
@@ -131,28 +130,26 @@ class SqliteStore:
         return await self._readers.call(read)
 
     async def cancel(self, query: JobQuery) -> list[str]:
-        changed = await self._change(query, client_actions.cancel)
+        changed = await self._change(query, jobs.cancel)
         self._wakeup.notify()
         return changed
 
     async def restart(self, query: JobQuery) -> list[str]:
-        changed = await self._change(query, client_actions.restart)
+        changed = await self._change(query, jobs.restart)
         self._wakeup.notify()
         return changed
 
     async def archive(self, query: JobQuery, *, archived: bool = True) -> list[str]:
-        return await self._change(query, partial(client_actions.archive, archived=archived))
+        return await self._change(query, partial(jobs.archive, archived=archived))
 
     async def delete(self, query: JobQuery) -> list[str]:
-        return await self._change(query, client_actions.delete)
+        return await self._change(query, jobs.delete)
 
     async def change_batch(
         self, batch_id: str, *, is_active: bool | None = None, archived: bool | None = None
     ) -> Batch:
         batch = await self._writer.call(
-            lambda db: client_actions.change_batch(
-                db, batch_id, is_active=is_active, archived=archived
-            ),
+            lambda db: jobs.change_batch(db, batch_id, is_active=is_active, archived=archived),
             durable=True,
             heavy=True,
         )
@@ -160,7 +157,7 @@ class SqliteStore:
         return batch
 
     async def delete_batch(self, batch_id: str) -> None:
-        await self._writer.call(lambda db: client_actions.delete_batch(db, batch_id), durable=True)
+        await self._writer.call(lambda db: jobs.delete_batch(db, batch_id), durable=True)
 
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
         return await self._readers.call(queries.count_jobs)
@@ -173,11 +170,13 @@ class SqliteStore:
     ) -> list[Throughput]:
         await self._stats.flush()  # include the jobs this process just finished
         return await self._readers.call(
-            lambda db: stats.read(db, since, step=step, parts=intervals, user_id=user_id)
+            lambda db: queries.read_throughput(
+                db, since, step=step, parts=intervals, user_id=user_id
+            )
         )
 
     async def waiting_since(self) -> Mapping[str, datetime]:
-        return await self._readers.call(queue.waiting_since)
+        return await self._readers.call(jobs.waiting_since)
 
     # Claims
 
@@ -278,11 +277,11 @@ class SqliteStore:
         return rescued
 
     async def expired(self, older_than: Mapping[JobStatus, datetime], *, limit: int) -> list[str]:
-        return await self._readers.call(lambda db: queue.find_expired(db, older_than, limit))
+        return await self._readers.call(lambda db: jobs.find_expired(db, older_than, limit))
 
     async def tidy(self) -> None:
-        await self._writer.call(partial(queue.tidy, expired_stats=self._expired_stats), heavy=True)
-        await self._readers.call(queue.checkpoint)
+        await self._writer.call(partial(jobs.tidy, expired_stats=self._expired_stats), heavy=True)
+        await self._readers.call(jobs.checkpoint)
 
     # Transfer
 
@@ -322,7 +321,7 @@ class SqliteStore:
         return await self._readers.call(work)
 
     async def _write_stats(self, counts: Counter[StatsKey]) -> None:
-        await self._writer.call(lambda db: stats.write(db, counts))
+        await self._writer.call(lambda db: queries.write_counters(db, counts))
 
     async def _change(
         self, query: JobQuery, change: Callable[[apsw.Connection, JobQuery], list[str]]

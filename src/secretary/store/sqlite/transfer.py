@@ -23,8 +23,7 @@ from ..transfer import (
     RecordId,
 )
 from . import outbox
-from .change_feed import record_change
-from .queue import QueuePositions, settle_batch
+from .jobs import QueuePositions, settle_batch
 from .schema import (
     BATCH_COLUMNS,
     JOB_COLUMNS,
@@ -38,6 +37,7 @@ from .schema import (
     moment,
     moment_or_none,
     numbered_log,
+    record_change,
 )
 from .schema import microseconds_or_none as micros
 

@@ -1,6 +1,6 @@
 """Runs calls in child processes with limits: work that may crash, hang or exhaust memory."""
 
-from .calls import Limits, RemoteError, SandboxClosed, SandboxInterrupted
+from .child import Limits, RemoteError, SandboxClosed, SandboxInterrupted
 from .pool import Sandbox
 
 __all__ = [
