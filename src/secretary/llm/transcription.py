@@ -67,9 +67,8 @@ def repair_timestamps(
 ) -> tuple[TimedText, ...]:
     """Small errors are corrected. Without plausible times the whole text becomes one segment, so
     that no word is lost or misplaced."""
-    spoken = [
-        TimedText(*times, line) for *times, one in segments if (line := " ".join(one.split()))
-    ]
+    lines = [TimedText(start, end, " ".join(line.split())) for start, end, line in segments]
+    spoken = [line for line in lines if line.text]
     starts = [segment.start for segment in spoken]
     if (
         spoken
