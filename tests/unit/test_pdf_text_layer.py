@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.documents.pdf.document import open_page, open_pdf
-from secretary.documents.pdf.font_stats import FontStats
-from secretary.documents.pdf.pages import NativePage, read_page
+from secretary.documents.pdf.pages import FontStats, NativePage, read_page
+from secretary.documents.pdf.pdfium import open_page, open_pdf
 
 from ..pdf_files import PROSE, Draw, lines_of, pdf_of, picture, table, write
 

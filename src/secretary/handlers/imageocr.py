@@ -6,7 +6,7 @@ from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..core.files import IMAGE_TYPES
-from ..documents.page_task import METHOD_ALIASES, DocumentInfo, PendingPage
+from ..documents.pages import METHOD_ALIASES, DocumentInfo, PendingPage
 from ..jobs.handler import JobContext, handles
 from .document_pipeline import (
     PageOptions,

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..core.files import OFFICE_TYPES
-from ..documents.page_task import DocumentInfo
+from ..documents.pages import DocumentInfo
 from ..jobs.handler import JobContext, handles
 from .document_pipeline import (
     Document,

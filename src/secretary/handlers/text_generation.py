@@ -14,7 +14,7 @@ from ..core.callables import map_limited
 from ..core.errors import ContextExceeded, UnsupportedFile
 from ..core.json_codec import encode_json
 from ..core.languages import english_name
-from ..documents.text_chunking import estimate_tokens, split_text
+from ..documents.markdown import estimate_tokens, split_text
 from ..documents.text_output import RESULT_FILE, update_text_output
 from ..jobs.handler import JobContext
 from ..llm.templates import Rendered, Template, parse, prompt_messages, render

@@ -15,7 +15,7 @@ from ..core.callables import LazyCallable, map_limited
 from ..core.errors import UnsupportedFile
 from ..core.files import AUDIO_TYPES, VIDEO_TYPES
 from ..documents.ocr.engines import open_engine
-from ..documents.page_store import PageStore
+from ..documents.pages import PageStore
 from ..jobs.handler import JobContext, handles
 from ..media.probe import Recording, VideoTrack
 from ..media.slides import (
