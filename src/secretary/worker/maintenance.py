@@ -13,7 +13,7 @@ from ..core.processes import has_died
 from ..jobs.events import Observer
 from ..storage.artifacts import JobFiles
 from ..storage.blob_store import BlobStore
-from ..store import JobQuery, Store
+from ..store import JobQuery, WorkerStore
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Maintenance:
 
     def __init__(
         self,
-        store: Store,
+        store: WorkerStore,
         files: JobFiles,
         options: MaintenanceOptions,
         observer: Observer | None = None,
