@@ -232,9 +232,9 @@ class Execution:
         job, crashed = self.job, isinstance(error, ProcessDied)
         if crashed:
             retry = job.crashes + 1 < self._executor.max_crashes
-        else:
+        elif retry := error.retryable:
             max_attempts = job.max_attempts or self._executor.registry[job.job_type].max_attempts
-            retry = error.retryable and job.failures + 1 < max_attempts
+            retry = job.failures + 1 < max_attempts
         failures = job.crashes if crashed else job.failures
         retry_at = utc_now() + backoff(error, failures) if retry else None
         details = _to_json(error.details) if error.details else None
