@@ -4,12 +4,12 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import yaml
 
+from ...core.errors import InvalidParameters
 from .template import Entry, Interpolation, Json, Placeholder, Report, Slot
 
 #: Deeper than any real front matter, and far from Python's recursion limit.
@@ -91,19 +91,11 @@ NOT_IN_BLOCK = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\
 NAMED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
-class UnwritableKey(ValueError):
-    """The key is too long."""
-
-
-def dump_entry(key: str, value: Json) -> str:
-    """One entry of a mapping as YAML, without the final line break."""
-    return "\n".join(_dump_entry(key, value, ""))
-
-
-def _dump_entry(key: str, value: Json, pad: str) -> Iterator[str]:
+def dump_entry(key: str, value: Json, pad: str = "") -> Iterator[str]:
+    """The lines of one entry of a mapping as YAML."""
     name = _text(key)
     if len(name) > MAX_KEY:
-        raise UnwritableKey(f"The key {key[:40]}… is too long for a front matter")
+        raise InvalidParameters(f"The key {key[:40]}… is too long for a front matter")
     if isinstance(value, dict | list) and value:
         yield f"{pad}{name}:"
         yield from _inner(value, pad + "  ")
@@ -114,7 +106,7 @@ def _dump_entry(key: str, value: Json, pad: str) -> Iterator[str]:
 def _inner(value: dict[str, Json] | list[Json], pad: str) -> Iterator[str]:
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _dump_entry(key, item, pad)
+            yield from dump_entry(key, item, pad)
         return
     for item in value:
         if isinstance(item, dict | list) and item:
@@ -182,15 +174,6 @@ TRAILING = re.compile(r"#|\s*$")
 STRUCTURE = frozenset("[{|>&*!%@`")
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """The lines of one entry, and their numbers in the template."""
-
-    key: str
-    lines: list[str]
-    numbers: list[int]
-
-
 class _Tokens:
     """Replaces slots by words while the front matter is parsed as YAML. The words contain a
     digest of the text, so that nothing in it can look like one."""
@@ -243,23 +226,23 @@ def read_entries(
 ) -> list[Entry]:
     """Parse the entries; `first_line` is the number of the first line."""
     tokens = _Tokens(pieces)
-    blocks: list[_Lines] = []
+    blocks: list[tuple[str, list[str], list[int]]] = []
     for line, number in tokens.lines(first_line):
         if CONTINUATION.match(line):
             if blocks:
-                blocks[-1].lines.append(line)
-                blocks[-1].numbers.append(number)
+                blocks[-1][1].append(line)
+                blocks[-1][2].append(number)
             elif not COMMENT.match(line):
                 report_error(number, "The front matter must begin with `key: value`")
         elif match := ENTRY_START.match(line):
-            blocks.append(_Lines(match[1].rstrip(), [line], [number]))
+            blocks.append((match[1].rstrip(), [line], [number]))
         else:
             report_error(number, "This line of the front matter is not `key: value`")
     entries: dict[str, Entry] = {}
-    for block in blocks:
-        while TRAILING.match(block.lines[-1]):  # belongs to the next entry, or to none
-            block.lines.pop()
-        entry = _entry(block, tokens, report_error, report_warning)
+    for key, lines, numbers in blocks:
+        while TRAILING.match(lines[-1]):  # belongs to the next entry, or to none
+            lines.pop()
+        entry = _entry(key, "\n".join(lines), numbers, tokens, report_error, report_warning)
         if entry is None:
             continue
         if entry.key in entries:
@@ -270,9 +253,14 @@ def read_entries(
 
 
 def _entry(
-    block: _Lines, tokens: _Tokens, report_error: Report, report_warning: Report
+    key: str,
+    text: str,
+    numbers: list[int],
+    tokens: _Tokens,
+    report_error: Report,
+    report_warning: Report,
 ) -> Entry | None:
-    text, line, key = "\n".join(block.lines), block.numbers[0], block.key
+    line = numbers[0]
     if tokens.pattern.search(key):
         report_error(line, "A key of the front matter cannot be a slot")
         return None
@@ -284,13 +272,13 @@ def _entry(
     except yaml.YAMLError as error:
         # A single line that is not YAML is taken as text: `note: Important: read it`.
         start = ENTRY_START.match(text)
-        if start is not None and len(block.lines) == 1 and key[0] not in "\"'":
+        if start is not None and "\n" not in text and key[0] not in "\"'":
             plain = text[start.end() :].strip()
             if plain and plain[0] not in STRUCTURE:
                 report_warning(line, f"The value of `{key}` is taken as text; put it in quotes")
                 return Entry(key, tokens.resolved(plain), line)
         if (mark := getattr(error, "problem_mark", None)) is not None:
-            line = block.numbers[min(mark.line, len(block.numbers) - 1)]
+            line = numbers[min(mark.line, len(numbers) - 1)]
         problem = getattr(error, "problem", None) or error
         report_error(line, f"`{key}` cannot be read as YAML: {problem}")
         return None

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from ...core.errors import InvalidTemplate
 from .front_matter import read_entries
@@ -81,7 +82,6 @@ def parse(text: str, name: str = "inline", *, language: str | None = None) -> Te
         ),
         entries=tuple(entries),
         sections=sections,
-        positions=_slot_positions(sections),
         system_prompt=prompt,
         source=source,
         warnings=tuple(warnings),
@@ -276,15 +276,17 @@ def _sections(pieces: Iterable[str | Slot]) -> tuple[Section, ...]:
     level, heading, content = 0, [], []  # type: ignore[var-annotated]
     in_code = False
     for line in _lines(pieces):
-        first = line[0] if line and isinstance(line[0], str) else ""
+        first = line[0] if isinstance(line[0], str) else ""
         if CODE.match(first):
             in_code = not in_code
         match = None if in_code else HEADING.match(first)
         if match:
             sections.append(Section(level, tuple(heading), tuple(content)))
-            level, heading, content = len(match[1]), line, []
-        else:
-            content.extend(line)
+            level, heading, content = len(match[1]), [], []
+        (heading if match else content).extend(
+            replace(piece, position=_position(line, index)) if isinstance(piece, Slot) else piece
+            for index, piece in enumerate(line)
+        )
     sections.append(Section(level, tuple(heading), tuple(content)))
     return tuple(section for section in sections if section.heading or section.pieces)
 
@@ -305,17 +307,6 @@ def _lines(pieces: Iterable[str | Slot]) -> Iterator[list[str | Slot]]:
             line.append(first)
     if line:
         yield line
-
-
-def _slot_positions(sections: Iterable[Section]) -> tuple[SlotPosition, ...]:
-    """The position of every slot, in order."""
-    return tuple(
-        _position(line, index)
-        for section in sections
-        for line in _lines((*section.heading, *section.pieces))
-        for index, piece in enumerate(line)
-        if isinstance(piece, Slot)
-    )
 
 
 def _position(line: list[str | Slot], index: int) -> SlotPosition:

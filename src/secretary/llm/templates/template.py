@@ -2,10 +2,8 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
-
-from ...core import languages
 
 BaseType = Literal["text", "number", "integer", "boolean", "date", "choice", "object"]
 
@@ -46,9 +44,6 @@ class FieldType:
         return f"list of {inner}" if self.is_list else inner
 
 
-TEXT_TYPE = FieldType()
-
-
 @dataclass(frozen=True, slots=True)
 class Field:
     """A value that the model fills in."""
@@ -63,10 +58,21 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotPosition:
+    """The position of a slot in the body, which decides how its value is written."""
+
+    form: Literal["alone", "labelled", "open", "inline", "heading", "cell", "link", "link text"]
+    #: The beginning of its line: quotes and indents, then a bullet.
+    lead: str = ""
+    bullet: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
     """Where the value of a field, or one from the context, is inserted."""
 
     name: str
+    position: SlotPosition = SlotPosition("inline")
 
 
 #: A text with slots in it.
@@ -92,16 +98,6 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotPosition:
-    """The position of a slot in the body, which decides how its value is written."""
-
-    form: Literal["alone", "labelled", "open", "inline", "heading", "cell", "link", "link text"]
-    #: The beginning of its line: quotes and indents, then a bullet.
-    lead: str = ""
-    bullet: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Section:
     """A heading and its content, up to the next heading."""
 
@@ -124,23 +120,6 @@ class Template:
     system_prompt: str = ""
     source: str = ""
     warnings: tuple[Diagnostic, ...] = ()
-    #: The position of each slot in the body, in order.
-    positions: tuple[SlotPosition, ...] = field(default=(), repr=False)
-
-
-def language_code(language: str) -> str | None:
-    """`de` for `de-AT` and for `German`; None for an unknown language."""
-    code = language.strip().lower().replace("_", "-").partition("-")[0]
-    return languages.language_code(language) or (
-        code if len(code) == 2 and code.isalpha() else None
-    )
-
-
-def language_name(language: str) -> str | None:
-    """The English name. An unknown name must be a single word: it becomes part of a prompt and
-    must not be able to inject instructions."""
-    name = languages.english_name(language)
-    return name if name.isalpha() and len(name) <= 35 else None
 
 
 #: How a value of the type is written, for the model.
