@@ -46,23 +46,16 @@ class ListedTemplate:
     faults: tuple[Diagnostic, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        template = self.template
+        template = self.template or Template(name=self.name, title=self.name)
         return {
             "name": self.name,
-            "title": template.title if template else self.name,
-            "language": template.language if template else None,
+            "title": template.title,
+            "language": template.language,
             "source": self.origin,
-            "fields": [field.document() for field in template.fields] if template else [],
-            "context_keys": list(template.context_keys) if template else [],
+            "fields": [field.document() for field in template.fields],
+            "context_keys": list(template.context_keys),
             "faults": [asdict(fault) for fault in self.faults],
         }
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    name: str
-    path: Path
-    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +83,7 @@ class Library:
             text = "The name of a template has only letters, digits, spaces, `.`, `_` and `-`"
             raise UnknownTemplate(text)
         files = self._files()
-        by_name = {(file.origin, file.name.casefold()): file for file in reversed(files)}
+        by_name = {(origin, path.stem.casefold()): path for origin, path in reversed(files)}
         if not any(key[1] == wanted for key in by_name):
             wanted = GERMAN_NAMES.get(wanted, wanted)
         code = _language_code(language or "")
@@ -101,44 +94,43 @@ class Library:
         order += [key for key, match in variants if match and match[1] == wanted]
         for key in order:
             if key in by_name:
-                return self._read(by_name[key])
-        there = ", ".join(sorted({file.name for file in files}))
+                return self._read(key[0], by_name[key])
+        there = ", ".join(sorted({path.stem for _, path in files}))
         raise UnknownTemplate(f"There is no template {wanted}; there are {there}")
 
     def listed(self) -> list[ListedTemplate]:
         """All templates by name; one of the operator hides a shipped one of the same name."""
         templates: dict[str, ListedTemplate] = {}
-        for file in self._files():
-            templates.setdefault(file.name.casefold(), self._read(file))
+        for origin, path in self._files():
+            templates.setdefault(path.stem.casefold(), self._read(origin, path))
         return [templates[name] for name in sorted(templates)]
 
-    def _files(self) -> list[_File]:
+    def _files(self) -> list[tuple[Origin, Path]]:
         return [
-            _File(path.stem, path, origin)
+            (origin, path)
             for directory, origin in zip((self.directory, SHIPPED), ORIGINS, strict=True)
             if directory is not None
             for path in sorted(_paths(directory))[:MAX_FILES]
         ]
 
-    def _read(self, file: _File) -> ListedTemplate:
-        faults: tuple[Diagnostic, ...]
+    def _read(self, origin: Origin, path: Path) -> ListedTemplate:
+        name, template = path.stem, None
+        faults: tuple[Diagnostic, ...] = ()
         try:
-            status = os.stat(file.path)
+            status = os.stat(path)
             version = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
-            cached = self._cache.get(file.path)
+            cached = self._cache.get(path)
             if cached and cached[0] == version:
                 return cached[1]
-            match = VARIANT.fullmatch(file.name.casefold())
-            text = read(file.path)
-            template = parse(text, file.name, language=match[2] if match else None)
-            listed = ListedTemplate(file.name, file.origin, template)
+            match = VARIANT.fullmatch(name.casefold())
+            template = parse(read(path), name, language=match[2] if match else None)
         except OSError:
             faults = (Diagnostic(1, "The file cannot be read"),)
-            return ListedTemplate(file.name, file.origin, None, faults)
+            return ListedTemplate(name, origin, None, faults)
         except InvalidTemplate as error:
             faults = tuple(Diagnostic(**fault) for fault in error.details["faults"])
-            listed = ListedTemplate(file.name, file.origin, None, faults)
-        self._cache[file.path] = version, listed
+        listed = ListedTemplate(name, origin, template, faults)
+        self._cache[path] = version, listed
         return listed
 
 

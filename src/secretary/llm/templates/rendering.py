@@ -14,16 +14,7 @@ from ...core.errors import InvalidParameters, UpstreamFailed
 from ...core.languages import english_name
 from .front_matter import dump_entry
 from .parsing import NAME_KEY, SOURCE_KEY
-from .template import (
-    FORM,
-    Field,
-    FieldType,
-    Interpolation,
-    Json,
-    Section,
-    Slot,
-    Template,
-)
+from .template import FORM, Field, FieldType, Interpolation, Json, Section, Slot, Template
 
 MAX_DEPTH = 20
 #: Python does not convert integers with more digits to text.
@@ -181,13 +172,13 @@ def prompt_messages(
         system.append(
             f"Write in {language}, whatever the language of the source; keep names as they are."
         )
-    lines = ["Fill these fields:"]  # here as well: servers need not show the schema to the model
+    lines = []  # in the prompt as well: servers need not show the schema to the model
     for field in template.fields:
         form = FORM.get(field.field_type.base)
         kind = f"{field.field_type}, {form}" if form else str(field.field_type)
         null = ", or null" if field.field_type.nullable else ""
         lines.append(f"- {field.name} ({kind}{null}): {' '.join(field.instruction.split())}")
-    parts = ["\n".join(lines)]
+    parts = ["Fill these fields:\n" + "\n".join(lines)]
     known = {key: value for key, value in to_json(context).items() if not is_empty(value)}
     if known:
         values = json.dumps(known, ensure_ascii=False, indent=1)
