@@ -22,7 +22,7 @@ from ..core.errors import (
     ProcessingTimeout,
     UnsupportedFile,
 )
-from ..core.file_types import detect_file_type
+from ..core.files import detect_file_type
 from ..documents.assembly import (
     MARKDOWN_FILE,
     PAGES_FILE,

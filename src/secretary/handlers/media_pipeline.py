@@ -16,7 +16,7 @@ from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..core.errors import FileTooLarge, InvalidParameters
-from ..core.file_types import safe_name
+from ..core.files import safe_name
 from ..core.job import Progress
 from ..core.languages import is_same_language, language_code
 from ..documents.assembly import RESULTS_FILE

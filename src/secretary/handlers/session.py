@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
-from uuid import uuid4
 
 from pydantic import BaseModel, Field
 
@@ -24,6 +23,7 @@ from ..core.errors import (
     ProcessDied,
     UnsupportedFile,
 )
+from ..core.files import atomic_write
 from ..core.json_codec import encode_json
 from ..core.languages import language_code
 from ..documents.assembly import MAX_RESULTS_BYTES, RESULTS_FILE
@@ -292,12 +292,8 @@ def publish(directory: Path, root: Path) -> None:
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             # A unique name: translations of a talk share files and may be written concurrently.
-            unfinished = target.with_name(f".{uuid4().hex}")
-            try:
-                _link_or_copy(path, unfinished)
-                os.replace(unfinished, target)
-            finally:
-                unfinished.unlink(missing_ok=True)
+            with atomic_write(target) as temporary:
+                _link_or_copy(path, temporary)
 
 
 def _link_or_copy(path: Path, target: Path) -> None:

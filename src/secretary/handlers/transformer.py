@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from ..core.callables import LazyCallable
 from ..core.errors import FileTooLarge, UnsupportedFile
-from ..core.file_types import OFFICE_TYPES, safe_name
+from ..core.files import OFFICE_TYPES, safe_name
 from ..core.languages import UNSPECIFIED, is_same_language, language_code
 from ..documents.assembly import MARKDOWN_FILE, RESULTS_FILE
 from ..documents.text_output import OUTPUT_FILES, RESULT_FILE, TargetFormat, TextOutput
