@@ -139,7 +139,7 @@ def test_a_claim_never_scans(db: apsw.Connection, wanted: Capacity) -> None:
     assert rows_walked(db, work) < 20
 
 
-def test_since_when_jobs_wait_is_told_by_the_heads_of_the_lines(db: apsw.Connection) -> None:
+def test_the_oldest_wait_is_read_from_the_heads_of_the_queues(db: apsw.Connection) -> None:
     def work() -> None:
         assert set(line.waiting_since(db)) == {"t0", "t1", "t2"}
 

@@ -22,7 +22,7 @@ from ..core.errors import (
     ProcessingTimeout,
     UnsupportedFile,
 )
-from ..core.file_types import detect_file_type
+from ..core.files import detect_file_type
 from ..documents.assembly import (
     MARKDOWN_FILE,
     PAGES_FILE,
@@ -34,8 +34,7 @@ from ..documents.assembly import (
     is_assembled,
 )
 from ..documents.ocr.engines import open_engine
-from ..documents.page_store import PageStore, link_pages
-from ..documents.page_task import METHODS, OCR_PIPELINE_VERSION, DocumentInfo
+from ..documents.pages import METHODS, OCR_PIPELINE_VERSION, DocumentInfo, PageStore, link_pages
 from ..jobs.handler import DEFAULT_DOCUMENTS, JobContext
 from ..storage.append_log import RecordRef
 from ..storage.cache import CacheEntry, sha256_of
@@ -53,7 +52,7 @@ from .progress import PageProgress
 from .text_generation import apply_requested_template, requested_template
 
 if TYPE_CHECKING:
-    from ..documents.page_task import PageTask, PendingPage
+    from ..documents.pages import PageTask, PendingPage
 
 DocumentContext = JobContext[LanguageParameters]
 
@@ -218,7 +217,7 @@ async def read_pages(
     process: ProcessPages,
 ) -> DocumentResults:
     """Read the requested pages of the file at `path`, which is the document or made from it."""
-    from ..documents.page_task import PageTask  # loaded with the first job
+    from ..documents.pages import PageTask  # loaded with the first job
 
     method, limits = METHODS[options.method], ctx.documents
     page_count = info["page_count"]
@@ -349,7 +348,7 @@ class PageProcessor:
         return unfinished
 
     async def _read_with_model(self, task: "PageTask", pages: Sequence["PendingPage"]) -> None:
-        from ..documents.page_task import PageReading, save_page
+        from ..documents.pages import PageReading, save_page
 
         for page in pages:
             assert page.model_image is not None

@@ -16,12 +16,13 @@ from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..core.errors import FileTooLarge, InvalidParameters
-from ..core.file_types import safe_name
+from ..core.files import safe_name
 from ..core.job import Progress
 from ..core.languages import is_same_language, language_code
 from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext
-from ..media.recording import Chapter, Recording
+from ..media.probe import Chapter, Recording
+from ..media.slides import Slide, SlideText
 from ..media.transcript import (
     MARKDOWN_FILE,
     ORIGINAL,
@@ -35,12 +36,6 @@ from ..media.transcript import (
 )
 from ..storage.sources import SourceFile, parse_source
 from .document_pipeline import Document, check_source, start
-from .existing_subtitles import (
-    Subtitles,
-    download_subtitles,
-    find_subtitles,
-    transcript_from_subtitles,
-)
 from .parameters import (
     Frame,
     KeptRecording,
@@ -51,9 +46,16 @@ from .parameters import (
     file_url,
     is_from_cache,
 )
-from .slide_extraction import ExtractedSlides
 from .text_generation import apply_requested_template
-from .transcription import FFMPEG_GRACE, select_sound_track, transcribe
+from .transcription import (
+    FFMPEG_GRACE,
+    Subtitles,
+    download_subtitles,
+    find_subtitles,
+    select_sound_track,
+    transcribe,
+    transcript_from_subtitles,
+)
 from .translation import translate_transcript
 
 if TYPE_CHECKING:
@@ -285,6 +287,21 @@ async def _translate(ctx: RecordingContext, transcript: SpokenText) -> StoredTra
 
 
 # Assemble the results ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractedSlides:
+    slides: Sequence[Slide]
+    #: The text of each slide; empty if it was not requested.
+    texts: Sequence[SlideText]
+    #: The cache entry, relative to the data directory.
+    directory: str
+    processed: bool
+
+    def with_texts(self) -> list[tuple[Slide, str | None]]:
+        if not self.texts:
+            return [(slide, None) for slide in self.slides]
+        return [(slide, text.text) for slide, text in zip(self.slides, self.texts, strict=True)]
 
 
 async def assemble_results(

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from ..core.callables import LazyCallable
 from ..core.errors import FileTooLarge, UnsupportedFile
-from ..core.file_types import OFFICE_TYPES, safe_name
+from ..core.files import OFFICE_TYPES, safe_name
 from ..core.languages import UNSPECIFIED, is_same_language, language_code
 from ..documents.assembly import MARKDOWN_FILE, RESULTS_FILE
 from ..documents.text_output import OUTPUT_FILES, RESULT_FILE, TargetFormat, TextOutput
@@ -19,7 +19,6 @@ from ..jobs.handler import JobContext, handles
 from ..llm.templates import Rendered, Template
 from ..storage.sources import source_url
 from .document_pipeline import Document, PageOptions, check_source
-from .llm_cache import LlmCache, open_llm_cache
 from .office import read_office
 from .parameters import (
     MAX_TEXT,
@@ -33,7 +32,9 @@ from .pdf import read_pdf
 from .progress import ScaledReporter, StepProgress
 from .text_generation import (
     DetailLevel,
+    LlmCache,
     apply_template,
+    open_llm_cache,
     requested_template,
     rewrite,
     summarize,

@@ -17,12 +17,11 @@ from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
-from uuid import uuid4
 
 import orjson
 
 from ..core.errors import NotFound, StoreUnavailable
-from ..core.file_types import safe_name
+from ..core.files import atomic_write, safe_name
 from ..core.job import RESULTS_FILE_KEY, Job, JobStatus, flatten_parameters
 from .blob_store import BlobInfo, BlobStore
 from .cache import ENTRY_FILE, Cache, CacheEntry
@@ -470,19 +469,17 @@ def _create_archive(job: Job, directory: Path, name: str) -> None:
     results = job.results or {}
     pages = PurePosixPath(str(results.get("page_markdown_file") or "")).name
     excluded = {str(results[RESULTS_FILE_KEY]), pages, job.recording_name or ""}
-    partial = target.with_name(f".{uuid4().hex}")
-    try:
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            for path in sorted(directory.rglob("*")):
-                if not path.is_file() or path.name.startswith(".") or path.name in excluded:
-                    continue
-                if path.suffix != ".zip":
-                    is_compressed = path.suffix in COMPRESSED
-                    method = zipfile.ZIP_STORED if is_compressed else zipfile.ZIP_DEFLATED
-                    archive.write(path, path.relative_to(directory), method)
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with (
+        atomic_write(target) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+    ):
+        for path in sorted(directory.rglob("*")):
+            if not path.is_file() or path.name.startswith(".") or path.name in excluded:
+                continue
+            if path.suffix != ".zip":
+                is_compressed = path.suffix in COMPRESSED
+                method = zipfile.ZIP_STORED if is_compressed else zipfile.ZIP_DEFLATED
+                archive.write(path, path.relative_to(directory), method)
 
 
 def _remove_directories(job_directory: Path, unwanted: Callable[[str], bool]) -> None:
