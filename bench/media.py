@@ -29,8 +29,7 @@ from tools import Tool, read_one
 
 from secretary.core.errors import JobFailed
 from secretary.media.pcm import decode_audio, select_audio_track
-from secretary.media.probe import probe
-from secretary.media.recording import Recording
+from secretary.media.probe import Recording, probe
 from tests.speech import word_error_rate
 
 #: The same weights as Secretary's.

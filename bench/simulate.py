@@ -25,10 +25,10 @@ import report
 
 from secretary.core.job import Job, utc_now
 from secretary.store import Capacity, WorkerInfo
-from secretary.store.scheduling import FairScheduler
+from secretary.store.claims import FairScheduler
 from secretary.store.sqlite.claims import Completion, claim, complete, register_worker
 from secretary.store.sqlite.connection import connect
-from secretary.store.sqlite.queue import enqueue
+from secretary.store.sqlite.jobs import enqueue
 from secretary.store.sqlite.schema import prepare
 
 HOUR = 3600.0

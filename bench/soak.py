@@ -111,7 +111,7 @@ async def _measure(
         await asyncio.sleep(every)
         values = await asyncio.to_thread(sample)
         samples.append(Sample(time.monotonic() - started, values))
-        mailbox.told.clear()
+        mailbox.received_events.clear()
     await running_load
     return load, samples
 

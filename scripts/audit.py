@@ -35,7 +35,7 @@ def main() -> None:
         file = Path(directory) / "requirements.txt"
         file.write_text("\n".join(installed()))
         verdict = asked([*PROGRAM, "--requirement", str(file)])
-    sys.exit(told(verdict, may_be_missing="--report" in sys.argv and not os.environ.get("CI")))
+    sys.exit(exit_code(verdict, may_be_missing="--report" in sys.argv and not os.environ.get("CI")))
 
 
 #: The versions are known: nothing is resolved and nothing installed.
@@ -66,19 +66,19 @@ def asked(command: Sequence[str]) -> Verdict:
         return Verdict(why=lines[-1])
     # By itself it calls that a clean bill, also when it knows none of them.
     skipped = [package for package in packages if "skip_reason" in package]
-    holes = tuple(_told(one, hole) for one in packages for hole in one.get("vulns", ()))
+    holes = tuple(_describe(one, hole) for one in packages for hole in one.get("vulns", ()))
     if skipped:
         why = f"of {len(packages)} packages {len(skipped)} are unknown there, as "
         return Verdict(None, holes, f"{why}{skipped[0]['name']}: {skipped[0]['skip_reason']}")
     return Verdict(len(packages), holes)
 
 
-def _told(package: dict[str, Any], hole: dict[str, Any]) -> str:
+def _describe(package: dict[str, Any], hole: dict[str, Any]) -> str:
     mended = ", ".join(hole["fix_versions"]) or "no version yet"
     return f"{package['name']} {package['version']}: {hole['id']}, mended in {mended}"
 
 
-def told(verdict: Verdict, *, may_be_missing: bool) -> int:
+def exit_code(verdict: Verdict, *, may_be_missing: bool) -> int:
     """The exit code: 0, 1 for holes, 2 for an audit that was not done."""
     for hole in verdict.holes:
         print(hole, file=sys.stderr)

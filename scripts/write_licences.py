@@ -49,8 +49,8 @@ Licences = dict[str, str]
 
 def main() -> None:
     found = licences_by_group()
-    told = {name: said for all_ in found.values() for name, said in all_.items()}
-    if refused := [f"{name}: {said}" for name, said in told.items() if not is_allowed(said)]:
+    licences = {name: text for group in found.values() for name, text in group.items()}
+    if refused := [f"{name}: {text}" for name, text in licences.items() if not is_allowed(text)]:
         sys.exit("Not on the list of scripts/write_licences.py:\n" + "\n".join(refused))
     before = PAGE.read_text()
     if "--check" not in sys.argv:
@@ -103,12 +103,12 @@ def licence(package: Distribution) -> str:
     written = [
         text for name in ("License-Expression", "License") for text in about.get_all(name, [])
     ]
-    told: str = next((line for text in written for line in text.strip().splitlines()[:1]), "")
-    if not told:
+    expression: str = next((line for text in written for line in text.strip().splitlines()[:1]), "")
+    if not expression:
         kinds = about.get_all("Classifier", [])
         names = [one.rpartition(" :: ")[2] for one in kinds if one.startswith("License ::")]
-        told = " AND ".join(SPELLINGS.get(name, name) for name in names)
-    return SPELLINGS.get(told, told) or "unknown"
+        expression = " AND ".join(SPELLINGS.get(name, name) for name in names)
+    return SPELLINGS.get(expression, expression) or "unknown"
 
 
 def is_allowed(expression: str) -> bool:

@@ -33,7 +33,7 @@ TOPICS = {
     "metrics": ("Metrics", "All of them: [Metrics](metrics.md)."),
     "event-job": ("For older clients", "More: [The event-job API](event-job.md)."),
 }
-#: Where the results of a job type are told.
+#: Where the results of a job type are described.
 RESULTS = {
     "audio": "[Recordings](recordings.md#results)",
     "imageocr": "[Documents](documents.md#results)",
@@ -72,12 +72,12 @@ def put(page: Path, parts: Mapping[str, str]) -> bool:
 
 
 def routes(document: Mapping[str, Any]) -> Iterator[str]:
-    told: dict[str, list[str]] = {tag: [] for tag in TOPICS}
+    rows_by_tag: dict[str, list[str]] = {tag: [] for tag in TOPICS}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            listed = told.setdefault(operation["tags"][0], [])
+            listed = rows_by_tag.setdefault(operation["tags"][0], [])
             listed.append(route(method.upper(), path, operation))
-    for tag, rows in told.items():
+    for tag, rows in rows_by_tag.items():
         heading, more = TOPICS.get(tag, (tag.capitalize(), ""))
         yield f"### {heading}\n\n{more}\n"
         yield "| route | what it does | in the query | answers |\n|---|---|---|---|"
@@ -112,8 +112,8 @@ def job_type(handler: Handler[Any], shared: Mapping[str, Any]) -> Iterator[str]:
 
 def purpose(handler: Handler[Any]) -> str:
     """The first line of its module, behind the name of the job type."""
-    told = (sys.modules[handler.run.__module__].__doc__ or "").partition(": ")[2]
-    return told[:1].upper() + told[1:]
+    summary = (sys.modules[handler.run.__module__].__doc__ or "").partition(": ")[2]
+    return summary[:1].upper() + summary[1:]
 
 
 def table(fields: Mapping[str, Mapping[str, Any]]) -> str:
@@ -130,11 +130,11 @@ def kind(field: Mapping[str, Any]) -> str:
     if "enum" in some:
         return ", ".join(f"`{value}`" for value in some["enum"])
     names = {"string": "text", "array": "list", "boolean": "yes or no", "integer": "whole number"}
-    told = names.get(some["type"], some["type"])
+    name = names.get(some["type"], some["type"])
     least, most = some.get("minimum"), some.get("maximum")
     if least is not None and most is not None:
-        return f"{told}, {least} to {most}"
-    return f"{told}, {least} or more" if least is not None else told
+        return f"{name}, {least} to {most}"
+    return f"{name}, {least} or more" if least is not None else name
 
 
 def default(field: Mapping[str, Any]) -> str:

@@ -20,11 +20,11 @@ class View:
 def fill(service: Running, report: bytes) -> dict[str, str]:
     """Jobs of every kind and state. Their ids by name."""
     ids = {
-        "pdf": service.hand_in(
+        "pdf": service.submit_file(
             "pdf", "Annual report.pdf", report, extraction_method="preview_and_native"
         ),
-        "failed": service.hand_in("pdf", "Contract.pdf", encrypted_pdf(6)),
-        "audio": service.hand_in("audio", "Standup.wav", speech().read_bytes()),
+        "failed": service.submit_file("pdf", "Contract.pdf", encrypted_pdf(6)),
+        "audio": service.submit_file("audio", "Standup.wav", speech().read_bytes()),
     }
     for number in range(12):
         service.submit(job_name=f"Import {number + 1}", parameters={"seconds": 0.02})

@@ -118,9 +118,9 @@ PDFS = [
     ),
     a_pdf("title of half a letter", pdfs.title_of_half_a_pair, says="One apple"),
     *(
-        a_pdf(f"{name}, {told}", partial(encrypted_pdf, revision), code, says, **fields)
+        a_pdf(f"{name}, {password}", partial(encrypted_pdf, revision), code, says, **fields)
         for name, revision in REVISIONS
-        for told, code, says, fields in (
+        for password, code, says, fields in (
             ("no password", "FILE_ENCRYPTED", "", {}),
             ("wrong password", "FILE_ENCRYPTED", "", {"password": "wrong"}),
             ("password", (), "Apples and pears", {"password": "open"}),

@@ -11,7 +11,7 @@ MIB = 1024 * 1024
 
 
 def zeros(count: int) -> bytes:
-    """So many of them, packed: one block is packed and told again."""
+    """So many of them, packed: one block is packed and repeated."""
     packer = zlib.compressobj(9)
     head = packer.compress(bytes(MIB)) + packer.flush(zlib.Z_FULL_FLUSH)
     again = packer.compress(bytes(MIB)) + packer.flush(zlib.Z_FULL_FLUSH)
@@ -89,7 +89,7 @@ def tiff(frames: int, *, loop: bool = False) -> bytes:
 
 
 def tiff_tags(**tags: int) -> bytes:
-    """One frame with some tags told otherwise."""
+    """One frame with some tags changed."""
     numbers = {
         "width": 256,
         "height": 257,

@@ -1,6 +1,6 @@
 """A real language model on a free loopback port: llama.cpp with a very small model.
 
-It is not clever. What it says cannot be foretold; that it keeps to the protocol can."""
+It is not clever. Its answers cannot be predicted; that it keeps to the protocol can."""
 
 import select
 import subprocess

@@ -1,4 +1,4 @@
-"""A cable to a server, which can be cut: what is on the way stays there, and nobody is told."""
+"""A network link to a server that can be cut: data in transit is held back, with no notice."""
 
 import asyncio
 from contextlib import suppress

@@ -8,7 +8,7 @@ import pytest
 
 
 def missing(what: str) -> NoReturn:
-    """`what` is told as a sentence."""
+    """`what` is a sentence."""
     if os.environ.get("CI"):
         pytest.fail(what)
     pytest.skip(what)

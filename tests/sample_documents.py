@@ -1,4 +1,4 @@
-"""A good document of every kind that is read: what tests damage or hand in."""
+"""A good document of every kind that is read: what tests damage or submit."""
 
 import io
 from collections.abc import Callable

@@ -30,7 +30,7 @@ class ServiceClient:
     client: httpx.AsyncClient
     data_dir: Path
 
-    async def hand_in(
+    async def submit_file(
         self, route: str, content: bytes, name: str, *, user: str | None = None, **fields: Any
     ) -> str:
         """A file is uploaded; the id of its job."""
@@ -65,14 +65,16 @@ class ServiceClient:
         self, route: str, content: bytes, name: str, *, user: str | None = None, **fields: Any
     ) -> dict[str, Any]:
         """The results of a file."""
-        job = await self.ended(await self.hand_in(route, content, name, user=user, **fields), user)
+        job = await self.ended(
+            await self.submit_file(route, content, name, user=user, **fields), user
+        )
         assert job["status"] == "completed", job["error"]
         results: dict[str, Any] = job["results"]
         return results
 
     async def refused(self, route: str, content: bytes, name: str, **fields: Any) -> dict[str, Any]:
         """The error of a file."""
-        job = await self.ended(await self.hand_in(route, content, name, **fields))
+        job = await self.ended(await self.submit_file(route, content, name, **fields))
         assert job["status"] == "failed", job["results"]
         error: dict[str, Any] = job["error"]
         return error

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secretary.media.speech.chunking import Chunk, build_chunks
+from secretary.media.speech.chunking import Chunk, build_chunks, transcribe_chunk
 from secretary.media.speech.engines import SAMPLE_RATE, TimedText, Transcription
-from secretary.media.speech.transcribe import transcribe_chunk
 from secretary.media.speech.vad import detect_speech
 
 TWO_CITIES = """It was the best of times, it was the worst of times, it was the age of wisdom, it

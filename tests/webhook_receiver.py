@@ -1,4 +1,4 @@
-"""A receiver of webhooks: records what arrives, in order, and answers as it is told to.
+"""A receiver of webhooks: records what arrives, in order, and answers as it is configured to.
 
 It runs in threads of its own, so that tests of any kind can use it, and a test that blocks its
 event loop does not slow it down.
@@ -124,7 +124,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A sender that hangs up is no news."""
+        """A sender that hangs up is not an error."""
 
 
 class _Handler(BaseHTTPRequestHandler):

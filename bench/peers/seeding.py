@@ -17,9 +17,9 @@ import pymongo
 from secretary import Batch, Job
 from secretary.core.job import Cancelled, Completed, Failed, JobError, Outcome, new_id, utc_now
 from secretary.store import Capacity, Store, WorkerInfo
-from secretary.store.mongo import stats as mongo_stats
+from secretary.store.mongo import queries as mongo_stats
 from secretary.store.mongo.rows import list_position, stamp
-from secretary.store.sqlite import stats as sqlite_stats
+from secretary.store.sqlite import queries as sqlite_stats
 from secretary.store.sqlite.connection import connect
 from secretary.store.sqlite.schema import microseconds
 from secretary.store.stats import RETENTION, FinishedJob, count_finished
@@ -171,7 +171,7 @@ def _fill_sqlite(path: Path, templates: Sequence[str], jobs: Iterator[Ended]) ->
         _insert(db, "jobs", [rows[job.template] | _sqlite_row(n, job) for n, job in numbered])
         _insert(db, "contents", [contents[job.template] | {"seq": n} for n, job in numbered])
         ended = {one: (row["status"], row["error_code"]) for one, row in rows.items()}
-        sqlite_stats.write(db, count_finished(_endings(chunk, ended)))
+        sqlite_stats.write_counters(db, count_finished(_endings(chunk, ended)))
         db.execute("COMMIT")
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     db.close()

@@ -10,9 +10,8 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 from secretary.media.pcm import decode_audio, select_audio_track
 from secretary.media.probe import probe
-from secretary.media.speech.chunking import Chunk
+from secretary.media.speech.chunking import Chunk, transcribe_chunk
 from secretary.media.speech.engines import SAMPLE_RATE, open_speech_engine
-from secretary.media.speech.transcribe import transcribe_chunk
 from secretary.media.speech.vad import split_into_chunks
 
 ENGINE = "whisper"

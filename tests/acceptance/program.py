@@ -148,7 +148,7 @@ class Running:
         job_id: str = response.json()["data"]["job_id"]
         return job_id
 
-    def hand_in(self, route: str, name: str, content: bytes, **fields: str) -> str:
+    def submit_file(self, route: str, name: str, content: bytes, **fields: str) -> str:
         """A file, to `/api/<route>/process`."""
         response = self.post(f"/api/{route}/process", files={"file": (name, content)}, data=fields)
         assert response.status_code == 202, response.text

@@ -234,7 +234,7 @@ class TestJobs:
         assert program.run("jobs", "archive", job_id).out == f"{job_id} is archived\n"
         assert program.json("jobs", "list", "--user", user)["jobs"] == []
         assert len(program.json("jobs", "list", "--user", user, "--all")["jobs"]) == 1
-        assert program.run("jobs", "unarchive", job_id).out == f"{job_id} is archived no longer\n"
+        assert program.run("jobs", "unarchive", job_id).out == f"{job_id} is no longer archived\n"
         assert program.run("jobs", "delete", job_id).out == f"{job_id} is deleted\n"
         assert program.run("jobs", "delete", job_id).code == 4
 

@@ -181,7 +181,7 @@ class TestTerminal:
 
     def test_ctrl_c_while_waiting_prints_how_to_follow_the_job(self, remote: Program) -> None:
         terminal = Terminal(remote, "submit", "selftest", "-p", "seconds=3", "--wait")
-        job_id = terminal.wait_for(r"(job-\S+) is handed in")
+        job_id = terminal.wait_for(r"(job-\S+) submitted")
         terminal.wait_for(r"selftest .* 10 %")
         terminal.send(signal.SIGINT)
         assert terminal.end() == 130

@@ -245,7 +245,7 @@ class TestFailures:
         give(program, "out", b"a file")
         result = program.run("convert", give(program, "a.pdf", pdf()), "-o", "out")
         assert result.code == 1
-        assert "a.pdf: what came of it cannot be written: " in result.err
+        assert "a.pdf: the result cannot be written: " in result.err
 
     def test_an_unwritable_cache_is_reported(self, program: Program, tmp_path: Path) -> None:
         (tmp_path / "caches").write_text("a file")

@@ -78,7 +78,7 @@ class TestPages:
     def test_pages_appear_while_the_job_runs_and_are_its_result(
         self, watched: Watched, service: Running
     ) -> None:
-        job_id = service.hand_in(
+        job_id = service.submit_file(
             "pdf", "scan.pdf", scan(5), extraction_method="ocr", include_images="true"
         )
         page = watched.page
@@ -104,7 +104,7 @@ class TestRecordings:
     def test_a_line_of_the_transcript_is_played_from_where_it_is_said(
         self, watched: Watched, service: Running
     ) -> None:
-        job_id = service.hand_in("audio", "talk.ogg", two_sentences())
+        job_id = service.submit_file("audio", "talk.ogg", two_sentences())
         job = service.wait_until(job_id, "completed", seconds=60)
         first, last = job["results"]["transcription"]["segments"]
         assert first["end"] < 8 < last["start"]
@@ -128,7 +128,7 @@ class TestRecordings:
     def test_a_slide_of_a_video_leads_to_its_moment(
         self, watched: Watched, service: Running
     ) -> None:
-        job_id = service.hand_in("video", "talk.webm", talk())
+        job_id = service.submit_file("video", "talk.webm", talk())
         job = service.wait_until(job_id, "completed", seconds=60)
         page = watched.page
         page.goto(f"{service.url}/#/job/{job_id}")
@@ -143,7 +143,7 @@ class TestRecordings:
     def test_one_that_was_not_kept_is_said_so_and_all_else_is_there(
         self, watched: Watched, service: Running
     ) -> None:
-        job_id = service.hand_in("audio", "a.aiff", sound("a.aiff").read_bytes())
+        job_id = service.submit_file("audio", "a.aiff", sound("a.aiff").read_bytes())
         service.wait_until(job_id, "completed", seconds=60)
         page = watched.page
         page.goto(f"{service.url}/#/job/{job_id}")
@@ -157,7 +157,7 @@ class TestFailures:
     def test_a_file_that_wants_a_password_gets_it_by_the_button(
         self, watched: Watched, service: Running
     ) -> None:
-        job_id = service.hand_in("pdf", "secret.pdf", encrypted_pdf(6, "sesame"))
+        job_id = service.submit_file("pdf", "secret.pdf", encrypted_pdf(6, "sesame"))
         service.wait_until(job_id, "failed")
         page = watched.page
         page.goto(f"{service.url}/#/job/{job_id}")
@@ -176,7 +176,7 @@ class TestFailures:
     def test_a_change_that_does_not_fit_is_said_beside_it(
         self, watched: Watched, service: Running
     ) -> None:
-        job_id = service.hand_in("pdf", "secret.pdf", encrypted_pdf(6, "sesame"))
+        job_id = service.submit_file("pdf", "secret.pdf", encrypted_pdf(6, "sesame"))
         service.wait_until(job_id, "failed")
         page = watched.page
         page.goto(f"{service.url}/#/job/{job_id}?tab=parameters&change=context")

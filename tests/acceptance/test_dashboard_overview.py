@@ -28,7 +28,7 @@ def chart(page: Any, title: str) -> Any:
     return page.locator(".chart", has=page.get_by_text(title, exact=True).first)
 
 
-def test_what_ended_is_told_by_type_and_by_code(watched: tuple[Watched, Running]) -> None:
+def test_finished_jobs_are_counted_by_type_and_by_code(watched: tuple[Watched, Running]) -> None:
     page, url = watched[0].page, watched[1].url
     page.goto(f"{url}/#/overview?minutes=60")
     done = chart(page, "Completed by type")

@@ -1,4 +1,4 @@
-"""Work is handed in, changed in bulk and tried out in the dashboard: a real browser, the real
+"""Work is submitted, changed in bulk and tried out in the dashboard: a real browser, the real
 page, the real service."""
 
 import json

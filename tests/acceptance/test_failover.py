@@ -1,4 +1,4 @@
-"""Several machines and a MongoDB of three servers: one of them dies, a cable is cut."""
+"""Several machines and a MongoDB of three servers: one of them dies, a link is cut."""
 
 import asyncio
 import statistics
@@ -39,7 +39,7 @@ def replica_set(tmp_path: Path) -> Iterator[ReplicaSet]:
 
 
 class Client:
-    """Hands in jobs and files as a careful application does: each with a key of its own, and once
+    """Submits jobs and files as a careful application does: each with a key of its own, and once
     more until it is accepted."""
 
     def __init__(self, apis: list[Running], journal: Path) -> None:
@@ -179,8 +179,8 @@ async def test_a_worker_that_is_cut_off_stops_and_writes_nothing_more(
     name = f"cut_{uuid4().hex[:12]}"
     url, journal = mongod.url(name), tmp_path / "journal"
     journal.touch()
-    async with opened(url) as store, NetworkLink(mongod.port) as cable:
-        through = f"mongodb://127.0.0.1:{cable.port}/{name}?directConnection=true"
+    async with opened(url) as store, NetworkLink(mongod.port) as link:
+        through = f"mongodb://127.0.0.1:{link.port}/{name}?directConnection=true"
         with ExitStack() as stack:
             stack.enter_context(worker(tmp_path / "far", through))
             parameters = {
@@ -189,11 +189,11 @@ async def test_a_worker_that_is_cut_off_stops_and_writes_nothing_more(
             job = Job(job_type="chaos", parameters=parameters)
             await store.add([job])
             await until(lambda: begun(journal, job.job_id), what="the first attempt")
-            cable.cut()
+            link.cut()
             stack.enter_context(worker(tmp_path / "near", url))
             done = await ended(store, job.job_id, seconds=90)
             before = await as_stored(store, job.job_id)
-            cable.mend()
+            link.mend()
             await until(lambda: is_back(store), what="the return of the worker")
             assert await as_stored(store, job.job_id) == before, "it had nothing to add"
     assert (done.status, done.attempt) == (JobStatus.COMPLETED, 2)

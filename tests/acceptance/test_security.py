@@ -591,7 +591,7 @@ class TestBodies:
             connection.sendall(head.encode())
             first = b'--XX\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
             start = first if "multipart" in kind else b'"'
-            answer = _told_before_the_end(connection, [start, *[b"x" * 65536] * 1000])
+            answer = _answered_before_the_end(connection, [start, *[b"x" * 65536] * 1000])
             target.refused(answers(answer)[0], 413, 400)
 
     BOMBS = (
@@ -686,7 +686,7 @@ class TestBodies:
         target.tells_nothing(answer)
 
 
-def _told_before_the_end(connection: socket.socket, chunks: list[bytes]) -> bytes:
+def _answered_before_the_end(connection: socket.socket, chunks: list[bytes]) -> bytes:
     """What the server says while it is still being sent chunks."""
     connection.setblocking(False)
     for chunk in chunks:

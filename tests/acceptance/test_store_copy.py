@@ -184,7 +184,7 @@ def test_an_interrupted_copy_can_be_resumed(program: Program, mongod: Mongod, ki
     assert copied(went_on)[1:] == (1, 1, 1202)
     jobs = went_on.json["jobs"]
     assert jobs["copied"] + jobs["skipped"] == 1200
-    assert jobs["skipped"] >= count, "a server ends what it was told before"
+    assert jobs["skipped"] >= count, "a server finishes the requests that it has received"
     assert compare(source, url) == 1202
 
 

@@ -77,9 +77,9 @@ async def test_the_outcome_of_a_job_is_delivered_soon(program: Program) -> None:
             job_id = service.submit(parameters={"seconds": 0.3, "steps": 1})
             async with many(service, [stream_of(job_id)]) as (stream,):
                 await stream.until("completed")
-                told_at = time.time()
+                notified_at = time.time()
             ended = service.job(job_id)["completed_at"]
-            assert told_at - datetime.fromisoformat(ended).timestamp() < 0.5
+            assert notified_at - datetime.fromisoformat(ended).timestamp() < 0.5
 
 
 async def test_idle_streams_need_no_threads_and_end_with_the_service(program: Program) -> None:

@@ -83,7 +83,7 @@ def test_the_command_line_lists_the_workers_of_all_machines(machines: Machines) 
     operator = machines.program("operator")
     listed = operator.json("workers", "list")["workers"]
     assert [(one["slots"], one["job_types"]) for one in listed] == [(4, ["pdf"]), (3, [])]
-    # Told as the API tells them; a sign of life may have come in between.
+    # Printed as the API returns them; a heartbeat may have come in between.
     assert [_lasting(one) for one in listed] == [_lasting(one) for one in machines.workers()]
     shown = operator.run("workers", "list").out
     assert "pdf" in shown and "everything" in shown and shown.count("alive") == 2

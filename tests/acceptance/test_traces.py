@@ -29,7 +29,7 @@ def program(tmp_path: Path, collector: Collector) -> Program:
     )
 
 
-def hand_in(service: Running, headers: dict[str, str], **parameters: object) -> str:
+def submit_file(service: Running, headers: dict[str, str], **parameters: object) -> str:
     asked = {"job_type": "selftest", "parameters": parameters}
     job_id: str = service.post("/api/jobs", asked, headers=headers).json()["data"]["job_id"]
     return job_id
@@ -43,7 +43,7 @@ def test_request_job_attempt_and_steps_are_one_story(
     program: Program, collector: Collector
 ) -> None:
     with program.serving("--no-worker") as service, program.started("worker"):
-        job_id = hand_in(service, TRACEPARENT, seconds=0.2)
+        job_id = submit_file(service, TRACEPARENT, seconds=0.2)
         ended = service.wait_until(job_id, "completed")
         spans = collector.wait_for(lambda spans: named(spans, "job selftest"))
     (request,) = named(spans, "POST /api/jobs")
@@ -86,7 +86,7 @@ def test_a_job_without_a_trace_begins_one(program: Program, collector: Collector
     assert job.trace_id == attempt.trace_id
 
 
-def test_what_is_left_is_told_at_the_end(tmp_path: Path, collector: Collector) -> None:
+def test_remaining_spans_are_exported_at_shutdown(tmp_path: Path, collector: Collector) -> None:
     program = Program(
         tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, OTEL_BSP_SCHEDULE_DELAY="3600000"
     )
@@ -102,8 +102,8 @@ def test_an_unsampled_trace_is_not_exported_but_propagated(
 ) -> None:
     unsampled = {"traceparent": f"00-{TRACE}-{CALLER}-00"}
     with program.serving() as service:
-        quiet = service.wait_until(hand_in(service, unsampled, seconds=0), "completed")
-        hand_in(service, TRACEPARENT, seconds=0)
+        quiet = service.wait_until(submit_file(service, unsampled, seconds=0), "completed")
+        submit_file(service, TRACEPARENT, seconds=0)
         spans = collector.wait_for(lambda spans: named(spans, "job selftest"))
     assert quiet["traceparent"].startswith(f"00-{TRACE}-") and quiet["traceparent"].endswith("-00")
     assert {span.attributes.get("secretary.job.id") for span in spans}.isdisjoint({quiet["job_id"]})
@@ -112,5 +112,5 @@ def test_an_unsampled_trace_is_not_exported_but_propagated(
 def test_a_collector_that_is_away_holds_nobody_up(tmp_path: Path) -> None:
     program = Program(tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
     with program.serving() as service:
-        job_id = hand_in(service, TRACEPARENT, seconds=0)
+        job_id = submit_file(service, TRACEPARENT, seconds=0)
         assert service.wait_until(job_id, "completed")["error"] is None

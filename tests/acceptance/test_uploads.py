@@ -62,7 +62,7 @@ async def test_a_hundred_uploads_at_once_are_taken_and_done_three_at_a_time(
         ]
         answers = await asyncio.gather(*(_upload(client, content, each) for each in fields))
         jobs = await _all_ended(client)
-        events = await _all_told(receiver)
+        events = await _all_notified(receiver)
     assert [status for status, _ in answers] == [202] * UPLOADS
     assert max(seconds for _, seconds in answers) < SECONDS
     assert {job["status"] for job in jobs} == {"completed"}
@@ -94,8 +94,8 @@ async def _all_ended(client: httpx.AsyncClient) -> list[dict[str, Any]]:
     return jobs
 
 
-async def _all_told(receiver: Receiver) -> list[str]:
-    """The clients' own ids of the jobs whose end was told."""
+async def _all_notified(receiver: Receiver) -> list[str]:
+    """The clients' own ids of the jobs whose end was delivered."""
     async with asyncio.timeout(30):
         while True:
             events = [received.json for received in list(receiver.received)]

@@ -113,7 +113,7 @@ def lives(journal: Path) -> dict[str, Lives]:
 
 def orphaned_files(data: Path, jobs: Mapping[str, Job], *, shared: bool) -> list[str]:
     """What nobody needs any more, outside of the cache, which has its own limit. `shared`: what
-    counts is in a depot, here nothing has to be."""
+    counts is in a blob store, nothing has to be here."""
     remaining, counts = (
         [str(path) for path in data.glob("uploads/job-*")],
         _attempts_that_count(jobs),
@@ -131,7 +131,7 @@ async def orphaned_blobs(blob_store: BlobStore, jobs: Mapping[str, Job]) -> list
         _, job_id, attempt, _ = blob.key.split("/", 3)
         if counts.get(job_id) != attempt:
             remaining.append(blob.key)
-    return [f"{key} is left in the depot" for key in remaining]
+    return [f"{key} is left in the blob store" for key in remaining]
 
 
 def _attempts_that_count(jobs: Mapping[str, Job]) -> dict[str, str]:

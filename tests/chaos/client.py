@@ -1,4 +1,4 @@
-"""Clients that hand in jobs as a careful application does: with a key, again until accepted."""
+"""Clients that submit jobs as a careful application does: with a key, again until accepted."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ class Book:
             self.batches.append(accepted)
 
 
-async def hand_in(
+async def submit_file(
     url: str, orders: Iterator[Order], book: Book, dice: random.Random, deadline: float
 ) -> None:
     async with httpx.AsyncClient(base_url=url, timeout=20, trust_env=False) as client:

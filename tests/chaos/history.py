@@ -18,7 +18,7 @@ Lives = Mapping[int, Sequence[tuple[str, float]]]
 class Accepted:
     job_id: str
     kind: str
-    #: The path at which its end is to be told.
+    #: The webhook path that must receive its end.
     hook: str | None = None
 
 
@@ -49,7 +49,7 @@ class History:
     stored_jobs: int = 0
     sightings: Mapping[str, Sighting] = field(default_factory=dict)
     lives: Mapping[str, Lives] = field(default_factory=dict)
-    told: Sequence[ReceivedEvent] = ()
+    received_events: Sequence[ReceivedEvent] = ()
     #: What is wrong with the results of completed jobs, by job.
     wrong_results: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: Files and processes that should be gone.
@@ -64,7 +64,7 @@ def broken_promises(history: History) -> list[str]:
         *_twice(history),
         *_of_jobs(history),
         *_of_batches(history),
-        *_untold(history),
+        *_undelivered(history),
         *history.left,
     ]
 
@@ -171,31 +171,31 @@ def _of_batches(history: History) -> list[str]:
     return wrong
 
 
-def _untold(history: History) -> list[str]:
-    """Each end that someone wants to hear of is told, as it is stored, and signed."""
+def _undelivered(history: History) -> list[str]:
+    """Each end with a webhook is delivered, as it is stored, and signed."""
     by_path: dict[str, list[ReceivedEvent]] = {}
-    for delivery in history.told:
+    for delivery in history.received_events:
         by_path.setdefault(delivery.path, []).append(delivery)
     wrong = [
-        f"{delivery.path} was told something unsigned"
-        for delivery in history.told
+        f"{delivery.path} received an unsigned event"
+        for delivery in history.received_events
         if not delivery.is_signed
     ]
     for one in history.accepted:
         if (job := history.jobs.get(one.job_id)) is not None:
-            told_of = _of_owner(by_path.get(one.hook or "", ()), "job_id", one.job_id)
-            faults = _of_deliveries(job.deliveries, job.status, one.hook, told_of)
+            received = _of_owner(by_path.get(one.hook or "", ()), "job_id", one.job_id)
+            faults = _of_deliveries(job.deliveries, job.status, one.hook, received)
             wrong += [f"{one.job_id} ({one.kind}) {fault}" for fault in faults]
     for each in history.batches:
         if (batch := history.stored_batches.get(each.batch_id)) is not None:
-            told_of = [
+            received = [
                 delivery
                 for delivery in _of_owner(
                     by_path.get(each.hook or "", ()), "batch_id", each.batch_id
                 )
                 if delivery.document.get("job_id") is None
             ]
-            faults = _of_deliveries(batch.deliveries, batch.status, each.hook, told_of)
+            faults = _of_deliveries(batch.deliveries, batch.status, each.hook, received)
             wrong += [f"{each.batch_id} {fault}" for fault in faults]
     return wrong
 
@@ -220,17 +220,19 @@ def _of_deliveries(
     expected = "completed" if status is JobStatus.COMPLETED else "error"
     wrong = []
     if not endings:
-        wrong.append(f"ended and nobody was told: {delivery}")
+        wrong.append(f"ended, but no webhook was sent: {delivery}")
     if any(one.document["status"] != expected for one in endings):
-        wrong.append(f"is {status}, but was told as {[one.document['status'] for one in endings]}")
+        wrong.append(
+            f"is {status}, but was reported as {[one.document['status'] for one in endings]}"
+        )
     if any(one.message_id != delivery.delivery_id for one in endings):
-        wrong.append("was told of with several ids")
+        wrong.append("was delivered with several ids")
     if endings and delivery.delivered_at is None:
-        wrong.append("was told of, but this is not noted")
+        wrong.append("was delivered, but the delivery is not recorded")
     last_end = max((index for index, one in enumerate(events) if one.is_end), default=len(events))
     first_end = min((index for index, one in enumerate(events) if one.is_end), default=len(events))
     if any(not one.is_end for one in events[first_end:last_end]) or events[last_end + 1 :]:
-        wrong.append("was told to go on after its end")
+        wrong.append("was reported as running after its end")
     return wrong
 
 

@@ -1,4 +1,4 @@
-"""What upkeep does in the course of a day, at once: run as a process that lives a day later.
+"""A day's maintenance, at once: run as a process that lives a day later.
 
 `python -m tests.chaos.maintenance`, with the environment of a worker.
 """

@@ -53,7 +53,7 @@ class Mailbox:
     """One endpoint: the same port throughout, also after it was closed."""
 
     def __init__(self) -> None:
-        self.told: list[ReceivedEvent] = []
+        self.received_events: list[ReceivedEvent] = []
         self.refused = 0
         self._illness: str | None = None
         self._well = threading.Event()
@@ -67,7 +67,7 @@ class Mailbox:
     def take(self, received: Received) -> Reply:
         illness = self._illness
         if illness is None:
-            self.told.append(ReceivedEvent.of(received))
+            self.received_events.append(ReceivedEvent.of(received))
             return OK
         self.refused += 1
         reply = ILL[illness]
@@ -105,10 +105,12 @@ class _Receiver(Receiver):
 
 
 async def all_delivered(mailboxes: list[Mailbox], paths: set[str], *, seconds: float) -> set[str]:
-    """Wait until the end was told to each of these paths; gives those it was not."""
+    """Wait until each of these paths has received an end; return those that have not."""
     deadline = time.monotonic() + seconds
     while True:
-        missing = paths - {one.path for box in mailboxes for one in list(box.told) if one.is_end}
+        missing = paths - {
+            one.path for box in mailboxes for one in list(box.received_events) if one.is_end
+        }
         if not missing or time.monotonic() > deadline:
             return missing
         await asyncio.sleep(0.1)

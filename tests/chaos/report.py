@@ -27,7 +27,7 @@ class Report:
     failed_starts: int = 0
     #: Seconds from the last sign of an attempt that broke off to the start of the next.
     recoveries: list[float] = field(default_factory=list)
-    #: Seconds from the last fault until all jobs had ended, and all ends were told.
+    #: Seconds from the last fault until all jobs had ended, and all ends were delivered.
     settled_s: float = 0.0
     broken: list[str] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""One run: jobs are handed in while the faults of a plan come; then everything is looked at."""
+"""One run: jobs are submitted while the faults of a plan come; then everything is looked at."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ from secretary.store.mongo import MongoStore
 
 from ..acceptance.service import ROOT
 from . import checks, fault_plan
-from .client import Book, hand_in
+from .client import Book, submit_file
 from .cluster import MAX_CRASHES, Cluster, world
 from .fault_plan import Fault
 from .history import History, Sighting, broken_promises
@@ -27,7 +27,7 @@ from .service_process import Member, none_alive
 from .workload import Workload
 
 CLIENTS = 2
-#: After the last fault all jobs have to end within so long, and their ends to be told.
+#: After the last fault all jobs have to end within so long, and their ends must be delivered.
 SETTLE_SECONDS = 180
 TELL_SECONDS = 60
 #: While waiting for the last ones time flies: retries are due after minutes.
@@ -88,7 +88,7 @@ class _Run:
         async with asyncio.TaskGroup() as tasks:
             for number in range(CLIENTS):
                 pace = random.Random(f"{seed} client {number}")
-                tasks.create_task(hand_in(made.api_url, orders, self._book, pace, deadline))
+                tasks.create_task(submit_file(made.api_url, orders, self._book, pace, deadline))
             for faults in planned.values():
                 tasks.create_task(self._hurt(faults, deadline))
 
@@ -151,13 +151,15 @@ class _Run:
             stored_jobs=sum(sum(by_status.values()) for by_status in counts),
             sightings=self._seen,
             lives=checks.lives(made.journal),
-            told=[delivery for box in made.mailboxes for delivery in box.told],
+            received_events=[
+                delivery for box in made.mailboxes for delivery in box.received_events
+            ],
             wrong_results=await checks.wrong_results(made.api_url, jobs, book.checks),
             clock_went_back=made.clock.went_back,
         )
 
     async def _left(self, history: History) -> list[str]:
-        """A day later, when upkeep has been at it, nothing is left that nobody needs."""
+        """A day later, when maintenance has run, nothing is left that nobody needs."""
         made = self._world
         remaining = await none_alive(made.token, seconds=15)
         made.clock.step(DAY)

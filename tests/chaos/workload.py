@@ -1,4 +1,4 @@
-"""What is handed in: jobs of every kind, each with what its results must hold."""
+"""The workload: jobs of every kind, each with what its results must hold."""
 
 import io
 import random
@@ -34,7 +34,7 @@ class Order:
     document: dict[str, Any]
     file: tuple[str, bytes] | None = None
     check: Check = lambda results: []
-    #: The paths at which the ends of its jobs are to be told; one for each.
+    #: The webhook paths that must receive the ends of its jobs; one for each.
     hooks: tuple[str | None, ...] = (None,)
     batch_hook: str | None = None
 
@@ -64,7 +64,7 @@ class Workload:
                 yield KINDS[kind](self, number)
 
     def path(self, name: str) -> str | None:
-        """Where half of all want to be told."""
+        """The webhook that half of the jobs name."""
         return f"/{name}" if self.dice.random() < 0.5 else None
 
 

@@ -109,7 +109,7 @@ ACTS: dict[str, Act] = {
     "failure": lambda store, job: store.finish(job, Failed(ERROR)),
     "retry": lambda store, job: store.finish(job, Failed(ERROR, retry_at=utc_now())),
     "cancellation": lambda store, job: store.finish(job, Cancelled()),
-    "wish to cancel": lambda store, job: store.cancel(JobQuery(job_id=job.job_id)),
+    "cancellation request": lambda store, job: store.cancel(JobQuery(job_id=job.job_id)),
     "archiving": lambda store, job: store.archive(JobQuery(job_id=job.job_id)),
     "rescue": lambda store, job: store.rescue(dead=["worker-1"]),
     "lost lease": lambda store, job: _lapse(store),
@@ -151,7 +151,7 @@ async def test_a_restart_and_a_deletion_are_reported(store: Store) -> None:
     await reader.until({job.job_id})
 
 
-async def test_what_follows_the_deletion_of_the_newest_job_is_told(store: Store) -> None:
+async def test_changes_after_the_newest_job_is_deleted_are_delivered(store: Store) -> None:
     """Its place in the order must not be given to another change."""
     first, last = await claimed(store), await claimed(store, "worker-2")
     await store.finish(last, Completed())
@@ -181,10 +181,10 @@ async def test_a_change_of_the_batch_itself_is_reported(store: Store) -> None:
         reader = await Reader.of(store)
         await store.change_batch(batch.batch_id, **change)
 
-        async def told(reader: Reader = reader) -> bool:
+        async def caught_up(reader: Reader = reader) -> bool:
             return batch.batch_id in {change.batch_id for change in await reader.read()}
 
-        await until(told)
+        await until(caught_up)
     assert jobs[0].job_id == job.job_id
 
 

@@ -1,4 +1,4 @@
-"""Whatever clients hand in, and whatever they look for: every store gives back the same."""
+"""Whatever clients submit, and whatever they look for: every store gives back the same."""
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta

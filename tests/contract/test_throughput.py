@@ -17,7 +17,7 @@ def an_hour_ago() -> datetime:
     return start_of(slot_of(utc_now() - timedelta(hours=1)))
 
 
-async def lately(store: Store, user_id: str | None = None) -> dict[str, Throughput]:
+async def throughput_of(store: Store, user_id: str | None = None) -> dict[str, Throughput]:
     """What ended in the last hour or so, by type."""
     throughput = await store.throughput(
         an_hour_ago(), step=2 * SLOT * 31, intervals=1, user_id=user_id
@@ -31,7 +31,7 @@ async def test_ends_are_counted_by_type_and_kind(store: Store) -> None:
     await store.finish(await claimed(store, job_type="pdf"), Failed(CORRUPT))
     await store.finish(await claimed(store, job_type="a.b$c"), Cancelled())
     await claimed(store, job_type="audio")
-    throughput = await lately(store)
+    throughput = await throughput_of(store)
     assert set(throughput) == {"pdf", "a.b$c"}
     assert (throughput["pdf"].completed, throughput["pdf"].failed) == (2, {"FILE_CORRUPT": 1})
     assert sum(throughput["pdf"].waits.values()) == 3
@@ -41,21 +41,21 @@ async def test_ends_are_counted_by_type_and_kind(store: Store) -> None:
 async def test_an_attempt_that_is_tried_again_is_no_end(store: Store) -> None:
     job = await claimed(store)
     await store.finish(job, Failed(CORRUPT, retry_at=utc_now()))
-    assert await lately(store) == {}
+    assert await throughput_of(store) == {}
 
 
 async def test_a_job_cancelled_before_it_started_has_no_waiting_time(store: Store) -> None:
     job = Job(job_type="pdf")
     await store.add([job])
     await store.cancel(JobQuery(job_id=job.job_id))
-    throughput = (await lately(store))["pdf"]
+    throughput = (await throughput_of(store))["pdf"]
     assert (throughput.cancelled, throughput.waits) == (1, {})
 
 
 async def test_a_job_that_took_its_worker_down_too_often_counts_as_failed(store: Store) -> None:
     await claimed(store, lease=LAPSED)
     await store.rescue(max_crashes=1)
-    assert (await lately(store))["pdf"].failed == {"WORKER_CRASHED": 1}
+    assert (await throughput_of(store))["pdf"].failed == {"WORKER_CRASHED": 1}
 
 
 async def test_each_part_of_a_span_has_its_own_count(store: Store) -> None:
@@ -66,14 +66,14 @@ async def test_each_part_of_a_span_has_its_own_count(store: Store) -> None:
     assert await store.throughput(now - 20 * SLOT, step=SLOT, intervals=10) == []
 
 
-async def test_a_user_is_told_of_his_own_jobs(store: Store) -> None:
+async def test_a_user_sees_only_their_own_jobs(store: Store) -> None:
     await store.finish(await claimed(store, user_id="ann"), Completed())
     await store.finish(await claimed(store, user_id="bob"), Failed(CORRUPT))
     await store.finish(await claimed(store), Completed())
-    assert (await lately(store))["pdf"].completed == 2
-    assert (await lately(store, "ann"))["pdf"].completed == 1
-    assert (await lately(store, "bob"))["pdf"].failed == {"FILE_CORRUPT": 1}
-    assert await lately(store, "eve") == {}
+    assert (await throughput_of(store))["pdf"].completed == 2
+    assert (await throughput_of(store, "ann"))["pdf"].completed == 1
+    assert (await throughput_of(store, "bob"))["pdf"].failed == {"FILE_CORRUPT": 1}
+    assert await throughput_of(store, "eve") == {}
     assert await store.counts_of_user("ann") == {JobStatus.COMPLETED: 1}
     assert await store.counts_of_user("eve") == {}
 
@@ -84,16 +84,16 @@ async def test_what_is_restarted_or_deleted_stays_counted(store: Store) -> None:
     await store.restart(JobQuery(job_id=failed.job_id))
     (again,) = await claim(store)
     await store.finish(again, Completed())
-    done = (await lately(store))["pdf"]
+    done = (await throughput_of(store))["pdf"]
     assert (done.completed, done.failed) == (1, {"FILE_CORRUPT": 1})
     await store.delete(JobQuery(job_id=failed.job_id))
-    assert (await lately(store))["pdf"] == done
+    assert (await throughput_of(store))["pdf"] == done
 
 
 async def test_tidying_keeps_what_is_recent(store: Store) -> None:
     await store.finish(await claimed(store, user_id="ann"), Completed())
     await store.tidy()
-    assert (await lately(store, "ann"))["pdf"].completed == 1
+    assert (await throughput_of(store, "ann"))["pdf"].completed == 1
 
 
 async def test_the_number_of_jobs_of_each_worker_is_reported(store: Store) -> None:

@@ -214,12 +214,12 @@ class TestRecords:
         assert await store.import_records([job]) == {job.record_id}
         assert await store.import_records([batch]) == {batch.record_id}
         (original,) = (await everything(store, "jobs")).values()
-        (told_batch,) = (await everything(store, "batches")).values()
+        (exported_batch,) = (await everything(store, "batches")).values()
         assert original == job
-        assert isinstance(told_batch, BatchRecord)
-        counts = {status: n for status, n in told_batch.batch.counts.items() if n}
-        batch_with_counts = told_batch.batch.model_copy(update={"counts": counts})
-        assert replace(told_batch, batch=batch_with_counts) == batch
+        assert isinstance(exported_batch, BatchRecord)
+        counts = {status: n for status, n in exported_batch.batch.counts.items() if n}
+        batch_with_counts = exported_batch.batch.model_copy(update={"counts": counts})
+        assert replace(exported_batch, batch=batch_with_counts) == batch
         await copy(store, target)
         assert (await everything(target, "jobs")).popitem()[1] == job
         assert (await target.get(job.record_id)).logs[0].message.startswith("17 older entries")
@@ -459,7 +459,7 @@ class TestCopies:
         groups = [len(group) async for group in store.records("jobs")]
         assert sum(groups) == 5 and max(groups) <= 3
 
-    async def test_those_who_follow_are_told(self, store: Store) -> None:
+    async def test_followers_see_the_imported_jobs(self, store: Store) -> None:
         before = (await store.changes(None)).position
         job, batch = full_job(), full_batch("batch-somewhere")
         await store.import_records([job])

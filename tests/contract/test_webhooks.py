@@ -234,7 +234,7 @@ class TestProgress:
         event = await take_one(store)
         assert (event.owner_id, event.delivery.event) == (job.job_id, "progress")
 
-    async def test_who_does_not_want_it_is_not_told(self, store: Store) -> None:
+    async def test_unsubscribed_events_are_not_sent(self, store: Store) -> None:
         await store.add([Job(webhook=FINALS_ONLY)])
         await asyncio.sleep(1.1)
         assert await take(store) == []

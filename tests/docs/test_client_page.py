@@ -23,7 +23,7 @@ class TestReceivingWebhooks:
     def test_an_event_arrives_as_the_page_shows(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        hand_in, receive = blocks(HOW_TO, "python")
+        submit_file, receive = blocks(HOW_TO, "python")
         names: dict[str, Any] = {"__name__": "receiver"}
         exec(compile(receive, "receive-webhooks.md", "exec"), names)
         names["Receiver"].log_message = lambda *args: None
@@ -31,7 +31,7 @@ class TestReceivingWebhooks:
             host = url.removeprefix("http://")
             terminal = Terminal(tmp_path, SECRETARY_NETWORK__ALLOW_HOSTS=f'["{host}"]')
             with terminal.program.serving() as service:
-                terminal.run_python(hand_in.replace("127.0.0.1:8000", host), service.url)
+                terminal.run_python(submit_file.replace("127.0.0.1:8000", host), service.url)
                 wait_until(lambda: names["seen"])
         assert re.match(r"job-\S+ completed ", capsys.readouterr().out)
 

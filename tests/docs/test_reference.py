@@ -97,7 +97,7 @@ class TestStreams:
         assert encode_event(job_event(job), event_id).decode() == match[1] + "\n"
         assert len(event_id) == len(job_event_id(job, job_event(job)))
 
-    def test_the_data_of_every_type_is_told(self) -> None:
+    def test_the_data_of_every_type_is_documented(self) -> None:
         text = (REFERENCE / "streams.md").read_text()
         for job_type, (always, sometimes) in EVENT_FIELDS.items():
             (line,) = re.findall(rf"(?m)^\|[^|]*`{job_type}`[^|]*\|(.*)\|$", text)

@@ -31,7 +31,7 @@ def main() -> int:
     if unknown := sorted(set(kinds) - set(EVERY)):
         parser.error(f"--kinds: {', '.join(unknown)} is none of {', '.join(EVERY)}")
     if arguments.case:
-        return _told(asyncio.run(jobs.survey([Case.named(arguments.case)])), arguments.finds)
+        return _exit_code(asyncio.run(jobs.survey([Case.named(arguments.case)])), arguments.finds)
     return max(_fuzz(kind, arguments) for kind in kinds)
 
 
@@ -46,10 +46,10 @@ def _fuzz(kind: str, arguments: argparse.Namespace) -> int:
         case "documents":
             every = _until(seconds, cases(seed, *documents.KINDS))
             batches = iter(lambda: list(islice(every, 20)), [])
-            return _told(asyncio.run(documents.survey(batches)), arguments.finds)
+            return _exit_code(asyncio.run(documents.survey(batches)), arguments.finds)
         case _:
             every = _until(seconds, cases(seed, kind))
-            return _told(asyncio.run(jobs.survey(every)), arguments.finds)
+            return _exit_code(asyncio.run(jobs.survey(every)), arguments.finds)
 
 
 def _until(seconds: float, every: Iterator[Case]) -> Iterator[Case]:
@@ -58,7 +58,7 @@ def _until(seconds: float, every: Iterator[Case]) -> Iterator[Case]:
         yield next(every)
 
 
-def _told(report: Report, directory: Path) -> int:
+def _exit_code(report: Report, directory: Path) -> int:
     report.keep(directory)
     return int(bool(report.defects))
 

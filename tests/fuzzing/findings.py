@@ -1,4 +1,4 @@
-"""What a campaign has found: told, and kept with what it takes to see it again."""
+"""Reports what a campaign has found and stores what it takes to reproduce it."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Find:
         return f"--- {self.case}\n{self.fault}\nAgain: {self.command}"
 
     def keep(self, directory: Path = DIRECTORY) -> Path:
-        """The file as it was handed in, and beside it what became of it."""
+        """The file as it was submitted, and beside it the outcome."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{self.case.kind}-{self.case.seed}-{self.case.name}"
         path.write_bytes(self.case.content)

@@ -1,4 +1,4 @@
-"""What Schemathesis is told about each request before it is sent."""
+"""Schemathesis hooks that adjust each request before it is sent."""
 
 from typing import Any
 

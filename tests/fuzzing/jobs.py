@@ -67,10 +67,10 @@ class Trouble(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.told: dict[str | None, list[str]] = {}
+        self.lines: dict[str | None, list[str]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.told.setdefault(current_job.get(), []).append(self.format(record))
+        self.lines.setdefault(current_job.get(), []).append(self.format(record))
 
 
 async def survey(every: Iterable[Case]) -> Report:
@@ -143,7 +143,7 @@ async def _try(
     service: ServiceClient, roots: Path, case: Case, report: Report, trouble: Trouble
 ) -> None:
     report.tried += 1
-    response = await _hand_in(service, roots, case)
+    response = await _submit(service, roots, case)
     if response.status_code != 202:  # it did not even get in
         error = response.json().get("error") or {}
         report.ends[f"refused {error.get('code')}"] += 1
@@ -157,7 +157,7 @@ async def _try(
     except TimeoutError:
         report.defects.append(Find(case, "The job does not end"))
         return
-    log_text = "\n".join(trouble.told.pop(job_id, ()))
+    log_text = "\n".join(trouble.lines.pop(job_id, ()))
     code = (job["error"] or {}).get("code")
     report.ends[code or job["status"]] += 1
     if fault := _fault(job, str(service.data_dir.parent)) or await _dead_link(service, job):
@@ -166,7 +166,7 @@ async def _try(
         report.deaths.append(Find(case, f"{code}: {job['error']['message']}\n{log_text}"))
 
 
-async def _hand_in(service: ServiceClient, roots: Path, case: Case) -> Any:
+async def _submit(service: ServiceClient, roots: Path, case: Case) -> Any:
     if case.name in GOOD_SUBTITLES:
         # Beside a good recording, where subtitles are looked for.
         label = f"{case.seed}-{case.name}"
@@ -180,7 +180,7 @@ async def _hand_in(service: ServiceClient, roots: Path, case: Case) -> Any:
 
 def _request_for(case: Case) -> tuple[str, dict[str, str]]:
     """What is asked for differs with the damage, so that all ways are gone."""
-    chance = random.Random(f"wish {case}")
+    chance = random.Random(f"choice {case}")
     images = {"include_images": chance.choice(("true", "false"))}
     match case.kind:
         case "pdf":
@@ -209,7 +209,7 @@ def _fault(job: dict[str, Any], directory: str) -> str | None:
     if status == "completed" and not isinstance(job["results"], dict):
         return "It is completed, and there are no results"
     if directory in json.dumps(job):
-        return "A path of this machine is told"
+        return "A path of this machine is exposed"
     for attempt in job["attempts"]:
         began, ended = (datetime.fromisoformat(attempt[key]) for key in ("started_at", "ended_at"))
         if (ended - began).total_seconds() > JOB_SECONDS + STEP_SECONDS:

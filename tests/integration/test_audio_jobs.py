@@ -231,7 +231,7 @@ class TestBadInput:
             "There is no speech in the recording",
         )
 
-    async def test_a_truncated_file_is_refused_or_told(self, tmp_path: Path) -> None:
+    async def test_a_truncated_file_is_refused_or_reported(self, tmp_path: Path) -> None:
         content = sound("a.m4a").read_bytes()
         async with running_service(tmp_path) as service:
             error = await service.refused(ROUTE, content[: len(content) // 2], "a.m4a")

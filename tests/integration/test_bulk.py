@@ -1,4 +1,4 @@
-"""One wish for many jobs, by their ids or by a filter, over the API, in every store."""
+"""One action on many jobs, by their ids or by a filter, over the API, in every store."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -51,7 +51,7 @@ async def test_a_page_that_crashes_the_library_is_named_and_the_others_are_kept(
 ) -> None:
     settings = {"max_concurrent_workers": 1, "processes": 1, "max_crashes": 1}
     async with running_service(tmp_path, generic_worker=settings) as service:
-        job_id = await service.hand_in(
+        job_id = await service.submit_file(
             PDF, second_of_three_for_ever(), "a.pdf", extraction_method="preview"
         )
         crashes = await crash_while_it_draws(service, job_id)

@@ -1,4 +1,4 @@
-"""Good files, damaged at random and handed in: each job ends by a result or by an error that has a
+"""Good files, damaged at random and submitted: each job ends by a result or by an error that has a
 name, and leaves nothing behind. `make fuzz` does the same for longer."""
 
 from itertools import islice

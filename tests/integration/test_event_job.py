@@ -470,7 +470,7 @@ class TestErrors:
             ("GET", "/api/event-job/job-none/restart", 405),
         ],
     )
-    async def test_what_is_not_there_is_told_in_the_older_form(
+    async def test_a_missing_job_is_reported_in_the_older_format(
         self, client: Client, method: str, path: str, status: int
     ) -> None:
         await client.refusal(method, path, status)

@@ -1,4 +1,4 @@
-"""Recordings that want to do harm, handed in to the whole service: each is refused by name."""
+"""Recordings that want to do harm, submitted to the whole service: each is refused by name."""
 
 import asyncio
 import struct

@@ -1,4 +1,4 @@
-"""Documents that want to do harm, handed in one after the other to the whole service: each ends
+"""Documents that want to do harm, submitted one after the other to the whole service: each ends
 with the error that names it, in time, and leaves nothing behind. After each a good one is read."""
 
 import os
@@ -30,7 +30,7 @@ SLACK_SECONDS = 20
 
 @dataclass
 class Aftermath:
-    """What is there when all has been handed in, and when the service has ended."""
+    """What is there when all has been submitted, and when the service has ended."""
 
     jobs: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     #: Texts of the good ones by their number.
@@ -65,7 +65,7 @@ async def aftermath(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[A
                 "max_crashes": 1,
             },
         ) as service:
-            await hand_in_all(service, result)
+            await submit_all(service, result)
         result.leftovers = service.current_leftovers()
         cached = service.data_dir.glob("cache/*/*/*/assembled*")
         result.cached = {path.parent.parent.name for path in cached}
@@ -75,7 +75,7 @@ async def aftermath(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[A
     yield result
 
 
-async def hand_in_all(service: ServiceClient, result: Aftermath) -> None:
+async def submit_all(service: ServiceClient, result: Aftermath) -> None:
     ids, good = {}, {}
     for number, case in enumerate(ALL):
         files = {"file": (case.file, case.make())}
@@ -88,7 +88,7 @@ async def hand_in_all(service: ServiceClient, result: Aftermath) -> None:
                 "status": "failed",
                 "attempts": [],
             }
-        good[number] = await service.hand_in(PDF, pdf(f"Good {number}"), "good.pdf")
+        good[number] = await service.submit_file(PDF, pdf(f"Good {number}"), "good.pdf")
     for key, job_id in ids.items():
         result.jobs[key] = await service.ended(job_id)
     for number, job_id in good.items():

@@ -28,10 +28,9 @@ from secretary.core.job import (
     utc_now,
 )
 from secretary.store import BatchQuery, Capacity, JobQuery
-from secretary.store.jobs import TimeBudget
+from secretary.store.jobs import Notifier, TimeBudget
 from secretary.store.mongo import MongoStore
 from secretary.store.mongo.change_feed import PollingFeed
-from secretary.store.notifier import Notifier
 from secretary.store.outbox import EventCapacity
 from secretary.store.transfer import GROUP
 
@@ -124,7 +123,7 @@ async def statements(database: Documents, call: Awaitable[Any]) -> list[Statemen
 
 
 def _is_query(entry: dict[str, Any]) -> bool:
-    """Not what brings rows of an earlier statement, nor the stream that waits for news."""
+    """Not what brings rows of an earlier statement, nor the stream that waits for changes."""
     return entry["op"] not in ("getmore", "insert") and "$changeStream" not in str(entry)
 
 
@@ -206,7 +205,7 @@ class TestTheQueue:
         )  # fmt: skip
         assert lines.keys <= 8
 
-    async def test_since_when_jobs_wait_is_told_by_the_heads_of_the_lines(
+    async def test_the_oldest_wait_is_read_from_the_heads_of_the_queues(
         self, store: MongoStore, database: Documents
     ) -> None:
         assert_walks(await statements(database, store.waiting_since()), keys=8, documents=1)
@@ -375,7 +374,7 @@ class TestLists:
             assert_walks(batches, keys=5, documents=3)
 
 
-class TestCountingAndUpkeep:
+class TestCountingAndMaintenance:
     async def test_the_counters_of_a_batch_come_from_an_index(
         self, store: MongoStore, database: Documents
     ) -> None:

@@ -89,7 +89,7 @@ def db(url: str) -> Iterator[Documents]:
 
 
 async def quiet(store: MongoStore, since: int) -> int:
-    """The number of the last news, once there is none for a while."""
+    """The number of the last change, once there has been none for a while."""
     while (now := await store.wait(since, seconds=0.3)) != since:
         since = now
     return since
@@ -141,7 +141,7 @@ class TestSeveralProcesses:
     async def test_news_of_one_wakes_those_who_wait_in_another(self, url: str) -> None:
         async with opened(url) as first_store, opened(url) as second_store:
             seen = -1
-            for news in (
+            for change in (
                 lambda: first_store.add([Job()]),
                 lambda: add_batch(first_store, 3),
                 lambda: first_store.cancel(JobQuery()),
@@ -149,7 +149,7 @@ class TestSeveralProcesses:
                 seen = await quiet(second_store, seen)
                 waiting = asyncio.create_task(second_store.wait(seen, seconds=60))
                 await asyncio.sleep(0)
-                await news()
+                await change()
                 assert await asyncio.wait_for(waiting, 10) > seen
 
     async def test_a_job_is_never_claimed_twice(self, url: str) -> None:

@@ -99,7 +99,7 @@ async def test_what_was_never_finished_is_tidied_away(
     ]
 
 
-async def test_those_who_follow_are_told_of_what_came(store: MongoStore) -> None:
+async def test_followers_see_the_imported_records(store: MongoStore) -> None:
     before = (await store.changes(None)).position
     job = record()
     await store.import_records([job])

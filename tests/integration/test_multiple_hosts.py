@@ -104,7 +104,7 @@ async def test_an_upload_to_one_is_worked_on_by_another_and_served_by_a_third(
     machines: Machines,
 ) -> None:
     first, third = await machines.api("first"), await machines.api("third")
-    job_id = await first.hand_in(
+    job_id = await first.submit_file(
         ROUTE, FRUIT, "Obst & Gemüse.pdf", extraction_method="preview_and_native"
     )
     assert machines.files("first") == [], "uploads are in the blob store"
@@ -178,7 +178,7 @@ async def test_pages_can_be_read_elsewhere_while_the_job_runs(
     service = await machines.api("a")
     async with machines.worker("b", generic_worker={"processes": 1}):
         content = pdf(*(f"Page {n} of many" for n in range(1, 151)))
-        job_id = await service.hand_in(
+        job_id = await service.submit_file(
             ROUTE, content, "long.pdf", extraction_method="preview_and_native"
         )
         async with asyncio.timeout(60):
@@ -192,7 +192,7 @@ async def test_pages_can_be_read_elsewhere_while_the_job_runs(
 async def test_a_failed_job_can_be_restarted_on_another_machine(machines: Machines) -> None:
     service = await machines.api("a")
     async with machines.worker("b", documents={"max_pages": 1}):
-        job_id = await service.hand_in(ROUTE, FRUIT, "fruit.pdf")
+        job_id = await service.submit_file(ROUTE, FRUIT, "fruit.pdf")
         job = await service.ended(job_id)
         assert job["error"]["code"] == "FILE_TOO_LARGE"
     assert machines.files("b") == []
@@ -202,7 +202,7 @@ async def test_a_failed_job_can_be_restarted_on_another_machine(machines: Machin
         assert (await service.ended(job_id))["status"] == "completed"
 
 
-class TestUpkeep:
+class TestMaintenance:
     async def test_a_cache_that_is_too_large_loses_what_was_not_used_for_longest(
         self, machines: Machines, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -227,7 +227,7 @@ class TestUpkeep:
     ) -> None:
         service = await machines.api("a")
         async with machines.worker("b"):
-            job_id = await service.hand_in(ROUTE, FRUIT, "fruit.pdf")
+            job_id = await service.submit_file(ROUTE, FRUIT, "fruit.pdf")
             await service.ended(job_id)
         monkeypatch.setattr("secretary.worker.maintenance.ORPHAN_AGE", timedelta(0))
         async with machines.store("c") as (store, files):

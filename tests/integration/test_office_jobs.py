@@ -200,7 +200,7 @@ class TestByLibreOffice:
     async def test_a_presentation_given_as_pdf_is_converted_first(
         self, service: ServiceClient
     ) -> None:
-        job_id = await service.hand_in(
+        job_id = await service.submit_file(
             "/api/pdf/process", a_pptx(), "a.pptx", extraction_method="preview_and_native"
         )
         steps = set()

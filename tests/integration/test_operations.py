@@ -187,7 +187,7 @@ class TestWrongKeys:
                 assert (await client.get("/api/jobs", headers=guess)).status_code == 401
             refused = await client.get("/api/jobs", headers={"Authorization": "Bearer guess"})
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "3")
-            # Not even a right one is told from the others.
+            # Not even a valid one can be distinguished.
             assert (await client.get("/api/jobs", headers=KEY)).status_code == 429
             far = {**KEY, "X-Forwarded-For": "192.0.2.7"}
             assert (await client.get("/api/jobs", headers=far)).status_code == 200
@@ -202,7 +202,7 @@ class TestWrongKeys:
             other = {**KEY, "X-Forwarded-For": "2001:db8:0:1::1"}
             assert (await client.get("/api/jobs", headers=other)).status_code == 200
 
-    async def test_ipv4_addresses_in_the_form_of_ipv6_are_told_apart(
+    async def test_ipv4_addresses_in_the_form_of_ipv6_are_counted_separately(
         self, job_service: JobService
     ) -> None:
         async with client_of(create_api(job_service, api_keys=["right"])) as client:

@@ -12,8 +12,7 @@ import pytest
 from secretary.core import processes
 from secretary.core.errors import ProcessingTimeout
 from secretary.media.pcm import DecodedAudio, decode_audio, decoded_seconds, select_audio_track
-from secretary.media.probe import probe
-from secretary.media.recording import Recording
+from secretary.media.probe import Recording, probe
 from secretary.worker.sandbox import Limits, Sandbox
 
 from ..audio_files import length_of, long_silence, sound, speech

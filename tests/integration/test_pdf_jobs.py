@@ -92,7 +92,7 @@ class TestNative:
         assert "auto" in error["message"]
 
     async def test_the_steps_can_be_watched(self, service: ServiceClient) -> None:
-        job = await service.ended(await service.hand_in(ROUTE, THREE, "fruit.pdf"))
+        job = await service.ended(await service.submit_file(ROUTE, THREE, "fruit.pdf"))
         assert job["progress"] == {
             "step": "completed", "percent": 100, "message": job["progress"]["message"],
         }  # fmt: skip
@@ -152,17 +152,17 @@ class TestOcr:
 
 
 async def test_long_results_are_included_in_streams_lists_and_webhooks(tmp_path: Path) -> None:
-    text = "--- Seite 1 ---\nTold everywhere"
+    text = "--- Seite 1 ---\nReported everywhere"
     with Receiver().running() as receiver:
         async with running_service(tmp_path, network={"allow_hosts": ["127.0.0.1"]}) as service:
-            fields = {"callback_url": receiver.url("/told"), "include_images": "true"}
-            job_id = await service.hand_in(ROUTE, pdf("Told everywhere"), "a.pdf", **fields)
+            fields = {"callback_url": receiver.url("/hook"), "include_images": "true"}
+            job_id = await service.submit_file(ROUTE, pdf("Reported everywhere"), "a.pdf", **fields)
             await service.ended(job_id)
             async with service.client.stream("GET", f"/api/jobs/{job_id}/stream") as response:
                 (sent,) = await OpenStream(response).until("completed")
             listed = await service.get("/api/jobs?include=results")
             body = await service.get(f"/api/event-job/jobs/{job_id}")
-            await until(lambda: "completed" in receiver.phases("/told"))
+            await until(lambda: "completed" in receiver.phases("/hook"))
     payload = receiver.received[-1].json
     for results in (
         sent.document["data"],
@@ -172,7 +172,7 @@ async def test_long_results_are_included_in_streams_lists_and_webhooks(tmp_path:
         payload["results"],
     ):
         assert results["extracted_text"] == text
-        assert results["metadata"]["text_contents"][0]["content"] == "Told everywhere"
+        assert results["metadata"]["text_contents"][0]["content"] == "Reported everywhere"
         assert "more_in" not in results
         assert results["images_archive_url"].endswith("/images.zip")
 
@@ -180,7 +180,7 @@ async def test_long_results_are_included_in_streams_lists_and_webhooks(tmp_path:
 async def test_finished_pages_can_be_read_while_the_job_runs(service: ServiceClient) -> None:
     pages = [page([f"Sheet {number}", *ENGLISH]) for number in range(1, 9)]
     fields = {"extraction_method": "ocr", "ocr_language": "eng"}
-    job_id = await service.hand_in(ROUTE, scan_of(*pages), "scan.pdf", **fields)
+    job_id = await service.submit_file(ROUTE, scan_of(*pages), "scan.pdf", **fields)
     url = f"/api/pdf/text-content/{job_id}/page_001.txt"
     while (response := await service.client.get(url)).status_code == 404:
         await asyncio.sleep(0.01)
@@ -196,7 +196,7 @@ async def test_a_cancelled_job_stops_and_its_pages_are_kept_for_the_next(
 ) -> None:
     content = scan_of(*(page([f"Folio {number}", *ENGLISH]) for number in range(1, 13)))
     fields = {"extraction_method": "ocr", "ocr_language": "eng"}
-    first = await service.hand_in(ROUTE, content, "scan.pdf", **fields)
+    first = await service.submit_file(ROUTE, content, "scan.pdf", **fields)
     url = f"/api/pdf/text-content/{first}/page_001.txt"
     while (await service.client.get(url)).status_code == 404:
         await asyncio.sleep(0.01)
@@ -318,9 +318,9 @@ class TestCache:
         self, service: ServiceClient
     ) -> None:
         content = pdf("A secret of two")
-        mine = await service.hand_in(ROUTE, content, "mine.pdf", user="anna")
+        mine = await service.submit_file(ROUTE, content, "mine.pdf", user="anna")
         assert (await service.ended(mine, "anna"))["results"]["is_from_cache"] is False
-        theirs = await service.hand_in(ROUTE, content, "theirs.pdf", user="bert")
+        theirs = await service.submit_file(ROUTE, content, "theirs.pdf", user="bert")
         job = await service.ended(theirs, "bert")
         assert job["results"]["is_from_cache"] is True
         assert texts(job["results"]) == ["A secret of two"]

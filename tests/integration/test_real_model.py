@@ -69,12 +69,12 @@ async def test_each_text_has_its_translation(llm: Llm) -> None:
     assert [bool(text) for text in translated] == [True, False, True]
 
 
-async def test_a_text_longer_than_its_memory_is_told_as_such(llm: Llm) -> None:
+async def test_a_text_beyond_the_context_window_is_reported_as_such(llm: Llm) -> None:
     with pytest.raises(ContextExceeded, match="too long for the language model"):
         await llm.complete([{"role": "user", "content": "apple " * 6000}])
 
 
-async def test_an_answer_that_does_not_end_is_told_as_such(model_server: ModelServer) -> None:
+async def test_an_answer_that_never_ends_is_reported_as_such(model_server: ModelServer) -> None:
     endpoints = Endpoints(model_server.options(max_tokens=3))
     with pytest.raises(ContextExceeded, match="cut off"):
         await Llm(endpoints).complete([{"role": "user", "content": "Tell me a long story."}])

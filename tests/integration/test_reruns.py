@@ -25,7 +25,7 @@ async def test_a_file_that_failed_is_read_with_its_password(tmp_path: Path) -> N
     content = encrypted_pdf(6, "sesame")
     async with running_service(tmp_path) as service:
         first = await service.ended(
-            await service.hand_in("/api/pdf/process", content, "secret.pdf")
+            await service.submit_file("/api/pdf/process", content, "secret.pdf")
         )
         assert first["error"]["code"] == "FILE_ENCRYPTED"
         job_id = await again(service, first["job_id"], password="sesame")
@@ -51,7 +51,7 @@ async def test_what_is_changed_to_null_is_as_if_nobody_had_said_it(tmp_path: Pat
 async def test_a_transcript_is_made_again_of_the_recording_that_was_kept(tmp_path: Path) -> None:
     async with running_service(tmp_path) as service:
         route, content = "/api/audio/process", speech().read_bytes()
-        first = await service.ended(await service.hand_in(route, content, "talk.wav"))
+        first = await service.ended(await service.submit_file(route, content, "talk.wav"))
         second = await service.ended(await again(service, first["job_id"], source_language="en"))
         assert second["status"] == "completed", second["error"]
         assert second["results"]["metadata"]["file_name"] == "talk.wav"
@@ -61,7 +61,9 @@ async def test_a_transcript_is_made_again_of_the_recording_that_was_kept(tmp_pat
 
 async def test_a_file_that_is_gone_is_a_conflict(tmp_path: Path) -> None:
     async with running_service(tmp_path) as service:
-        job = await service.ended(await service.hand_in("/api/pdf/process", pdf("Page"), "a.pdf"))
+        job = await service.ended(
+            await service.submit_file("/api/pdf/process", pdf("Page"), "a.pdf")
+        )
         url = f"/api/jobs/{job['job_id']}/again"
         changed = {"parameters": {"include_images": True}}
         async with asyncio.timeout(10):  # a worker tidies up behind the end of a job
@@ -81,7 +83,7 @@ async def test_a_file_that_is_gone_is_a_conflict(tmp_path: Path) -> None:
 async def test_nobody_runs_what_is_not_theirs(tmp_path: Path) -> None:
     async with running_service(tmp_path) as service:
         content = encrypted_pdf(6, "sesame")
-        mine = await service.hand_in("/api/pdf/process", content, "a.pdf", user="anna")
+        mine = await service.submit_file("/api/pdf/process", content, "a.pdf", user="anna")
         await service.ended(mine, "anna")
         url, body = f"/api/jobs/{mine}/again", {"parameters": {"password": "sesame"}}
         answer = await service.client.post(url, json=body, headers={"X-User-ID": "bert"})

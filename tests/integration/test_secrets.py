@@ -54,7 +54,7 @@ async def test_no_response_event_or_log_line_contains_the_password(
         assert (await service.ended(job_id))["status"] == "completed"
         await _received(receiver)
         wrong = await service.ended(
-            await service.hand_in(ROUTE, encrypted_pdf(6, "other"), "b.pdf", password=PASSWORD)
+            await service.submit_file(ROUTE, encrypted_pdf(6, "other"), "b.pdf", password=PASSWORD)
         )
         assert wrong["parameters"]["password"] == "•••"
         batch = await _batch(service)
@@ -76,7 +76,7 @@ async def test_no_response_event_or_log_line_contains_the_password(
 
 
 async def _received(receiver: Receiver) -> None:
-    """Until its end has been told."""
+    """Until its end has been delivered."""
     async with asyncio.timeout(20):
         while not any(each.json["phase"] == "completed" for each in receiver.received):
             await asyncio.sleep(0.02)
@@ -100,7 +100,7 @@ async def test_a_job_that_failed_runs_again_with_the_password_that_nobody_can_re
 ) -> None:
     async with running_service(tmp_path) as service:
         content = encrypted_pdf(6, PASSWORD)
-        job_id = await service.hand_in(ROUTE, content, "a.pdf", password=PASSWORD, page_start=7)
+        job_id = await service.submit_file(ROUTE, content, "a.pdf", password=PASSWORD, page_start=7)
         first = await service.ended(job_id)
         assert (first["status"], first["parameters"]["password"]) == ("failed", "•••")
         # A client that sends back what it has read changes nothing by it.

@@ -12,16 +12,17 @@ import pytest
 
 from secretary.core.job import Batch, Failed, Job, JobError, JobStatus, Webhook, utc_now
 from secretary.store import Capacity, JobQuery, open_store
+from secretary.store.claims import FairScheduler
 from secretary.store.outbox import EventCapacity
-from secretary.store.scheduling import FairScheduler
-from secretary.store.sqlite import change_feed as changes
 from secretary.store.sqlite import claims as claim
 from secretary.store.sqlite import claims as ending
 from secretary.store.sqlite import claims as report
+from secretary.store.sqlite import jobs as line
 from secretary.store.sqlite import outbox as events
+from secretary.store.sqlite import queries as changes
 from secretary.store.sqlite import queries as reading
 from secretary.store.sqlite import queries as searching
-from secretary.store.sqlite import queue as line
+from secretary.store.sqlite.schema import NEXT_REVISION
 
 from ..contract.factories import LEASE, worker
 
@@ -138,7 +139,7 @@ def test_a_claim_never_scans(db: apsw.Connection, wanted: Capacity) -> None:
     assert rows_walked(db, work) < 20
 
 
-def test_since_when_jobs_wait_is_told_by_the_heads_of_the_lines(db: apsw.Connection) -> None:
+def test_the_oldest_wait_is_read_from_the_heads_of_the_queues(db: apsw.Connection) -> None:
     def work() -> None:
         assert set(line.waiting_since(db)) == {"t0", "t1", "t2"}
 
@@ -173,7 +174,8 @@ def test_a_search_goes_a_stretch_at_a_time(db: apsw.Connection, terms: dict[str,
     query = JobQuery(limit=20, search_seconds=5.0, **terms)
 
     def work() -> None:
-        assert len(searching.search(db, query, limit=21, seconds=5.0).rows) == 21
+        page = searching.find_jobs(db, query)
+        assert len(page.items) == 20 and page.next_cursor is not None
 
     for text in plans_of(db, work):
         assert "SCAN jobs" not in text or "INDEX" in text, text
@@ -237,11 +239,11 @@ def test_changes_are_read_by_walks_down_the_index(db: apsw.Connection) -> None:
 
 
 def test_the_next_revision_is_found_without_a_walk(db: apsw.Connection) -> None:
-    text = plan(db, f"SELECT {changes.NEXT_REVISION}", ())
+    text = plan(db, f"SELECT {NEXT_REVISION}", ())
     # To search without a condition is to look at the last entry.
     assert text.count("SEARCH jobs USING COVERING INDEX jobs_changed") == 1
     assert text.count("SEARCH traces") == 1
-    assert rows_walked(db, lambda: db.execute(f"SELECT {changes.NEXT_REVISION}").get) == 0
+    assert rows_walked(db, lambda: db.execute(f"SELECT {NEXT_REVISION}").get) == 0
 
 
 def test_one_job_is_found_by_its_id(db: apsw.Connection) -> None:

@@ -188,7 +188,7 @@ class TestComingBack:
             event = await stream.next()
             assert event is not None and event.document["data"] == {"progress": 7}
 
-    async def test_a_client_that_saw_the_end_is_told_not_to_reconnect(
+    async def test_a_client_that_saw_the_end_is_asked_not_to_reconnect(
         self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)

@@ -83,7 +83,7 @@ def material(request: dict[str, Any]) -> str:
 
 
 def backwards(request: dict[str, Any]) -> Reply:
-    """A translation that can be told from its source."""
+    """A translation that differs from its source."""
     pieces = json.loads(request["messages"][-1]["content"])
     return says(json.dumps({key: f"«{text}»" for key, text in pieces.items()}))
 

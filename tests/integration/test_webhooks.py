@@ -120,7 +120,7 @@ class TestTheEnd:
             (Cancelled(), "error", "CANCELLED"),
         ],
     )
-    async def test_it_is_told(
+    async def test_it_is_reported(
         self, store: Store, receiver: Receiver, outcome: Outcome, phase: str, code: str | None
     ) -> None:
         job = await ended(store, hook(receiver), outcome)
@@ -431,7 +431,7 @@ class TestProgress:
             await settled(store, job)
         assert receiver.phases() == ["running", "completed"]
 
-    async def test_progress_that_cannot_be_told_is_not_tried_again(
+    async def test_progress_that_cannot_be_delivered_is_not_retried(
         self, store: Store, receiver: Receiver
     ) -> None:
         receiver.answer(500, 200)
@@ -445,7 +445,7 @@ class TestProgress:
     async def test_what_a_sender_meant_to_tell_when_it_was_stopped_is_old_news(
         self, store: Store, receiver: Receiver
     ) -> None:
-        """Another may have told meanwhile that the job ended."""
+        """Another process may have delivered the end meanwhile."""
         job = await claimed(store, webhook=hook(receiver, events=None))
         was_stopped = asyncio.Event()
 

@@ -48,7 +48,7 @@ def package(*holes: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def test_without_a_hole_all_is_well(audit: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     verdict = audit.asked(saying({"dependencies": [package()]}))
-    assert audit.told(verdict, may_be_missing=False) == 0
+    assert audit.exit_code(verdict, may_be_missing=False) == 0
     assert "No hole is known in the 1 packages" in capsys.readouterr().out
 
 
@@ -57,7 +57,7 @@ def test_a_vulnerability_is_reported_and_fails_the_audit(
     audit: ModuleType, capsys: pytest.CaptureFixture[str], may_be_missing: bool
 ) -> None:
     verdict = audit.asked(saying({"dependencies": [package(HOLE)]}, code=1))
-    assert audit.told(verdict, may_be_missing=may_be_missing) == 1
+    assert audit.exit_code(verdict, may_be_missing=may_be_missing) == 1
     assert capsys.readouterr().err == "a 1.0: PYSEC-1, mended in 2.0\n"
 
 
@@ -74,8 +74,8 @@ def test_a_service_that_cannot_be_reached_is_no_clean_bill(
     audit: ModuleType, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
     verdict = audit.asked(command)
-    assert audit.told(verdict, may_be_missing=False) == 2
-    assert audit.told(verdict, may_be_missing=True) == 0
+    assert audit.exit_code(verdict, may_be_missing=False) == 2
+    assert audit.exit_code(verdict, may_be_missing=True) == 0
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err.count("THE AUDIT OF PACKAGES WAS NOT DONE") == 2
@@ -86,7 +86,7 @@ def test_a_vulnerability_is_reported_even_if_other_packages_are_unknown(audit: M
     unknown = {"name": "b", "skip_reason": "not found"}
     verdict = audit.asked(saying({"dependencies": [package(HOLE), unknown]}, code=1))
     assert (len(verdict.holes), verdict.packages) == (1, None)
-    assert audit.told(verdict, may_be_missing=True) == 1
+    assert audit.exit_code(verdict, may_be_missing=True) == 1
 
 
 def test_all_that_an_installation_needs_is_asked_for(audit: ModuleType) -> None:

@@ -70,7 +70,7 @@ def history(**changed: Any) -> History:
         "stored_jobs": 1,
         "sightings": {"job-1": Sighting("completed", 2, str(seconds(5)))},
         "lives": {"job-1": LIFE},
-        "told": [PROGRESS, END],
+        "received_events": [PROGRESS, END],
     }
     return History(**{**whole, **changed})
 
@@ -80,8 +80,8 @@ def of_job(**changed: Any) -> dict[str, Any]:
     return {"jobs": {"job-1": DONE.model_copy(update=changed)}, "sightings": {}}
 
 
-def told(*events: ReceivedEvent) -> dict[str, Any]:
-    return {"told": list(events)}
+def received(*events: ReceivedEvent) -> dict[str, Any]:
+    return {"received_events": list(events)}
 
 
 def batch(**changed: Any) -> dict[str, Any]:
@@ -96,8 +96,8 @@ def test_a_good_history_breaks_no_promise() -> None:
     assert broken_promises(history()) == []
 
 
-def test_an_end_that_is_told_twice_with_one_id_is_as_promised() -> None:
-    assert broken_promises(history(**told(PROGRESS, END, END))) == []
+def test_an_end_delivered_twice_with_one_id_is_as_promised() -> None:
+    assert broken_promises(history(**received(PROGRESS, END, END))) == []
 
 
 def test_a_job_that_took_its_process_down_too_often_may_fail() -> None:
@@ -106,7 +106,7 @@ def test_a_job_that_took_its_process_down_too_often_may_fail() -> None:
     )
     end = replace(END, document={**END.document, "phase": "error", "status": "error"})
     counts = batch(counts={JobStatus.FAILED: 1})
-    assert broken_promises(history(**failed, **told(end), **counts)) == []
+    assert broken_promises(history(**failed, **received(end), **counts)) == []
 
 
 def test_a_clock_that_was_set_back_excuses_times_out_of_order() -> None:
@@ -144,22 +144,22 @@ def test_a_clock_that_was_set_back_excuses_times_out_of_order() -> None:
             "had ended as Sighting(status='failed'",
         ),
         ({"wrong_results": {"job-1": ["has no text"]}}, "job-1 (chaos) has no text"),
-        (told(PROGRESS), "ended and nobody was told"),
-        (told(replace(END, is_signed=False)), "/1 was told something unsigned"),
+        (received(PROGRESS), "ended, but no webhook was sent"),
+        (received(replace(END, is_signed=False)), "/1 received an unsigned event"),
         (
-            told(replace(END, document={**END.document, "status": "error"})),
-            "is completed, but was told as ['error']",
+            received(replace(END, document={**END.document, "status": "error"})),
+            "is completed, but was reported as ['error']",
         ),
-        (told(END, replace(END, message_id="msg_2")), "was told of with several ids"),
-        (told(END, PROGRESS), "was told to go on after its end"),
+        (received(END, replace(END, message_id="msg_2")), "was delivered with several ids"),
+        (received(END, PROGRESS), "was reported as running after its end"),
         (of_job(deliveries=()), "has 0 deliveries of its end"),
         (of_job(deliveries=(RECEIVED, RECEIVED)), "has 2 deliveries of its end"),
         (
             of_job(deliveries=(RECEIVED.model_copy(update={"delivered_at": None}),)),
-            "was told of, but this is not noted",
+            "was delivered, but the delivery is not recorded",
         ),
         (
-            {"accepted": [Accepted("job-1", "chaos")], "told": []},
+            {"accepted": [Accepted("job-1", "chaos")], "received_events": []},
             "has 1 deliveries, and no webhook",
         ),
         ({"stored_batches": {}}, "batch-1 was accepted and is lost"),
@@ -172,18 +172,18 @@ def test_a_broken_promise_is_found(changed: Mapping[str, Any], message: str) -> 
     assert any(message in text for text in broken_promises(history(**changed)))
 
 
-def test_the_end_of_a_batch_has_to_be_told_apart_from_those_of_its_jobs() -> None:
+def test_the_end_of_a_batch_is_delivered_separately_from_those_of_its_jobs() -> None:
     batches = [AcceptedBatch("batch-1", ("job-1",), "/batch")]
     delivery = RECEIVED.model_copy(update={"delivery_id": "msg_9"})
     of_a_job = replace(END, path="/batch", document={**END.document, "batch_id": "batch-1"})
     given = {"batches": batches, **batch(deliveries=(delivery,))}
     assert any(
-        text.startswith("batch-1 ended and nobody was told")
-        for text in broken_promises(history(**given, **told(PROGRESS, END, of_a_job)))
+        text.startswith("batch-1 ended, but no webhook was sent")
+        for text in broken_promises(history(**given, **received(PROGRESS, END, of_a_job)))
     )
     document = {"phase": "completed", "status": "completed", "job_id": None, "batch_id": "batch-1"}
     of_the_batch = ReceivedEvent("/batch", "msg_9", True, document)
-    assert broken_promises(history(**given, **told(PROGRESS, END, of_the_batch))) == []
+    assert broken_promises(history(**given, **received(PROGRESS, END, of_the_batch))) == []
 
 
 def test_the_same_seed_gives_the_same_faults_and_another_gives_others() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from secretary.store import Capacity
-from secretary.store.scheduling import AGEING, Candidate, FairScheduler, JobClass, Running
+from secretary.store.claims import AGEING, Candidate, FairScheduler, JobClass, Running
 
 TYPES = ("pdf", "audio", "video")
 USERS = (None, "ann", "ben", "eve")

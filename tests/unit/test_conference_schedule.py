@@ -16,8 +16,8 @@ from secretary.core.errors import (
 )
 from secretary.handlers.session import SessionParameters
 from secretary.web import schedule
-from secretary.web.paths import file_stem, filename_key
 from secretary.web.schedule import TalkFilter, read_schedule
+from secretary.web.talk import file_stem, filename_key
 
 from ..conference_schedules import FOSDEM, FRAB, pretalx, pretalx_json
 

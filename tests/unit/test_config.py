@@ -161,16 +161,16 @@ class TestLanguageModels:
 
     def test_all_of_a_named_endpoint_can_come_from_the_environment(self, file: Path) -> None:
         named = {
-            "SECRETARY_LLM__PROVIDERS": "{ears: {max_concurrent: 2}}",
+            "SECRETARY_LLM__PROVIDERS": "{whisper: {max_concurrent: 2}}",
             "SECRETARY_LLM__PROVIDERS__EARS__BASE_URL": "http://127.0.0.1:3/v1",
             "SECRETARY_LLM__PROVIDERS__EARS__API_KEY": "007",
-            "SECRETARY_LLM__TRANSCRIPTION_PROVIDER": "ears",
+            "SECRETARY_LLM__TRANSCRIPTION_PROVIDER": "whisper",
             "SECRETARY_LLM__TRANSCRIPTION_MODEL": "1e3",
         }
         (model,) = LlmOptions.from_settings(settings(named).llm).models.values()
         assert model.name == "1e3"
         assert model.provider == Provider(
-            setting="llm.providers.ears",
+            setting="llm.providers.whisper",
             base_url="http://127.0.0.1:3/v1",
             api_key="007",
             max_concurrent=2,

@@ -114,7 +114,7 @@ class TestFiles:
     def test_no_file_names_another_host(self) -> None:
         for path in OURS:
             hosts = set(re.findall(r"https?://([\w.-]+)", path.read_text()))
-            # A name space, an example in a field, and the sites whose addresses are told apart.
+            # A name space, an example in a field, and the sites whose addresses are recognized.
             assert hosts <= {"www.w3.org", "example.org"}, path.name
 
     def test_every_import_leads_somewhere(self) -> None:

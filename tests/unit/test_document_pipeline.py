@@ -13,11 +13,11 @@ from secretary.handlers.document_pipeline import (
 
 
 @pytest.mark.parametrize("count", [1, 7, 15, 16, 17, 64, 65, 72, 200, 5000])
-@pytest.mark.parametrize("lanes", [1, 2, 3, 16])
+@pytest.mark.parametrize("workers", [1, 2, 3, 16])
 @pytest.mark.parametrize("most", [OCR_BATCH, RENDERED_BATCH, NATIVE_BATCH])
-def test_every_page_is_in_one_piece(count: int, lanes: int, most: int) -> None:
+def test_every_page_is_in_one_piece(count: int, workers: int, most: int) -> None:
     numbers = range(1, count + 1)
-    pieces = list(split_into_batches(numbers, lanes, most))
+    pieces = list(split_into_batches(numbers, workers, most))
     assert [number for piece in pieces for number in piece] == list(numbers)
     assert all(0 < len(piece) <= 2 * most for piece in pieces)
 

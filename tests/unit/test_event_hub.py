@@ -95,7 +95,7 @@ class TestSubscriptions:
                 other.take()
             assert subscription.take().changes == [Change(job.job_id, None)]
 
-    async def test_who_is_too_far_behind_is_told_so_and_holds_nothing(
+    async def test_a_subscriber_too_far_behind_is_dropped_with_notice(
         self, store: WatchedStore, hub: EventHub
     ) -> None:
         async with hub.subscription() as subscription:

@@ -1,4 +1,4 @@
-"""What clients are told about the outcome of a job."""
+"""What events say about the outcome of a job."""
 
 from typing import Any
 
@@ -23,35 +23,35 @@ def completed(job_type: str, results: dict[str, Any] | None) -> Job:
 
 
 @pytest.mark.parametrize("job_type", ["pdf", "office", "imageocr"])
-def test_of_documents_the_text_is_told(job_type: str) -> None:
+def test_document_events_carry_the_text(job_type: str) -> None:
     data = {name: RESULTS[name] for name in ("extracted_text", "metadata")}
     assert event_payload(completed(job_type, RESULTS)) == data
 
 
-def test_archives_are_told_of_if_there_are_any() -> None:
+def test_archive_links_are_sent_if_there_are_any() -> None:
     data = event_payload(completed("pdf", {"extracted_text": "X", "pages_archive_url": "/api/x"}))
     assert data == {"extracted_text": "X", "metadata": None, "pages_archive_url": "/api/x"}
 
 
 @pytest.mark.parametrize("job_type", ["audio", "video"])
-def test_of_speech_the_transcription_is_told(job_type: str) -> None:
+def test_speech_events_carry_the_transcription(job_type: str) -> None:
     data = {"transcription": RESULTS["transcription"]}
     assert event_payload(completed(job_type, RESULTS)) == data
 
 
-def test_of_a_transformer_the_text_is_told() -> None:
+def test_transformer_events_carry_the_text() -> None:
     data = {"text": "# X", "structured_data": {"a": 1}}
     assert event_payload(completed("transformer", RESULTS)) == data
     results = RESULTS | {"text": "X"}
     assert event_payload(completed("transformer", results)) == data | {"text": "X"}
 
 
-def test_of_a_session_the_markdown_is_told() -> None:
+def test_session_events_carry_the_markdown() -> None:
     data = {"markdown_content": "# X", "markdown_file": "/api/files/x.md"}
     assert event_payload(completed("session", RESULTS)) == data
 
 
-def test_of_other_types_all_results_are_told() -> None:
+def test_events_of_other_types_carry_all_results() -> None:
     assert event_payload(completed("other", {"x": 1})) == {"x": 1}
     assert event_payload(completed("other", None)) == {}
 

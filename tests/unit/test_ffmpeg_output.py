@@ -3,8 +3,14 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.media.probe import parse_metadata, parse_streams
-from secretary.media.recording import AudioTrack, Chapter, SubtitleTrack, VideoTrack
+from secretary.media.probe import (
+    AudioTrack,
+    Chapter,
+    SubtitleTrack,
+    VideoTrack,
+    parse_metadata,
+    parse_streams,
+)
 
 SAID = """\
 [mov,mp4,m4a,3gp,3g2,mj2 @ 0x1] some warning
@@ -37,7 +43,7 @@ Stream mapping:
 """
 
 
-def test_tracks_are_told_with_what_they_are() -> None:
+def test_tracks_are_listed_with_their_kinds() -> None:
     streams = parse_streams(SAID)
     assert streams.duration == 3723.5
     assert streams.start == 1.4

@@ -31,7 +31,7 @@ def test_it_comes_back_from_json_and_from_a_mapping(one: StoredModel) -> None:
     kind: type[Job | Batch | JobError | Progress | LogEntry | Webhook] = type(one)  # type: ignore[assignment]
     names: Any = None
     if isinstance(one, Job):
-        names = {"deliveries": {"__all__": {"gave_up"}}}  # told, not kept
+        names = {"deliveries": {"__all__": {"gave_up"}}}  # derived, not stored
     text = one.model_dump_json(by_alias=True, exclude=names)
     assert kind.model_validate_json(text) == one
     assert kind.model_validate(one.model_dump(exclude=names)) == one

@@ -157,15 +157,13 @@ class TestDeliveries:
         assert (delivery.n, delivery.event) == (1, "completed")
         assert delivery.replayed_at is not None
 
-    async def test_who_sends_is_told_of_what_there_is_to_send(
-        self, job_service: JobService
-    ) -> None:
-        news: list[str] = []
-        job_service = replace(job_service, on_event=lambda: news.append("!"))
+    async def test_the_sender_is_notified_of_new_events(self, job_service: JobService) -> None:
+        notifications: list[str] = []
+        job_service = replace(job_service, on_event=lambda: notifications.append("!"))
         job = await submit(job_service, webhook=self.HOOK)
         await job_service.cancel(job.job_id)
         await job_service.replay(job.job_id, 1)
-        assert news == ["!", "!"]
+        assert notifications == ["!", "!"]
 
     async def test_only_who_may_change_a_job_may_replay(self, job_service: JobService) -> None:
         access = {"read_access": ["bob"]}
@@ -327,7 +325,7 @@ class TestSkipping:
         assert [batch.batch_id for batch in part.items] == ids[:1]
         assert part.total == 2
 
-    async def test_who_skips_too_much_is_told(self, job_service: JobService) -> None:
+    async def test_skipping_too_many_jobs_is_refused(self, job_service: JobService) -> None:
         with pytest.raises(InvalidParameters, match="skip: 100,001 is more than 100,000"):
             await job_service.jobs_by_offset(100_001, JobQuery())
 

@@ -28,7 +28,7 @@ def test_others_are_others() -> None:
 
 
 @pytest.mark.parametrize("name", [None, "", "auto", "und"])
-def test_what_nobody_told_is_not_the_same(name: str | None) -> None:
+def test_an_unknown_language_is_never_the_same(name: str | None) -> None:
     assert not is_same_language(name, name)
 
 

@@ -29,7 +29,7 @@ def document(**fields: Any) -> dict[str, Any]:
 
 
 class TestJobs:
-    def test_a_completed_job_keeps_what_was_told(self) -> None:
+    def test_a_completed_job_keeps_its_fields(self) -> None:
         results = {
             "markdown_file": "sessions/FOSDEM/a-talk.md",
             "target_dir": "C:/data/cache/pdf/x",
@@ -178,7 +178,7 @@ class TestJobs:
 
 
 class TestBatches:
-    def test_a_batch_keeps_what_was_told_but_its_counters(self) -> None:
+    def test_a_batch_keeps_its_fields_except_its_counters(self) -> None:
         batch = convert_batch(
             {
                 "batch_id": "batch-1",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.web.links import (
+from secretary.web.talk import (
     MAX_URL,
     Link,
     LinkKind,

@@ -86,7 +86,7 @@ class TestASound:
         async with scripted_llm(heard((0, 1, "Hallo"), language="en")) as (_, llm):
             assert (await listen(llm, language="ger")).language == "de"
 
-    async def test_a_language_nobody_told_is_the_one_asked_for_or_none(self) -> None:
+    async def test_an_unreported_language_is_the_requested_one_or_none(self) -> None:
         async with scripted_llm(BARE) as (_, llm):
             assert (await listen(llm, language="de-CH")).language == "de"
             assert (await listen(llm)).language == "und"

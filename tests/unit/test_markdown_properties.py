@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from secretary.documents.ocr import paragraphs as read_lines
+from secretary.documents.ocr import recognition as read_lines
 from secretary.documents.ocr.engines import OcrLine, OcrWord
-from secretary.documents.ocr.paragraphs import Table
+from secretary.documents.ocr.recognition import Table
 from secretary.documents.office.blocks import PLAIN, Paragraph, Run
 from secretary.documents.office.blocks import Table as OfficeTable
 from secretary.documents.office.markdown import to_markdown
@@ -19,7 +19,7 @@ from secretary.documents.pdf.layout import blocks as layout_markdown
 from secretary.documents.pdf.layout import rows as layout_lines
 from secretary.documents.pdf.layout import tables as layout_tables
 from secretary.documents.pdf.layout.blocks import BlockKind
-from secretary.media.recording import Chapter
+from secretary.media.probe import Chapter
 from secretary.media.speech.engines import TimedText as SpokenWord
 from secretary.media.transcript import TranscriptImage, as_markdown
 

@@ -9,7 +9,7 @@ from secretary.jobs.handler import JobContext
 
 @dataclass
 class ProgressRecorder:
-    """Takes what is told, in the place of a job's context."""
+    """Records progress in place of a job's context."""
 
     steps: list[tuple[str, int, str]] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""What Prometheus is told."""
+"""The Prometheus metrics."""
 
 import asyncio
 from datetime import timedelta

@@ -131,7 +131,7 @@ class TestJobs:
         assert job_document(job, arrival=1)["readers"] == ["ann", "bob", "cid"]
         assert job_document(Job(), arrival=1)["readers"] == ["*"]
 
-    def test_the_attempt_that_runs_is_told_from_those_that_ended(self) -> None:
+    def test_the_running_attempt_is_distinguished_from_those_that_ended(self) -> None:
         document = job_document(Job(), arrival=1) | {
             "parameters": {},
             "status": "processing",

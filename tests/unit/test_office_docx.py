@@ -144,7 +144,7 @@ def test_tables_stay_in_place_and_merged_cells_are_filled(tmp_path: Path) -> Non
     )
 
 
-def test_a_table_in_a_cell_is_told_there(tmp_path: Path) -> None:
+def test_a_nested_table_is_printed_in_its_cell(tmp_path: Path) -> None:
     document = docx.Document()
     table = document.add_table(1, 2)
     table.cell(0, 0).text = "outer"
@@ -379,7 +379,7 @@ def test_signs_are_not_escaped_where_they_mean_nothing(tmp_path: Path) -> None:
     )
 
 
-def test_the_properties_of_a_document_are_told(tmp_path: Path) -> None:
+def test_document_properties_are_returned(tmp_path: Path) -> None:
     document = docx.Document()
     document.core_properties.title = "On documents"
     document.core_properties.author = "Anna"

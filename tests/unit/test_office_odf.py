@@ -127,7 +127,7 @@ class TestTexts:
 
 
 class TestSheets:
-    def test_cells_are_told_as_they_are_shown(self, tmp_path: Path) -> None:
+    def test_cells_are_printed_as_displayed(self, tmp_path: Path) -> None:
         body = (
             '<table:table table:name="Figures"><table:table-row table:number-rows-repeated="3">'
             '<table:table-cell table:number-columns-repeated="16384"/></table:table-row>'

@@ -10,7 +10,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 from PIL import Image
 
 from secretary.core.errors import FileTooLarge, UnsupportedFile
-from secretary.documents.office.number_formats import format_value
+from secretary.documents.office.xlsx import format_value
 
 from ..minimal_files import zipped
 from ..office_files import TYPES, R, markdown, read, relations
@@ -49,7 +49,7 @@ def xlsx_of(sheet: str, strings: str = "") -> bytes:
     )
 
 
-def test_values_are_told_as_they_are_shown(tmp_path: Path) -> None:
+def test_values_are_printed_as_displayed(tmp_path: Path) -> None:
     book, sheet = workbook()
     cells: list[tuple[object, str | None]] = [
         ("text", None), (12, None), (0.1 + 0.2, None), (1234.5, '#,##0.00 "€"'), (0.125, "0.0%"),
@@ -149,7 +149,7 @@ def test_formulas_show_their_last_value_or_else_themselves(tmp_path: Path) -> No
     )
 
 
-def test_numbers_that_are_none_are_told_as_they_are(tmp_path: Path) -> None:
+def test_cells_that_only_look_like_numbers_are_printed_unchanged(tmp_path: Path) -> None:
     cells = "".join(f"<c><v>{value}</v></c>" for value in ("1E3", "nan", "twelve", "-0.50"))
     rows = f"<sheetData><row>{cells}</row></sheetData>"
     assert markdown(xlsx_of(rows), "xlsx", tmp_path).splitlines()[2] == (
@@ -215,7 +215,7 @@ def test_a_sheet_that_is_sparse_but_wide_is_refused_too(tmp_path: Path) -> None:
         read(xlsx_of(f"<sheetData>{rows}</sheetData>"), "xlsx", tmp_path, max_cells=50_000)
 
 
-def test_binary_workbooks_are_told_where_to_go(tmp_path: Path) -> None:
+def test_binary_workbooks_are_refused_with_advice(tmp_path: Path) -> None:
     file = zipped(
         {
             "[Content_Types].xml": TYPES,

@@ -1,4 +1,4 @@
-"""What the service tells of itself at a glance: in the end it must add up."""
+"""The overview of the service: in the end it must add up."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -95,7 +95,7 @@ class TestOverview:
         assert {name for part in overview["series"] for name in part["types"]} == {"pdf", "audio"}
         assert (overview["part_s"], overview["of_user"]) == (120, None)
 
-    async def test_a_user_is_told_of_his_own_jobs(
+    async def test_a_user_sees_only_their_own_jobs(
         self, client: httpx.AsyncClient, store: Store
     ) -> None:
         await store.finish(await claimed(store, user_id="ann"), Completed())

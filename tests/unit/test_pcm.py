@@ -27,8 +27,7 @@ from secretary.media.pcm import (
     read_samples,
     select_audio_track,
 )
-from secretary.media.probe import probe
-from secretary.media.recording import AudioTrack, Recording
+from secretary.media.probe import AudioTrack, Recording, probe
 
 from ..audio_files import (
     RATE,
@@ -99,9 +98,9 @@ class TestKinds:
         decoded, samples = heard(path, tmp_path / "raw")
         assert decoded.warnings() == ()
         assert abs(decoded.seconds - length_of(speech())) < 0.05
-        at, likeness = place_of(words()[: -RATE // 4], samples)
+        at, similarity = place_of(words()[: -RATE // 4], samples)
         assert at < 0.05
-        assert likeness > 0.95
+        assert similarity > 0.95
 
     def test_what_phones_record_is_heard(self, tmp_path: Path) -> None:
         path = tmp_path / "a.amr"
@@ -171,7 +170,7 @@ class TestTracks:
         strongest = np.argmax(np.abs(np.fft.rfft(samples[:RATE])))
         assert strongest == hertz
 
-    def test_they_are_told_with_their_languages(self, several: Path) -> None:
+    def test_tracks_are_listed_with_their_languages(self, several: Path) -> None:
         sounds = probe(str(several)).audio_tracks
         assert [(each.stream, each.language) for each in sounds] == [
             (1, "de"),
@@ -207,9 +206,9 @@ class TestTimes:
             "-map", "0", "-map", "1",
         )  # fmt: skip
         decoded, samples = heard(path, tmp_path / "raw")
-        at, likeness = place_of(words()[: -RATE // 4], samples)
+        at, similarity = place_of(words()[: -RATE // 4], samples)
         assert at == pytest.approx(2.5, abs=0.05)
-        assert likeness > 0.95
+        assert similarity > 0.95
         assert decoded.seconds == pytest.approx(2.5 + length_of(speech()), abs=0.05)
 
     @pytest.mark.parametrize("name", ["g.mkv", "g.mp4"])
@@ -224,9 +223,9 @@ class TestTimes:
         decoded, samples = heard(path, tmp_path / "raw")
         assert decoded.gaps == pytest.approx(19, abs=0.2)
         assert decoded.warnings() == ("The audio has gaps of 19 s in total",)
-        at, likeness = place_of(words()[: -RATE // 4], samples[20 * RATE :])
+        at, similarity = place_of(words()[: -RATE // 4], samples[20 * RATE :])
         assert at + 20 == pytest.approx(30, abs=0.06)
-        assert likeness > 0.95
+        assert similarity > 0.95
 
     def test_a_gap_of_hours_takes_neither_memory_nor_disk(self, tmp_path: Path) -> None:
         path = made(

@@ -7,8 +7,8 @@ import pytest
 from reportlab.pdfgen.canvas import Canvas
 
 from secretary.core.errors import FileCorrupt, FileEncrypted
-from secretary.documents.pdf.document import open_page, open_pdf
 from secretary.documents.pdf.pages import NativePage, inspect_pdf, read_page, render_page
+from secretary.documents.pdf.pdfium import open_page, open_pdf
 
 from ..minimal_files import pdf, written
 from ..pdf_files import PROSE, lines_of, pdf_of, write

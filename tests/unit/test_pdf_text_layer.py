@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.documents.pdf.document import open_page, open_pdf
-from secretary.documents.pdf.font_stats import FontStats
-from secretary.documents.pdf.pages import NativePage, read_page
+from secretary.documents.pdf.pages import FontStats, NativePage, read_page
+from secretary.documents.pdf.pdfium import open_page, open_pdf
 
 from ..pdf_files import PROSE, Draw, lines_of, pdf_of, picture, table, write
 
@@ -241,7 +240,7 @@ def test_a_scan_with_a_stamp_on_it_is_no_text(read: Read) -> None:
     assert read(draw).fault == "The page is a scan with hardly any text"
 
 
-def test_recognised_text_behind_a_scan_is_told(read: Read) -> None:
+def test_recognized_text_behind_a_scan_is_detected(read: Read) -> None:
     def draw(canvas: Canvas) -> None:
         scan(canvas)
         text = canvas.beginText(72, 700)

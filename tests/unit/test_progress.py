@@ -1,4 +1,4 @@
-"""How far a work is, told so that it never goes backwards."""
+"""Progress never goes backwards."""
 
 from secretary.core.job import LogEntry, Progress
 from secretary.handlers.progress import ScaledReporter

@@ -81,7 +81,7 @@ def parts_of(response: Any) -> Iterator[tuple[int, int, bytes]]:
 
 @given(HEADER, st.integers(0, 10**6))
 def test_what_is_read_lies_in_the_file(header: str, size: int) -> None:
-    """For files of the depot, which are sent by ourselves."""
+    """For files in the blob store, which the API streams itself."""
     try:
         ranges = _read_ranges(header, size)
     except HTTPException as error:

@@ -36,7 +36,7 @@ BRIEF = Limits(wall_time=timedelta(seconds=0.3))
 
 
 class Sandboxes:
-    """Opens sandboxes whose processes can be told from all others by their environment."""
+    """Opens sandboxes whose processes can be identified by their environment."""
 
     def __init__(self) -> None:
         self.mark = f"SANDBOX_TEST={secrets.token_hex(8)}"

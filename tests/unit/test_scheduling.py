@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from secretary.store import Capacity
-from secretary.store.scheduling import AGEING, Candidate, FairScheduler, JobClass, Running
+from secretary.store.claims import AGEING, Candidate, FairScheduler, JobClass, Running
 
 Waiting = Mapping[JobClass, list[Candidate]]
 

@@ -9,7 +9,7 @@ from secretary.observability.metrics import CachedQuery
 
 
 class Count:
-    """A count that ends when it is told to."""
+    """A count that ends on request."""
 
     def __init__(self) -> None:
         self.begun = 0

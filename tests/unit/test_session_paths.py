@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from secretary.web.paths import (
+from secretary.web.talk import (
     MAX_FOLDER,
     MAX_STEM,
     SessionPaths,
@@ -68,7 +68,7 @@ def test_without_a_file_name_the_title_names_the_file() -> None:
     assert str(result.document) == name
 
 
-def test_nothing_told_is_a_place_all_the_same() -> None:
+def test_empty_facts_still_give_a_path() -> None:
     assert str(paths().document) == "sessions/Event/und/General/Session.md"
 
 
@@ -147,7 +147,7 @@ def test_names_of_one_place_differ_on_every_file_system(stems: list[str]) -> Non
         assert name.startswith(stem)
 
 
-def test_thousands_of_one_name_are_told_apart_at_once() -> None:
+def test_thousands_of_equal_names_are_disambiguated_quickly() -> None:
     assert unique_stems(["Talk"] * 20_000)[-1] == "Talk-20000"
 
 

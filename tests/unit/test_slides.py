@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from secretary.media.recording import VideoTrack
-from secretary.media.slide_detection import scan_window, select_slides
-from secretary.media.slide_images import read_slide, save_slides
+from secretary.media.probe import VideoTrack
+from secretary.media.slide_detection import read_slide, save_slides, scan_window, select_slides
 from secretary.media.slides import ScannedWindow, Slide, windows
 
 from ..video_files import (

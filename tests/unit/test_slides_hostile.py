@@ -15,9 +15,8 @@ from secretary.core.errors import (
     ProcessingTimeout,
     UnsupportedFile,
 )
-from secretary.media.recording import VideoTrack
-from secretary.media.slide_detection import scan_window, select_slides
-from secretary.media.slide_images import read_slide, save_slides
+from secretary.media.probe import VideoTrack
+from secretary.media.slide_detection import read_slide, save_slides, scan_window, select_slides
 from secretary.media.slides import Slide, SlideCandidate
 
 from .. import hostile_videos

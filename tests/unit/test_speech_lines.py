@@ -1,8 +1,7 @@
 """Words put together to lines."""
 
-from secretary.media.speech.chunking import Span
+from secretary.media.speech.chunking import Span, clip_to_speech, group_into_lines
 from secretary.media.speech.engines import TimedText
-from secretary.media.speech.transcribe import clip_to_speech, group_into_lines
 
 
 def spoken(text: str, *, seconds: float = 0.4) -> list[TimedText]:

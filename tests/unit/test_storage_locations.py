@@ -4,7 +4,7 @@ import pytest
 
 from secretary.config import Settings, StorageSettings
 from secretary.core.errors import InvalidParameters
-from secretary.migration.locations import StoreAddress, check_exists, parse_address
+from secretary.migration.copy import StoreAddress, check_exists, parse_address
 
 MONGODB = "mongodb://ann:SECRET@db1,db2/jobs?replicaSet=rs0"
 

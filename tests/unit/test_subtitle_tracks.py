@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from secretary.core.errors import FileCorrupt
-from secretary.media.probe import probe
-from secretary.media.recording import SubtitleTrack
+from secretary.media.probe import SubtitleTrack, probe
 from secretary.media.subtitles import extract_subtitles
 
 from ..audio_files import made, moving, speech
@@ -52,7 +51,7 @@ def test_subtitles_of_all_kinds_are_read(tmp_path: Path, name: str, codec: str) 
     assert re.search(r"\n00:03\.0\d\d --> 00:05\.0\d\d\nTwo\nlines", text)
 
 
-def test_those_that_are_forced_are_told(tmp_path: Path) -> None:
+def test_forced_tracks_are_marked(tmp_path: Path) -> None:
     path = film(tmp_path, "a.mkv", "srt", "-disposition:s:0", "forced")
     (track,) = probe(str(path)).subtitle_tracks
     assert track.is_forced

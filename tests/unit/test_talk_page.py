@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from secretary.core.errors import FileCorrupt, FileTooLarge, JobFailed
 from secretary.web import markup
-from secretary.web.links import Link, LinkKind
 from secretary.web.page import parse_talk_page, read_talk_page
-from secretary.web.talk import TalkPage
+from secretary.web.talk import Link, LinkKind, TalkPage
 from secretary.worker.sandbox import Sandbox
 
 from .. import conference_pages
@@ -292,8 +291,7 @@ async def test_a_page_is_read_in_a_sandbox(tmp_path: Path) -> None:
 
 def test_who_only_sends_the_work_loads_no_parsers() -> None:
     program = (
-        f"import sys; sys.path[:] = {sys.path!r}; import secretary.web.talk;"
-        " import secretary.web.paths; print(*sys.modules)"
+        f"import sys; sys.path[:] = {sys.path!r}; import secretary.web.talk; print(*sys.modules)"
     )
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60

@@ -168,7 +168,7 @@ kind: talk
 
 
 class TestValues:
-    def test_a_value_that_nobody_gives_is_empty_and_told(self) -> None:
+    def test_a_missing_value_is_empty_and_reported(self) -> None:
         document = made("---\na: {{b}}\n---\n# {{c}}!", {"c": None})
         assert document.markdown == '---\na: ""\n---\n\n# !\n'
         assert document.warnings == [

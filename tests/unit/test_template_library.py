@@ -133,7 +133,7 @@ class TestHostileFiles:
         assert fault.line == line
         assert part in fault.message
 
-    def test_one_that_cannot_be_read_is_told(self, own: Path) -> None:
+    def test_an_unreadable_template_is_reported(self, own: Path) -> None:
         file = own / "Mine.md"
         file.write_text("x")
         file.chmod(0)

@@ -88,7 +88,7 @@ class TestParts:
         assert not template.context_keys
         assert not template.warnings
 
-    def test_another_instruction_for_the_same_field_is_told_and_not_used(self) -> None:
+    def test_a_second_instruction_for_the_same_field_is_reported_and_ignored(self) -> None:
         template = parse("{{a|One}}\n\n{{a|Two}}")
         assert [field.instruction for field in template.fields] == ["One"]
         (warning,) = template.warnings
@@ -284,7 +284,7 @@ class TestMessages:
         assert (system["role"], user["role"]) == ("system", "user")
         return system["content"], user["content"]
 
-    def test_prompt_fields_values_and_source_are_told(self) -> None:
+    def test_prompt_fields_values_and_source_are_listed(self) -> None:
         system, user = self.prompt_of()
         assert system.startswith("You are an editor.\n")
         assert "- title (text): Title of the talk" in user

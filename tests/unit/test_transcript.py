@@ -1,6 +1,6 @@
 """A transcript is read in paragraphs, under its chapters and beside its slides."""
 
-from secretary.media.recording import Chapter
+from secretary.media.probe import Chapter
 from secretary.media.speech.engines import TimedText
 from secretary.media.transcript import TranscriptImage, as_markdown, format_clock, paragraphs
 

@@ -25,7 +25,7 @@ Context = JobContext[AnyParameters]
 
 
 class Stage:
-    """A handler whose jobs run until they are told to end, and a count of how many do."""
+    """A handler whose jobs run until they are stopped, and a count of how many do."""
 
     def __init__(self) -> None:
         self.running = 0

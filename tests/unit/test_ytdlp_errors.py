@@ -1,4 +1,4 @@
-"""What yt-dlp and sites write, as those who asked for a recording are told."""
+"""How the messages of yt-dlp and of sites reach the client."""
 
 from datetime import date
 

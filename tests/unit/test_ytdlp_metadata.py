@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from secretary.core.errors import DownloadRefused, FileTooLarge
-from secretary.media.recording import Chapter
+from secretary.media.probe import Chapter
 from secretary.media.ytdlp.metadata import (
     MAX_BYTES,
     SiteRequest,

@@ -19,7 +19,7 @@ from ..core.errors import (
     StoreUnavailable,
     UnsupportedFile,
 )
-from ..core.file_types import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
+from ..core.files import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 from ..core.job import Batch, Delivery, JobError, new_id
 from ..jobs.conference_import import ConferenceImporter, ScheduleRequest, batch_request
 from ..jobs.handler import Registry

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from ..core.errors import InvalidParameters, SecretaryError, StoreUnavailable, UnsupportedFile
-from ..core.file_types import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
+from ..core.files import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 from ..core.job import Job, JobStatus, new_id
 from ..jobs.events import EventHub
 from ..jobs.handler import Registry
@@ -261,8 +261,8 @@ def require_file_type(
     if upload.kind not in file_types:
         actual = f"The file type is {upload.kind}" if upload.kind else "The file type is unknown"
         accepted_types = ", ".join(sorted(file_types)) or "none"
-        taker = "this job type" if name else "this route"
-        raise UnsupportedFile(f"{prefix}{actual}; {taker} accepts: {accepted_types}")
+        consumer = "this job type" if name else "this route"
+        raise UnsupportedFile(f"{prefix}{actual}; {consumer} accepts: {accepted_types}")
 
 
 # Waiting for the result

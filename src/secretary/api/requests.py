@@ -17,7 +17,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.exceptions import HTTPException
 
 from ..core.errors import InvalidParameters
-from ..core.file_types import disposed_name
+from ..core.files import disposed_name
 from ..core.http_headers import read_traceparent
 from ..core.job import JobStatus, new_id
 from ..jobs import submission

@@ -311,6 +311,6 @@ def _new_state(job: Document, action: JobAction) -> str:
     if action == "archive":
         return "is archived"
     if action == "unarchive":
-        return "is archived no longer"
+        return "is no longer archived"
     stopping = job.get("cancel_requested") and job["status"] == Status.PROCESSING
     return "will be cancelled" if stopping else f"is {job['status']}"

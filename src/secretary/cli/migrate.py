@@ -16,9 +16,8 @@ from .output import ProgressDisplay, echo_err, print_json, print_transfer_counts
 
 if TYPE_CHECKING:
     from ..config import Settings
-    from ..migration.copy import Comparison, FileCounts, RecordCounts
+    from ..migration.copy import Comparison, FileCounts, RecordCounts, StorageLocation, StoreAddress
     from ..migration.legacy import KindReport, LegacyReport, RunningJobs
-    from ..migration.locations import StorageLocation, StoreAddress
     from ..store.transfer import Kind
 
 #: How many differing or unreadable records are listed.
@@ -96,7 +95,7 @@ def copy(
     config: ConfigFile = None,
 ) -> None:
     """Copy jobs, batches and files to another store."""
-    from ..migration.locations import check_exists, parse_address
+    from ..migration.copy import check_exists, parse_address
 
     settings = read_settings(config, None)
     log_warnings_only(settings)
@@ -122,8 +121,7 @@ async def _copy(
     options: CopyOptions,
     display: ProgressDisplay,
 ) -> CopyReport:
-    from ..migration.copy import check_copyable, count_files, count_records
-    from ..migration.locations import open_location
+    from ..migration.copy import check_copyable, count_files, count_records, open_location
 
     async with AsyncExitStack() as stack:
         source = await stack.enter_async_context(open_location(source_address))
@@ -224,7 +222,7 @@ def import_legacy(
     config: ConfigFile = None,
 ) -> None:
     """Import the jobs and batches of the previous service (event_jobs and event_batches)."""
-    from ..migration.locations import MONGODB, SETTINGS
+    from ..migration.copy import MONGODB, SETTINGS
 
     settings = read_settings(config, data_dir)
     log_warnings_only(settings)
@@ -246,8 +244,8 @@ def import_legacy(
 async def _import(
     uri: str, settings: "Settings", running: "RunningJobs", dry_run: bool, display: ProgressDisplay
 ) -> "LegacyReport":
+    from ..migration.copy import SETTINGS, open_location, parse_address
     from ..migration.legacy import LegacyImporter, open_legacy_source
-    from ..migration.locations import SETTINGS, open_location, parse_address
 
     source = open_legacy_source(uri)
     async with AsyncExitStack() as stack:

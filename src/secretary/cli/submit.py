@@ -157,7 +157,7 @@ async def _wait_for(target: Target, backend: Backend, jobs: Sequence[Document]) 
 
 
 async def _follow(backend: Backend, job: Document, display: ProgressDisplay) -> Document:
-    echo_err(f"{job['job_id']} is handed in")
+    echo_err(f"{job['job_id']} submitted")
     with display.job(job["job_name"] or job["job_type"], job["job_id"]) as on_progress:
         return await backend.follow(job["job_id"], on_progress)
 

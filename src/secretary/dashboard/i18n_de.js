@@ -117,7 +117,6 @@ export const hintsDe = {
   "The name of a template for the result": "Name einer Vorlage für das Ergebnis",
   "A template itself, instead of a name": "Text einer Vorlage anstelle eines Namens",
   "`native` and `auto` mean `ocr` here": "`native` und `auto` bedeuten hier `ocr`",
-  "For OCR, like `deu+eng`; told from the text if it is not said": "OCR-Sprachen, z. B. `deu+eng`. Ohne Angabe automatisch erkannt.",
   "The conference": "Name der Konferenz",
   "Where it belongs": "Track der Konferenz",
   "A date or a weekday": "Datum oder Wochentag",

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.errors import FileCorrupt
 from ..core.json_codec import encode_json
-from .page_store import Page, PageStore, load_pages, page_text_file
+from .pages import Page, PageStore, load_pages, page_text_file
 
 MARKDOWN_FILE = "document.md"
 TEXT_FILE = "document.txt"

@@ -4,7 +4,7 @@ is too long for the model is split, or condensed to notes first."""
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,20 +12,106 @@ from typing import Any, Literal, TypeVar
 
 from ..core.callables import map_limited
 from ..core.errors import ContextExceeded, UnsupportedFile
+from ..core.json_codec import encode_json
 from ..core.languages import english_name
-from ..documents.text_chunking import estimate_tokens, split_text
+from ..documents.markdown import estimate_tokens, split_text
 from ..documents.text_output import RESULT_FILE, update_text_output
 from ..jobs.handler import JobContext
 from ..llm.templates import Rendered, Template, parse, prompt_messages, render
 from ..llm.templates.template import schema
-from .llm_cache import LlmCache, open_llm_cache
-from .parameters import FileResults, LanguageParameters, file_url
+from ..storage import append_log
+from ..storage.append_log import RecordRef
+from ..storage.cache import CacheEntry
+from ..version import __version__
+from .parameters import FileResults, LanguageParameters, SourceParameters, reusable_since
 from .progress import StepProgress
+
+T = TypeVar("T")
+
+ChatMessages = Sequence[Mapping[str, Any]]
+
+
+async def open_llm_cache(ctx: JobContext[SourceParameters], text: str) -> "LlmCache":
+    """The answers about this text. Raises `EngineUnavailable` if no chat model is configured."""
+    model = ctx.llm.model("chat")
+    digest = await asyncio.to_thread(_digest, text)
+    parameters = ctx.llm.options.models["chat"].parameters
+    version = f"secretary {__version__}"
+    # Another version has other prompts. As part of the key, the version needs no note.
+    options = {"model": model, "parameters": dict(parameters), "made_with": version}
+    entry = await ctx.entry("text", digest, "answers", options=options, version=version)
+    since = reusable_since(ctx)
+    cached = await asyncio.to_thread(append_log.index, str(entry.directory), made_after=since)
+    return LlmCache(ctx, entry, cached)
+
+
+@dataclass(slots=True)
+class LlmCache:
+    """Asks the chat model. Each answer is stored at once, so a job that was killed finds it."""
+
+    ctx: JobContext[SourceParameters]
+    entry: CacheEntry
+    cached: dict[int, RecordRef]
+    #: Requests that were not in the cache.
+    requests_sent: int = 0
+
+    @property
+    def context_tokens(self) -> int:
+        return self.ctx.llm.options.context_tokens
+
+    @property
+    def concurrency(self) -> int:
+        """How many requests the provider takes at a time."""
+        return self.ctx.llm.options.models["chat"].provider.max_concurrent
+
+    async def write(self, messages: ChatMessages) -> str:
+        return await self._ask(["write", messages], lambda: self.ctx.llm.write(messages))
+
+    async def fill(self, messages: ChatMessages, schema: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._ask(
+            ["fill", messages, schema], lambda: self.ctx.llm.fill(messages, schema)
+        )
+
+    async def translate(
+        self, texts: Sequence[str], *, source: str | None, target: str, instructions: str | None
+    ) -> list[str]:
+        return await self._ask(
+            ["translate", texts, source, target, instructions],
+            lambda: self.ctx.llm.translate(
+                texts, source=source, target=target, instructions=instructions
+            ),
+        )
+
+    async def _ask(self, request: Any, send: Callable[[], Awaitable[T]]) -> T:
+        number = int.from_bytes(hashlib.sha256(encode_json(request)).digest()[:8])
+        if number in self.cached:
+            answers: list[T] = await asyncio.to_thread(_load, self.cached[number])
+            if answers:
+                return answers[0]
+        answer = await send()
+        self.requests_sent += 1
+        await asyncio.to_thread(self._store, number, answer)
+        return answer
+
+    def _store(self, number: int, answer: Any) -> None:
+        append_log.append(str(self.entry.directory), number, encode_json(answer))
+        self.entry.touch()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _load(record: RecordRef) -> list[Any]:
+    try:
+        return [json.loads(line) for line in append_log.read([record])]
+    except OSError:  # the cache was emptied in the meantime
+        return []
+
 
 DetailLevel = Literal["short", "normal", "detailed"]
 Messages = list[dict[str, str]]
 
-T = TypeVar("T")
 R = TypeVar("R", bound=FileResults)
 
 #: No part is made smaller than this many tokens.
@@ -93,7 +179,7 @@ async def apply_requested_template(
     llm_info = ctx.llm.info()
     return results.model_copy(
         update={
-            "markdown_file": file_url(ctx.job.job_id, RESULT_FILE),
+            "markdown_file": RESULT_FILE,
             "metadata": {**results.metadata, **template_metadata(template, rendered)},
             "is_from_cache": results.is_from_cache and not llm_info["requests"],
             "llm_info": llm_info,

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from ..core.callables import map_limited
 from ..core.errors import ContextExceeded, InvalidParameters
 from ..core.languages import COMMON_WORDS, detect_language, is_same_language, language_code
-from ..documents.text_chunking import TextChunk, split_blocks
+from ..documents.markdown import TextChunk, split_blocks
 from ..jobs.handler import JobContext
 from ..media.speech.engines import TimedText, Transcription
 from ..media.transcript import StoredTranscript, encode_record
 from ..storage import append_log
-from .llm_cache import LlmCache, open_llm_cache
 from .parameters import LanguageParameters
 from .progress import StepProgress
+from .text_generation import LlmCache, open_llm_cache
 
 #: Characters of a transcript that are translated and cached together.
 TRANSCRIPT_BATCH = 20_000

@@ -1,21 +1,214 @@
 """Job type `video`: transcribes a video and extracts its slides."""
 
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from functools import partial
+from itertools import count
+from typing import Any
+
+import orjson
 from pydantic import Field
 
+from ..core.callables import LazyCallable, map_limited
 from ..core.errors import UnsupportedFile
-from ..core.file_types import AUDIO_TYPES, VIDEO_TYPES
+from ..core.files import AUDIO_TYPES, VIDEO_TYPES
+from ..documents.ocr.engines import open_engine
+from ..documents.pages import PageStore
 from ..jobs.handler import JobContext, handles
+from ..media.probe import Recording, VideoTrack
+from ..media.slides import (
+    WINDOW_S,
+    ScannedWindow,
+    Slide,
+    SlideCandidate,
+    SlideImage,
+    SlideText,
+    windows,
+)
+from ..storage import append_log
+from ..storage.cache import CacheEntry
+from ..version import __version__
+from .document_pipeline import Document
 from .media_pipeline import (
     TIMEOUT,
+    ExtractedSlides,
     Media,
     RecordingParameters,
     assemble_results,
     get_transcript,
     resolve_media,
 )
-from .parameters import LANGUAGES, OCR_LANGUAGE, RecordingResults
-from .slide_extraction import ExtractedSlides, SlideExtraction
+from .parameters import LANGUAGES, OCR_LANGUAGE, RecordingResults, reusable_since
+from .progress import MediaProgress
+from .transcription import FFMPEG_GRACE, MediaContext
 from .translation import check_translation
+
+SCAN: LazyCallable[ScannedWindow] = LazyCallable("media.slide_detection", "scan_window")
+SELECT: LazyCallable[list[Slide]] = LazyCallable("media.slide_detection", "select_slides")
+DRAW: LazyCallable[list[SlideImage]] = LazyCallable("media.slide_detection", "save_slides")
+READ: LazyCallable[SlideText] = LazyCallable("media.slide_detection", "read_slide")
+
+#: A window of five minutes takes seconds; this is for a very busy machine.
+WINDOW_TIMEOUT = timedelta(minutes=20)
+DRAW_TIMEOUT = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlideExtraction:
+    """Extracts the slides of one video."""
+
+    ctx: MediaContext
+    document: Document
+    recording: Recording
+    track: VideoTrack
+    first_percent: int
+    last_percent: int
+
+    async def run(self, *, with_text: bool, languages: str | None) -> ExtractedSlides:
+        entry = await self.ctx.entry(
+            "slides",
+            self.document.sha256,
+            "frames",
+            options={"track": self.track.stream} if len(self.recording.video_tracks) > 1 else {},
+            version=f"secretary {__version__}",
+        )
+        entry.save_metadata({})
+        scans, processed = await self._scan(entry)
+        select = partial(SELECT, scans, limit=self.ctx.media.max_frames)
+        slides = await self.ctx.run(select, wall_time=WINDOW_TIMEOUT)
+        page_store = PageStore(str(entry.directory), str(self.ctx.directory))
+        await map_limited(slides, self.ctx.processes, partial(self._draw, page_store, entry))
+        texts = await self._read(slides, page_store, languages) if with_text else []
+        return ExtractedSlides(
+            slides=slides, texts=texts, directory=entry.name, processed=processed
+        )
+
+    async def _scan(self, entry: CacheEntry) -> tuple[list[ScannedWindow], bool]:
+        """Scan all windows, and return whether any was not cached. Without a known duration,
+        windows are scanned until there are no more frames."""
+        cached = await self._cached(entry)
+        limit = self.ctx.media.max_duration.total_seconds()
+        duration = self.recording.duration
+        progress = MediaProgress(
+            self.ctx,
+            "looking_for_slides",
+            duration or limit,
+            first_percent=self.first_percent,
+            last_percent=self.last_percent,
+        )
+
+        async def scan(window: tuple[int, float, float]) -> ScannedWindow:
+            number, start, end = window
+            call = partial(
+                SCAN,
+                self.document.path,
+                self.track,
+                start,
+                end,
+                timeout_s=WINDOW_TIMEOUT.total_seconds(),
+                program=self.ctx.media.ffmpeg,
+            )
+            run = partial(self.ctx.run, call, wall_time=WINDOW_TIMEOUT + FFMPEG_GRACE)
+            values = await self._load_or_run(entry, cached, number, run)
+            await progress.advance(end - start)
+            candidates = tuple(
+                SlideCandidate(**candidate) for candidate in values.pop("candidates")
+            )
+            return ScannedWindow(**values, candidates=candidates)
+
+        if duration is not None:
+            spans = [(number, *span) for number, span in enumerate(windows(duration), start=1)]
+            processed = any(number not in cached for number, _, _ in spans)
+            return await map_limited(spans, self.ctx.processes, scan), processed
+        scans: list[ScannedWindow] = []
+        for number in count(1):
+            start = (number - 1) * WINDOW_S
+            result = await scan((number, start, start + WINDOW_S))
+            if result.is_empty or start > limit:
+                break
+            scans.append(result)
+        return scans, len(scans) > len(cached)
+
+    async def _draw(self, page_store: PageStore, entry: CacheEntry, slide: Slide) -> None:
+        """The cached name contains the time, because with another limit the numbers change."""
+        name = f"frame_{slide.number:03d}_{slide.at:.3f}.jpg"
+        if not (entry.directory / name).exists() or reusable_since(self.ctx):
+            directory = self.ctx.scratch / f"slide_{slide.number}"
+            directory.mkdir(exist_ok=True)
+            call = partial(
+                DRAW,
+                self.document.path,
+                self.track,
+                [slide],
+                str(directory),
+                timeout_s=DRAW_TIMEOUT.total_seconds(),
+                program=self.ctx.media.ffmpeg,
+            )
+            (drawn,) = await self.ctx.run(call, wall_time=DRAW_TIMEOUT + FFMPEG_GRACE)
+            content = await asyncio.to_thread((directory / drawn.name).read_bytes)
+            await asyncio.to_thread(_write, page_store, name, content)
+        await asyncio.to_thread(page_store.link, name, slide.file_name)
+
+    async def _read(
+        self, slides: Sequence[Slide], page_store: PageStore, languages: str | None
+    ) -> list[SlideText]:
+        documents = self.ctx.documents
+        languages = languages or documents.ocr_language
+        engine = open_engine(documents.ocr_engine, documents.ocr_data_directory)
+        entry = await self.ctx.entry(
+            "slides",
+            self.document.sha256,
+            "text",
+            options={"languages": languages, "engine": engine.name},
+            version=f"secretary {__version__}, {engine.version}",
+        )
+        entry.save_metadata({})
+        cached = await self._cached(entry)
+
+        async def read(slide: Slide) -> SlideText:
+            number = round(slide.at * 1000)  # identifies the slide, however many there are
+            call = partial(
+                READ,
+                f"{page_store.job_directory}/{slide.file_name}",
+                slide,
+                languages=languages,
+                ocr_engine=documents.ocr_engine,
+                ocr_data_directory=documents.ocr_data_directory,
+            )
+            run = partial(self.ctx.run, call, wall_time=documents.page_timeout)
+            return SlideText(**await self._load_or_run(entry, cached, number, run))
+
+        return await map_limited(slides, self.ctx.processes, read)
+
+    async def _cached(self, entry: CacheEntry) -> dict[int, append_log.RecordRef]:
+        since = reusable_since(self.ctx)
+        return await asyncio.to_thread(append_log.index, str(entry.directory), made_after=since)
+
+    async def _load_or_run(
+        self,
+        entry: CacheEntry,
+        cached: Mapping[int, append_log.RecordRef],
+        number: int,
+        run: Callable[[], Awaitable[Any]],
+    ) -> dict[str, Any]:
+        """The cached record with this number, or a new one."""
+        if number in cached:
+            record = await asyncio.to_thread(lambda: next(append_log.read([cached[number]])))
+        else:
+            record = orjson.dumps(asdict(await run()))
+            append = partial(append_log.append, not_before=reusable_since(self.ctx))
+            await asyncio.to_thread(append, str(entry.directory), number, record)
+            entry.touch()
+        values: dict[str, Any] = orjson.loads(record)
+        return values
+
+
+def _write(page_store: PageStore, name: str, content: bytes) -> None:
+    with page_store.atomic_write(name) as path, open(path, "xb") as file:
+        file.write(content)
+
 
 #: Where transcription ends and slide extraction begins.
 TRANSCRIBED_PERCENT = 65

@@ -18,9 +18,8 @@ from ..core.errors import (
     UnsupportedFile,
     WorkerCrashed,
 )
-from ..core.file_types import detect_file_type
+from ..core.files import detect_file_type
 from ..core.processes import inherited_environment, running_program
-from .recording import VideoTrack
 
 _MISSING = "ffmpeg is not installed: install ffmpeg, or the Python package imageio-ffmpeg"
 #: The ffmpeg demuxers for each file type. Formats that reference other files (playlists, manifests,
@@ -50,8 +49,6 @@ _READ_BYTES = 64 * 1024
 _MAX_ALLOCATION = 256 * 1024 * 1024
 #: Seconds between calls of `on_tick`.
 _TICK_S = 0.1
-#: 8K. A decoder may hold 17 frames of this size, which is 900 MB.
-MAX_PIXELS = 8192 * 4608
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,49 +216,3 @@ class BoundedOutput:
 
     def text(self) -> str:
         return self._content.decode(errors="replace")
-
-
-def decode_frames(
-    path: str,
-    track: VideoTrack,
-    *,
-    seek_s: float,
-    rate: int,
-    count: int,
-    filters: str,
-    output: Sequence[str],
-    skip_s: float = 0.0,
-    options: Sequence[str] = (),
-    timeout_s: float,
-    program: str | None,
-) -> bytearray:
-    """Return up to `count` filtered frames, `rate` per second of the video, starting `skip_s` after
-    the position of the seek. A frame that is shown for longer is repeated. Returns as much as can
-    be decoded: a part of a damaged video can often be shown."""
-    if track.width * track.height > MAX_PIXELS:
-        raise FileTooLarge(
-            f"The frames of the video have {track.width} x {track.height} pixels",
-            limit_pixels=MAX_PIXELS,
-        )
-    # An accurate seek would drop a frame that began before the position, and it may last minutes.
-    seek = ("-noaccurate_seek", "-ss", f"{seek_s:.3f}")
-    # Trimmed before scaling: a gap of a year would repeat a frame millions of times.
-    selected = f"fps={rate}:start_time={skip_s:.3f},trim=end_frame={count}"
-    content = bytearray()
-    run_ffmpeg(
-        [
-            # One thread: other windows run on the other cores, so more would only cost memory.
-            *input_arguments(
-                path, threads=1, options=("-max_pixels", str(MAX_PIXELS), *options, *seek)
-            ),
-            "-map", f"0:{track.stream}", "-filter_threads", "1", "-max_error_rate", "1",
-            "-vf", f"{selected},{filters}",
-            *output,
-            "pipe:1",
-        ],
-        timeout_s=timeout_s,
-        program=program,
-        level="quiet",
-        on_output=content.extend,
-    )  # fmt: skip
-    return content

@@ -1,14 +1,22 @@
 """Detects the slides of a video: frames that stand still, without build-ups and repetitions."""
 
+import contextlib
+import io
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy
+from PIL import Image
 
-from ..core.errors import FileCorrupt, InvalidParameters
-from .ffmpeg import decode_frames
+from ..core.errors import FileCorrupt, FileTooLarge, InvalidParameters, ProcessingTimeout
+from ..documents.ocr.engines import open_engine
+from ..documents.ocr.images import open_frame, save_jpeg
+from ..documents.ocr.recognition import recognise_upright
+from .ffmpeg import input_arguments, run_ffmpeg
 from .frame_similarity import (
     COLUMNS,
     FRAME_RATE,
@@ -28,15 +36,26 @@ from .frame_similarity import (
     is_blank,
     is_change,
     is_part,
+    is_roughly_same,
     is_same,
     is_same_shot,
     over_pixels,
     pack_blocks,
     pack_grey,
+    unpack_blocks,
     unpack_thumbnail,
 )
-from .recording import VideoTrack
-from .slides import MAX_SLIDES, MAX_WINDOW_S, ScannedWindow, Slide, SlideCandidate
+from .probe import VideoTrack
+from .slides import (
+    MAX_SIDE,
+    MAX_SLIDES,
+    MAX_WINDOW_S,
+    ScannedWindow,
+    Slide,
+    SlideCandidate,
+    SlideImage,
+    SlideText,
+)
 
 #: The share of a frame that has to stand still for a slide to start.
 MIN_STILL_SHARE = 0.3
@@ -312,3 +331,163 @@ def _limit(candidates: list[SlideCandidate], limit: int) -> list[SlideCandidate]
     slides = [each for each in candidates if not each.is_scene]
     slides.sort(key=_duration, reverse=True)
     return sorted((scenes[::step] + slides)[:limit], key=lambda candidate: candidate.time)
+
+
+#: 8K. A decoder may hold 17 frames of this size, which is 900 MB.
+MAX_FRAME_PIXELS = 8192 * 4608
+MAX_IMAGE_PIXELS = 50_000_000
+
+
+def save_slides(
+    path: str,
+    track: VideoTrack,
+    slides: Sequence[Slide],
+    directory: str,
+    *,
+    max_side: int = MAX_SIDE,
+    timeout_s: float = 60.0,
+    program: str | None = None,
+) -> list[SlideImage]:
+    """Write each slide as `frame_###.jpg` to a directory. The timeout applies to each of them."""
+    decode = partial(_decode, path, track, max_side=max_side, timeout_s=timeout_s, program=program)
+    return [_save(slide, _frame_of(slide, decode), directory) for slide in slides]
+
+
+def _frame_of(slide: Slide, decode: "partial[Image.Image | None]") -> Image.Image:
+    image = decode(slide.at, can_seek=True)
+    if not image or not _shows(image, slide):
+        # With wrong timestamps in the index of the file, a seek leads elsewhere.
+        with contextlib.suppress(ProcessingTimeout):
+            image = decode(slide.at, can_seek=False) or image
+    if not image:
+        raise FileCorrupt(f"The frame at {slide.at:.1f} s of the video cannot be decoded")
+    return image
+
+
+def _decode(
+    path: str,
+    track: VideoTrack,
+    at_s: float,
+    *,
+    can_seek: bool,
+    max_side: int,
+    timeout_s: float,
+    program: str | None,
+) -> Image.Image | None:
+    """Return the frame at a time, upright and with square pixels. Without a seek everything before
+    it is decoded: slow, but right even if the timestamps of the file are wrong."""
+    # Stretch pixels that are not square; an aspect ratio of 0 is undefined.
+    sar = "if(sar\\,clip(sar\\,0.1\\,10)\\,1)"
+    width, height = f"(iw*max({sar}\\,1))", f"(ih/min({sar}\\,1))"
+    fit = f"min(1\\,{max_side}/max({width}\\,{height}))"
+    scale = ":".join(f"max(1\\,round({side}*{fit}))" for side in (width, height))
+    content = decode_frames(
+        path,
+        track,
+        seek_s=at_s if can_seek else 0.0,
+        skip_s=0.0 if can_seek else at_s,
+        rate=50,
+        count=1,
+        # ffmpeg applies the rotation of the file by itself.
+        filters=f"scale={scale}:flags=bicubic,setsar=1,format=rgb24",
+        output=("-c:v", "ppm", "-f", "image2pipe"),
+        timeout_s=timeout_s,
+        program=program,
+    )
+    return Image.open(io.BytesIO(content), formats=["PPM"]) if content else None
+
+
+def _shows(image: Image.Image, slide: Slide) -> bool:
+    if slide.is_scene:
+        return True
+    thumbnail = image.convert("L").resize((WIDTH, HEIGHT), Image.Resampling.BOX)
+    return is_roughly_same(numpy.asarray(thumbnail, numpy.uint8), unpack_thumbnail(slide))
+
+
+def _save(slide: Slide, image: Image.Image, directory: str) -> SlideImage:
+    unfinished = f"{directory}/.{slide.file_name}"
+    save_jpeg(image, unfinished)
+    os.replace(unfinished, f"{directory}/{slide.file_name}")
+    return SlideImage(
+        number=slide.number, name=slide.file_name, width=image.width, height=image.height
+    )
+
+
+def read_slide(
+    image_path: str,
+    slide: Slide,
+    *,
+    languages: str | None = None,
+    ocr_engine: str = "tesseract",
+    ocr_data_directory: str | None = None,
+) -> SlideText:
+    """Return the text of a saved slide; it may have none."""
+    engine = open_engine(ocr_engine, ocr_data_directory)
+    grey = open_frame(image_path, 1, max_pixels=MAX_IMAGE_PIXELS).convert("L")
+    if not slide.is_scene:
+        _cover_motion(grey, slide.lively)
+    recognised = recognise_upright(grey, engine=engine, languages=languages)
+    return SlideText(
+        text=recognised.text,
+        markdown=recognised.markdown,
+        confidence=recognised.confidence,
+        languages=recognised.languages,
+    )
+
+
+def _cover_motion(grey: Image.Image, lively: str) -> None:
+    """Paint blocks in motion with the background colour: OCR would read a face as letters."""
+    background = int(numpy.argmax(grey.histogram()))
+    width, height = grey.size
+    for row, column in numpy.argwhere(unpack_blocks(lively)).tolist():
+        box = (
+            *(column * width // COLUMNS, row * height // ROWS),
+            *((column + 1) * width // COLUMNS, (row + 1) * height // ROWS),
+        )
+        grey.paste(background, box)
+
+
+def decode_frames(
+    path: str,
+    track: VideoTrack,
+    *,
+    seek_s: float,
+    rate: int,
+    count: int,
+    filters: str,
+    output: Sequence[str],
+    skip_s: float = 0.0,
+    options: Sequence[str] = (),
+    timeout_s: float,
+    program: str | None,
+) -> bytearray:
+    """Return up to `count` filtered frames, `rate` per second of the video, starting `skip_s` after
+    the position of the seek. A frame that is shown for longer is repeated. Returns as much as can
+    be decoded: a part of a damaged video can often be shown."""
+    if track.width * track.height > MAX_FRAME_PIXELS:
+        raise FileTooLarge(
+            f"The frames of the video have {track.width} x {track.height} pixels",
+            limit_pixels=MAX_FRAME_PIXELS,
+        )
+    # An accurate seek would drop a frame that began before the position, and it may last minutes.
+    seek = ("-noaccurate_seek", "-ss", f"{seek_s:.3f}")
+    # Trimmed before scaling: a gap of a year would repeat a frame millions of times.
+    selected = f"fps={rate}:start_time={skip_s:.3f},trim=end_frame={count}"
+    content = bytearray()
+    run_ffmpeg(
+        [
+            # One thread: other windows run on the other cores, so more would only cost memory.
+            *input_arguments(
+                path, threads=1, options=("-max_pixels", str(MAX_FRAME_PIXELS), *options, *seek)
+            ),
+            "-map", f"0:{track.stream}", "-filter_threads", "1", "-max_error_rate", "1",
+            "-vf", f"{selected},{filters}",
+            *output,
+            "pipe:1",
+        ],
+        timeout_s=timeout_s,
+        program=program,
+        level="quiet",
+        on_output=content.extend,
+    )  # fmt: skip
+    return content

@@ -1,5 +1,5 @@
-"""The slides of a video: data types without heavy imports. A video is scanned one window at a time
-(`slide_detection`); the selected slides are saved and read (`slide_images`)."""
+"""The slides of a video: data types without heavy imports. `slide_detection` scans a video one
+window at a time, and saves and reads the selected slides."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise

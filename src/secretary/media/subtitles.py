@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ..core.errors import FileCorrupt, FileTooLarge, UnsupportedFile
 from .ffmpeg import BoundedOutput, input_arguments, run_ffmpeg
-from .recording import SubtitleTrack
+from .probe import SubtitleTrack
 from .speech.engines import TimedText
 
 MAX_BYTES = 20 * 1024 * 1024

@@ -12,7 +12,7 @@ from ..core.json_codec import encode_json
 from ..documents.assembly import MAX_RESULTS_BYTES, RESULTS_FILE
 from ..documents.markdown import escape_line_start
 from ..storage import append_log
-from .recording import Chapter
+from .probe import Chapter
 from .speech.engines import TimedText, Transcription
 from .subtitles import as_srt, as_vtt
 

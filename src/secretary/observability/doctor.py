@@ -114,7 +114,7 @@ def check_media(options: MediaSettings) -> Iterator[Finding]:
 
 
 def check_sites() -> Finding:
-    from ..media.ytdlp.process import MISSING, find_ytdlp
+    from ..media.ytdlp.fetch import MISSING, find_ytdlp
 
     try:
         return Finding("sites", Verdict.OK, " ".join(find_ytdlp()))

@@ -12,7 +12,7 @@ from ..core.errors import FileCorrupt, FileTooLarge
 from ..documents.office.blocks import Block, Picture
 from ..documents.office.html import html_blocks, is_hidden, parse_html
 from ..documents.office.markdown import to_markdown
-from .links import absolute_url, single_line
+from .talk import absolute_url, single_line
 
 #: lxml has no types.
 Element: TypeAlias = Any

@@ -14,17 +14,6 @@ from typing import Any
 from lxml import etree
 
 from ..core.errors import FileCorrupt
-from .links import (
-    MAX_TITLE,
-    Link,
-    LinkKind,
-    absolute_url,
-    deduplicated,
-    link_kind,
-    make_link,
-    page_key,
-    single_line,
-)
 from .markup import (
     FRAME,
     Element,
@@ -39,7 +28,23 @@ from .markup import (
     to_page_markdown,
     with_class,
 )
-from .talk import TalkPage, end_time, parse_date, parse_language, parse_time, unique_names
+from .talk import (
+    MAX_TITLE,
+    Link,
+    LinkKind,
+    TalkPage,
+    absolute_url,
+    deduplicated,
+    end_time,
+    link_kind,
+    make_link,
+    page_key,
+    parse_date,
+    parse_language,
+    parse_time,
+    single_line,
+    unique_names,
+)
 
 MAX_LINKS = 300
 

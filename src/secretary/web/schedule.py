@@ -14,9 +14,24 @@ from lxml import etree
 
 from ..core.errors import FileCorrupt, FileTooLarge, InvalidParameters, UnsupportedFile
 from ..documents.office.xml_parser import Element, parse_xml
-from .links import MAX_TITLE, Link, LinkKind, absolute_url, deduplicated, make_link, single_line
-from .paths import NO_NAME, filename_key, title_stem, unique_stems
-from .talk import ScheduleEntry, Talk, make_talk, parse_date, unique_names
+from .talk import (
+    MAX_TITLE,
+    NO_NAME,
+    Link,
+    LinkKind,
+    ScheduleEntry,
+    Talk,
+    absolute_url,
+    deduplicated,
+    filename_key,
+    make_link,
+    make_talk,
+    parse_date,
+    single_line,
+    title_stem,
+    unique_names,
+    unique_stems,
+)
 
 MAX_BYTES = 32 * 1024 * 1024
 #: The largest conferences have some two thousand.

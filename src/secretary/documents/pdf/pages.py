@@ -1,8 +1,13 @@
 """Reads the pages of a PDF: text layer, rendering, OCR and page images."""
 
-from collections.abc import Mapping, Sequence
+import ctypes
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from functools import cached_property
+from itertools import islice, repeat
 from typing import Literal
 
 import pypdfium2
@@ -10,7 +15,7 @@ import pypdfium2.raw as raw
 from PIL import Image
 
 from ...core.errors import FileCorrupt
-from ..page_task import (
+from ..pages import (
     DocumentInfo,
     PageReading,
     PageTask,
@@ -20,11 +25,9 @@ from ..page_task import (
     save_page_images,
 )
 from . import pdfium
-from .document import RepairedPdf, open_page, open_pdf, require_complete
-from .font_stats import FontStats
 from .layout.analysis import analyse_page
 from .layout.blocks import Block, to_markdown, to_text
-from .layout.drawings import Box
+from .layout.drawings import Box, Drawings
 from .layout.headings import (
     LARGER_SIZE,
     FontSizes,
@@ -33,8 +36,192 @@ from .layout.headings import (
     mark_headings,
     mark_tagged_headings,
 )
-from .layout.runs import clean_text, is_clean
-from .text_layer_quality import text_layer_fault
+from .layout.runs import clean_text, font_traits, is_clean
+from .pdfium import PdfFile, RepairedPdf, open_page, open_pdf, read_structure, require_complete
+
+SAMPLE_PAGES = 6
+MAX_OBJECTS = 1_500
+#: More sizes than this are not heading levels.
+MAX_HEADING_SIZES = 5
+#: A size with more than this share of the body's characters is other body text, such as a second
+#: column.
+SECOND_BODY_SHARE = 0.2
+#: Sizes within this ratio are the same.
+SAME_SIZE_RATIO = 1.06
+
+
+#: Results for recent files: a process reads a document in several calls.
+_cache: dict[tuple[object, ...], FontSizes | None] = {}
+MAX_CACHED = 16
+
+
+class FontStats:
+    """Font statistics of a document, computed when the first page is read."""
+
+    def __init__(self, document: PdfFile) -> None:
+        self._document = document
+
+    @cached_property
+    def font_sizes(self) -> FontSizes | None:
+        identity = self._document.identity
+        if identity not in _cache:
+            if len(_cache) >= MAX_CACHED:
+                _cache.clear()
+            pages = [_characters_by_size(page) for page in self._pages()]
+            texts, codes = [text for text, _ in pages], [code for _, code in pages]
+            # Source code says nothing about the text around it, unless there is nothing else.
+            _cache[identity] = _estimate_sizes(_merge_pages(texts) or _merge_pages(codes))
+        return _cache[identity]
+
+    @cached_property
+    def has_tagged_headings(self) -> bool:
+        """Whether the structure tree marks headings on any of the sampled pages."""
+        return any(read_structure(page).has_headings for page in self._pages())
+
+    def _pages(self) -> Iterator[int]:
+        for number in _sample_pages(len(self._document)):
+            # Other pages than the requested one may be damaged.
+            with suppress(FileCorrupt), open_page(self._document, number) as page:
+                yield pdfium.handle(page)
+
+
+def _sample_pages(count: int) -> list[int]:
+    """Return the first pages and some of the others."""
+    if count <= SAMPLE_PAGES:
+        return list(range(1, count + 1))
+    return [1, 2, 3, *(count * step // (SAMPLE_PAGES - 2) for step in range(1, SAMPLE_PAGES - 2))]
+
+
+def _characters_by_size(page: int) -> tuple[Counter[float], Counter[float]]:
+    """Return the number of characters per font size, estimated by width: of text and of code."""
+    count = min(pdfium.count_objects(page), MAX_OBJECTS)
+    buffer = pdfium.floats(11)
+    base = ctypes.addressof(buffer)
+    weights: Counter[float] = Counter()
+    code: Counter[float] = Counter()
+    fonts: dict[int, bool] = {}
+    for address in map(pdfium.get_object, repeat(page), range(count)):
+        if not pdfium.text_size(address, base):
+            continue
+        font = pdfium.text_font(address)
+        if font not in fonts:
+            fonts[font] = font_traits(font)[2]
+        pdfium.object_matrix(address, base + 4)
+        pdfium.object_bounds(address, base + 28, base + 32, base + 36, base + 40)
+        size, _, _, c, d, _, _, left, bottom, right, top = buffer
+        height = round(2 * size * (c * c + d * d) ** 0.5) / 2
+        if 1 < height < 500:
+            kind = code if fonts[font] else weights
+            kind[height] += max(right - left, top - bottom) / height
+    return weights, code
+
+
+def _merge_pages(pages: Sequence[Counter[float]]) -> Counter[float]:
+    """Merge the pages; of the first one, which is a title page, only its largest size counts
+    unless other pages use it too."""
+    weights: Counter[float] = Counter()
+    for page in pages[1:]:
+        weights.update(page)
+    if not weights:
+        return pages[0] if pages else weights
+    largest = max(pages[0], default=0.0)
+    for size, weight in pages[0].items():
+        if size == largest or size in weights:
+            weights[size] += weight
+    return weights
+
+
+def _estimate_sizes(weights: Counter[float]) -> FontSizes | None:
+    if not weights:
+        return None
+    body, body_weight = weights.most_common(1)[0]
+    sizes: list[float] = []
+    for size in sorted(weights, reverse=True):
+        if size < LARGER_SIZE * body or weights[size] > SECOND_BODY_SHARE * body_weight:
+            continue
+        if not sizes or size * SAME_SIZE_RATIO < sizes[-1]:
+            sizes.append(size)
+        else:
+            sizes[-1] = size
+    return FontSizes(body, tuple(sizes[:MAX_HEADING_SIZES]))
+
+
+#: Characters from broken fonts.
+GARBAGE_CHARACTERS = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd\U000f0000-\U0010fffd]"
+)
+#: Share of odd characters above which the text is garbage.
+MAX_GARBAGE_SHARE = 0.12
+#: How many characters the statistics need.
+MIN_CHARACTERS = 150
+#: How many characters are inspected.
+MAX_CHARACTERS = 2_000
+LATIN = bytes(range(65, 91)) + bytes(range(97, 123))
+VOWELS = b"aeiouyAEIOUY"
+PUNCTUATION = b"!\"#$%&'*+/;<=>?@[\\]^`{|}~"
+MAX_PUNCTUATION_SHARE, MIN_VOWEL_SHARE = 0.4, 0.19
+#: Share of the page above which an image may be a scan.
+SCAN_COVERAGE = 0.65
+#: Share of the page that images must cover to be worth reading.
+IMAGE_COVERAGE = 0.02
+MIN_STROKES = 20
+#: Pages with a scan and fewer words have only stamps or page numbers as text.
+MIN_WORDS = 12
+
+NO_TEXT = "The page has no text"
+PICTURE_ONLY = "The page is a picture without text"
+GARBAGE = "The text of the page is garbage: its fonts do not say which letters they hold"
+SCANNED = "The page is a scan, with recognised text behind it"
+SCAN_AND_LITTLE = "The page is a scan with hardly any text"
+
+
+def text_layer_fault(text: str, hidden_share: float, drawings: Drawings, page: Box) -> str | None:
+    """Return why the text is unusable, or None. `hidden`: the share of invisible text."""
+    if not text or text.isspace():
+        if _image_coverage(drawings.images, page) >= IMAGE_COVERAGE:
+            return PICTURE_ONLY
+        # Text may be drawn as shapes, but not with a few strokes; a blank page has none.
+        return NO_TEXT if drawings.object_count >= MIN_STROKES else None
+    if _is_garbage(text):
+        return GARBAGE
+    if not drawings.images or _image_coverage(drawings.images, page) < SCAN_COVERAGE:
+        return None
+    if hidden_share > 0.5:
+        return SCANNED
+    return SCAN_AND_LITTLE if len(text.split()) < MIN_WORDS else None
+
+
+def _is_garbage(text: str) -> bool:
+    """Return whether the text is what fonts without a character map give."""
+    text = text[:MAX_CHARACTERS]
+    if not text.isascii():
+        letters = "".join(text.split())
+        if len(GARBAGE_CHARACTERS.findall(letters)) > MAX_GARBAGE_SHARE * len(letters):
+            return True
+    plain = text.encode("ascii", "ignore")
+    if len(plain) < MIN_CHARACTERS or len(plain) < 0.95 * len(text):
+        # With many accents, which are on vowels, the statistics do not hold.
+        return False
+    if len(plain) - len(plain.translate(None, PUNCTUATION)) > MAX_PUNCTUATION_SHARE * len(plain):
+        return True
+    latin = len(plain) - len(plain.translate(None, LATIN))
+    vowels = len(plain) - len(plain.translate(None, VOWELS))
+    # Letters shifted by a constant have few vowels.
+    return latin > MIN_CHARACTERS and vowels < MIN_VOWEL_SHARE * latin
+
+
+def _image_coverage(images: list[Box], page: Box) -> float:
+    """Return the share of the page that images cover; a scan may be cut into strips."""
+    area = (page.right - page.left) * (page.top - page.bottom)
+    if area <= 0:
+        return 0.0
+    total = 0.0
+    for box in images[:2_000]:
+        width = min(box.right, page.right) - max(box.left, page.left)
+        height = min(box.top, page.top) - max(box.bottom, page.bottom)
+        total += max(width, 0.0) * max(height, 0.0)
+    return total / area
+
 
 POINTS_PER_INCH = 72
 #: The best trade-off between quality and time; docs/explanation/ocr.md has the figures.

@@ -18,7 +18,7 @@ from ...core.errors import (
     UnsupportedFile,
 )
 from ...network import DownloadLimits
-from ..recording import Chapter
+from ..probe import Chapter
 
 MAX_BYTES = 32 * MEBIBYTE
 MAX_SUBTITLES = 8

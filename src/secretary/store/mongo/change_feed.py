@@ -18,8 +18,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import CursorNotFound, OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
-from ..jobs import Change, Changes
-from ..notifier import Notifier
+from ..jobs import Change, Changes, Notifier
 from .rows import STAGED
 from .schema import Database, Document, Documents
 

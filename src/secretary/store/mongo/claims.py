@@ -13,8 +13,17 @@ from pymongo.errors import PyMongoError
 
 from ...core.errors import LeaseLost
 from ...core.job import QUEUED, Cancelled, Job
-from ..claims import Capacity, Renewal, Rescued, WorkerInfo, crash_error, worker_lost_entry
-from ..scheduling import Candidate, FairScheduler, Running
+from ..claims import (
+    Candidate,
+    Capacity,
+    FairScheduler,
+    Renewal,
+    Rescued,
+    Running,
+    WorkerInfo,
+    crash_error,
+    worker_lost_entry,
+)
 from .client import ShieldedCalls
 from .queries import WITHOUT_DETAILS
 from .queue import class_of, promote, queue_update

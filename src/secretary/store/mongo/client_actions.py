@@ -16,7 +16,7 @@ from ...core.errors import Conflict, KeyReused, StoreUnavailable
 from ...core.job import QUEUED, Batch, Cancelled, Job, utc_now
 from ..jobs import Added, IdempotencyKey, JobQuery
 from .outbox import first_event, restarted, withdraw
-from .queries import get_batch
+from .queries import drop_expired, get_batch
 from .queue import Placements
 from .rows import (
     DELETED,
@@ -34,7 +34,6 @@ from .rows import (
     write_value,
 )
 from .schema import Database, Document, Documents
-from .stats import drop_expired
 from .transitions import (
     Change,
     cancelled,

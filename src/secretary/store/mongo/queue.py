@@ -8,7 +8,7 @@ from typing import Any
 from pymongo import UpdateOne
 
 from ...core.job import utc_now
-from ..scheduling import JobClass
+from ..claims import JobClass
 from .rows import QUEUE_FIELDS, moment, now_stamp, stamp
 from .schema import Database, Document
 

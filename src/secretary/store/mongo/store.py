@@ -29,12 +29,11 @@ from ...core.job import (
     Released,
 )
 from ..claims import Capacity, Renewal, Rescued, WorkerInfo
-from ..jobs import Added, BatchQuery, Changes, IdempotencyKey, JobQuery, Page
-from ..notifier import Notifier
+from ..jobs import Added, BatchQuery, Changes, IdempotencyKey, JobQuery, Notifier, Page
 from ..outbox import DueEvent, EventCapacity, ProgressSchedule
 from ..stats import StatsBuffer, Throughput
 from ..transfer import Kind, Record, RecordId
-from . import claims, client_actions, outbox, queries, stats, transfer, transitions
+from . import claims, client_actions, outbox, queries, transfer, transitions
 from .change_feed import ChangeStream, PollingFeed, WakeUp
 from .claims import Claims
 from .client import ShieldedCalls, WriteBatcher, connect, translated
@@ -111,7 +110,7 @@ class MongoStore:
             db.record_change_times()
             self._feed = PollingFeed(db, self._own_writes)
         self._db = db
-        write = partial(stats.write, db.activity)
+        write = partial(queries.write_counters, db.activity)
         self._stats = StatsBuffer(write, unavailable=PyMongoError)
         db.on_finished = self._stats.add
         self._claims = Claims(db)
@@ -242,7 +241,7 @@ class MongoStore:
         self, since: datetime, *, step: timedelta, intervals: int, user_id: str | None = None
     ) -> list[Throughput]:
         await self._stats.flush()  # include the jobs this process just finished
-        return await stats.read(
+        return await queries.read_throughput(
             self._db.activity, since, step=step, parts=intervals, user_id=user_id
         )  # fmt: skip
 

@@ -29,7 +29,7 @@ from ...core.job import (
 from ..jobs import JobQuery
 from ..stats import FinishedJob
 from .outbox import REPORTED, advance_progress_event, final_event
-from .queries import find_documents
+from .queries import find_documents, finished_job
 from .queue import Placements, queue_update
 from .rows import (
     STAGED,
@@ -43,7 +43,6 @@ from .rows import (
     write_value,
 )
 from .schema import MAX_HISTORY_BYTES, MAX_MESSAGE_BYTES, Database, Document, past_error, truncate
-from .stats import finished_job
 
 #: How often a change by query is repeated because jobs changed concurrently.
 MAX_ROUNDS = 3

@@ -1,7 +1,11 @@
-"""Connections to the SQLite file: reader threads, and a writer with group commit."""
+"""Connections to the SQLite file: reader threads, a writer with group commit, and wake-ups between
+processes."""
 
 import asyncio
+import contextlib
+import os
 import random
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -10,10 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import local
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import apsw
 
 from ...core.errors import StoreUnavailable
+from ..jobs import Notifier
 
 BUSY_SECONDS = 30.0
 
@@ -339,3 +345,87 @@ def _in_savepoint(db: apsw.Connection, work: Work) -> Any:
         answer = error
     db.execute("RELEASE one")
     return answer
+
+
+#: A directory may change again within this time without a new modification time.
+MTIME_RESOLUTION_SECONDS = 0.1
+
+
+class WakeUp(Notifier):
+    """Wakes waiting tasks in this and other processes, over datagram sockets. A lost wake-up only
+    costs time, as waiting workers poll too."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self._directory = directory
+        self._socket: socket.socket | None = None
+        self._name = f"{uuid4().hex[:12]}.sock"
+        self._wake_scheduled = False
+        self._others: list[str] = []
+        self._others_at = 0
+        self._loop: asyncio.AbstractEventLoop
+
+    def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._directory.mkdir(exist_ok=True)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            sock.bind(_address(self._directory / self._name))
+        except OSError:
+            # No sockets on this file system, or the path is too long: waiting workers poll.
+            sock.close()
+            return
+        self._socket = sock
+        self._loop.add_reader(sock, self._on_datagram)
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
+            (self._directory / self._name).unlink(missing_ok=True)
+            self._socket = None
+
+    def notify(self) -> None:
+        """Wake everyone who waits in this or another process."""
+        super().notify()
+        if self._socket is not None and not self._wake_scheduled:
+            self._wake_scheduled = True
+            self._loop.call_soon(self._wake_others)
+
+    def _wake_others(self) -> None:
+        """Send one datagram for all notifications of one loop iteration."""
+        self._wake_scheduled = False
+        if self._socket is None:
+            return
+        changed_at = os.stat(self._directory).st_mtime_ns
+        if changed_at != self._others_at:
+            self._others = [
+                _address(Path(entry.path))
+                for entry in os.scandir(self._directory)
+                if entry.name != self._name
+            ]
+            settled = time.time_ns() - changed_at > MTIME_RESOLUTION_SECONDS * 1e9
+            self._others_at = changed_at if settled else 0
+        for address in self._others:
+            self._wake(address)
+
+    def _wake(self, address: str) -> None:
+        assert self._socket is not None
+        try:
+            self._socket.sendto(b"", address)
+        except ConnectionRefusedError:
+            Path(address).unlink(missing_ok=True)  # its process has died
+        except OSError:
+            pass  # its buffer is full, so it is awake; or it has just exited
+
+    def _on_datagram(self) -> None:
+        assert self._socket is not None
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._socket.recv(1)
+        super().notify()
+
+
+def _address(path: Path) -> str:
+    # Socket addresses are limited to 108 bytes; a relative path may be shorter.
+    return min(str(path), os.path.relpath(path), key=len)

@@ -8,8 +8,8 @@ from itertools import pairwise
 from statistics import median
 
 from ...markdown import code_fence, escape_line_start, pipe_table
-from ..structure import Tag
-from .rows import TextLine
+from ..pdfium import Tag
+from .rows import TextLine, parse_list_marker
 from .runs import join_lines
 from .tables import Table
 
@@ -44,35 +44,6 @@ class Block:
         for before, line in pairwise(self.lines):
             text = join_lines(text, line.text, before.hyphenated)
         return text
-
-
-#: Symbol fonts have their bullets in the private use area.
-BULLETS = "•◦▪▫‣\u2043·∙●○■□◆◇▶►➢➤✓✔❖❑\uf0b7\uf0a7\uf0d8\uf076\uf0fc\uf0a8\uf02d\uf06e\uf071"
-BULLET = re.compile(rf"(?:[{BULLETS}]|[-\u2013\u2014*o](?=\s))\s*")
-#: Letters need a bracket: a capital with a full stop is someone's initial.
-NUMBER = re.compile(
-    r"(?:\(?(\d{1,3})[.)]|\((?:[a-zA-Z]|[ivx]{1,5})\)|(?:[a-z]|[ivx]{1,5})\)|[a-z]\.)\s+(?=\S)"
-)
-
-
-def is_bullet(text: str) -> bool:
-    """Return whether the text is nothing but a bullet."""
-    match = BULLET.match(f"{text} ")
-    return match is not None and match.end() >= len(text)
-
-
-def parse_list_marker(text: str) -> tuple[str, str] | None:
-    """Return the list marker as Markdown and the text after it, or None if there is no marker."""
-    match = BULLET.match(text)
-    if match and match.end() < len(text):
-        return "-", text[match.end() :]
-    match = NUMBER.match(text)
-    if match is None:
-        return None
-    number, rest = match.group(1), text[match.end() :]
-    if number:
-        return f"{int(number)}.", rest
-    return f"- {match.group(0).strip()}", rest
 
 
 #: In ems: how closely the lines of a definition must align below each other.

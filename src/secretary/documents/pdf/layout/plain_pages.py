@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 from .. import pdfium
 from ..pdfium import TextLayer
-from .blocks import BULLETS, Block, BlockKind, parse_list_marker
-from .columns import MARGIN, PAGE_NUMBER
+from .blocks import Block, BlockKind
 from .drawings import Box
-from .rows import RIGHT_TO_LEFT, TextLine
+from .rows import BULLETS, MARGIN, PAGE_NUMBER, RIGHT_TO_LEFT, TextLine, parse_list_marker
 from .runs import MAX_CHAR_WIDTH, font_traits, join_lines
 
 MIN_LINES, MAX_LINES = 6, 200

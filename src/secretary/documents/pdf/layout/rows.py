@@ -8,6 +8,39 @@ from itertools import pairwise
 from .runs import Run
 
 RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+#: Share of the page height at its edges that can hold headers, footers and page numbers.
+MARGIN = 0.1
+PAGE_NUMBER = re.compile(
+    r"\W*(?:(?:page|seite|p\.|s\.)\s*)?(?:\d{1,5}|[ivxlc]{1,7})(?:\s*(?:/|of|von|-)\s*\d{1,5})?\W*",
+    re.IGNORECASE,
+)
+#: Symbol fonts have their bullets in the private use area.
+BULLETS = "•◦▪▫‣\u2043·∙●○■□◆◇▶►➢➤✓✔❖❑\uf0b7\uf0a7\uf0d8\uf076\uf0fc\uf0a8\uf02d\uf06e\uf071"
+BULLET = re.compile(rf"(?:[{BULLETS}]|[-\u2013\u2014*o](?=\s))\s*")
+#: Letters need a bracket: a capital with a full stop is someone's initial.
+LIST_NUMBER = re.compile(
+    r"(?:\(?(\d{1,3})[.)]|\((?:[a-zA-Z]|[ivx]{1,5})\)|(?:[a-z]|[ivx]{1,5})\)|[a-z]\.)\s+(?=\S)"
+)
+
+
+def is_bullet(text: str) -> bool:
+    """Return whether the text is nothing but a bullet."""
+    match = BULLET.match(f"{text} ")
+    return match is not None and match.end() >= len(text)
+
+
+def parse_list_marker(text: str) -> tuple[str, str] | None:
+    """Return the list marker as Markdown and the text after it, or None if there is no marker."""
+    match = BULLET.match(text)
+    if match and match.end() < len(text):
+        return "-", text[match.end() :]
+    match = LIST_NUMBER.match(text)
+    if match is None:
+        return None
+    number, rest = match.group(1), text[match.end() :]
+    if number:
+        return f"{int(number)}.", rest
+    return f"- {match.group(0).strip()}", rest
 
 
 #: In ems: a gap that cannot be a space, and one that probably is not.

@@ -1,13 +1,28 @@
-"""What kind of file something is, told by its content: names and announced types can be wrong."""
+"""Detects file types by content, because names and declared types can be wrong."""
 
 import mimetypes
 import mmap
 import re
 import unicodedata
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes
+from uuid import uuid4
+
+
+@contextmanager
+def atomic_write(target: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `target` that replaces it on success. Existing hard links to
+    the target keep their content, and on errors nothing is left behind."""
+    temporary = target.with_name(f".{uuid4().hex}")
+    try:
+        yield temporary
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
 
 Bytes = bytes | mmap.mmap
 LengthAt = Callable[[Bytes, int], int]
@@ -318,10 +333,10 @@ PARAMETER = re.compile(r';\s*([\w!#$&+^`|~.*-]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)
 
 def downloaded_name(disposition: str | None, raw_path: str, content_type: str | None) -> str:
     """The name of a downloaded file: as its server calls it, else as its URL does."""
-    told = disposed_name(disposition) if disposition else None
+    declared = disposed_name(disposition) if disposition else None
     last = unquote(raw_path.partition("?")[0].rpartition("/")[2])
     suffix = mimetypes.guess_extension(content_type) if content_type else None
-    return safe_name(told or "") or safe_name(last) or f"{FALLBACK}{suffix or ''}"
+    return safe_name(declared or "") or safe_name(last) or f"{FALLBACK}{suffix or ''}"
 
 
 def disposed_name(header: str) -> str | None:
