@@ -4,14 +4,15 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Required, TypedDict
-from uuid import uuid4
 
 import orjson
 
+from ..core.files import atomic_write
 from ..storage import append_log
 from ..storage.append_log import RecordRef
 
@@ -78,14 +79,8 @@ class PageStore:
     @contextmanager
     def atomic_write(self, name: str) -> Iterator[str]:
         """Yield a temporary path that is renamed to `name` on success."""
-        temporary = f"{self.directory}/.{uuid4().hex}"
-        try:
-            yield temporary
-            os.replace(temporary, f"{self.directory}/{name}")
-        except BaseException:
-            with suppress(OSError):  # it was never created
-                os.unlink(temporary)
-            raise
+        with atomic_write(Path(self.directory, name)) as temporary:
+            yield str(temporary)
 
     def link(self, name: str, link_name: str | None = None) -> None:
         """Link a stored file into the job's directory, replacing a file of that name."""

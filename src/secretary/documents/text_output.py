@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from uuid import uuid4
 
+from ..core.files import atomic_write
 from ..core.json_codec import encode_json
 from .assembly import MAX_RESULTS_BYTES, RESULTS_FILE
 
@@ -228,6 +228,5 @@ def _replace_file(path: Path, content: bytes) -> None:
     if not path.exists():
         path.write_bytes(content)
         return
-    temporary = path.with_name(f".{uuid4().hex}")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(content)

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from ..core.callables import LazyCallable
-from ..core.file_types import IMAGE_TYPES
+from ..core.files import IMAGE_TYPES
 from ..documents.pages import METHOD_ALIASES, DocumentInfo, PendingPage
 from ..jobs.handler import JobContext, handles
 from .document_pipeline import (

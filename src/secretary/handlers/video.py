@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ..core.callables import LazyCallable, map_limited
 from ..core.errors import UnsupportedFile
-from ..core.file_types import AUDIO_TYPES, VIDEO_TYPES
+from ..core.files import AUDIO_TYPES, VIDEO_TYPES
 from ..documents.ocr.engines import open_engine
 from ..documents.pages import PageStore
 from ..jobs.handler import JobContext, handles

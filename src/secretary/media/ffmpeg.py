@@ -18,7 +18,7 @@ from ..core.errors import (
     UnsupportedFile,
     WorkerCrashed,
 )
-from ..core.file_types import detect_file_type
+from ..core.files import detect_file_type
 from ..core.processes import inherited_environment, running_program
 
 _MISSING = "ffmpeg is not installed: install ffmpeg, or the Python package imageio-ffmpeg"

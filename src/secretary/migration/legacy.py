@@ -22,7 +22,7 @@ from pymongo.errors import ConfigurationError
 from pymongo.read_concern import ReadConcern
 
 from ..core.errors import InvalidParameters, NotFound
-from ..core.file_types import safe_name
+from ..core.files import safe_name
 from ..core.job import (
     DEFAULT_JOB_TYPE,
     FINAL_STATUSES,

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import secrets
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -10,12 +9,12 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import httpx
 
 from ..core.errors import DownloadFailed, DownloadRefused, FileTooLarge, UnexpectedContentType
-from ..core.file_types import downloaded_name
+from ..core.files import atomic_write, downloaded_name
 from ..core.http_headers import read_retry_after
 from . import DownloadLimits
 from .client import Network
@@ -173,7 +172,8 @@ async def _save(
     """Write the body to `target` and return its size."""
     expected_size = _expected_size(response, max_bytes)
     size = 0
-    with _new_file(target) as file:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(target) as temporary, temporary.open("xb") as file:
         async for chunk in _buffered(_decoded(response)):
             size += len(chunk)
             if size > max_bytes:
@@ -198,19 +198,6 @@ def _expected_size(response: httpx.Response, max_bytes: int) -> int | None:
 def _too_large(response: httpx.Response, max_bytes: int) -> FileTooLarge:
     text = f"The file at {response.url.host} is larger than {max_bytes / MEBIBYTE:g} MB"
     return FileTooLarge(text, host=response.url.host, max_bytes=max_bytes)
-
-
-@contextmanager
-def _new_file(target: Path) -> Iterator[BinaryIO]:
-    """A file that appears at `target` once it is complete; on errors nothing is left behind."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{secrets.token_hex(8)}.part")
-    try:
-        with partial.open("xb") as file:
-            yield file
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 async def _buffered(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from ..core.files import atomic_write
+
 #: The file in each entry with its version and metadata.
 ENTRY_FILE = "entry.json"
 #: Entries used this recently may belong to a running job.
@@ -33,7 +35,8 @@ class CacheEntry:
 
     def save_metadata(self, metadata: Mapping[str, Any]) -> None:
         content = json.dumps({"version": self.version, "facts": metadata})
-        _write_atomically(self.directory / ENTRY_FILE, content)
+        with atomic_write(self.directory / ENTRY_FILE) as temporary:
+            temporary.write_text(content, encoding="utf-8")
 
     def reload(self) -> "CacheEntry":
         """The entry with the metadata saved since."""
@@ -137,13 +140,6 @@ def _read_entry_file(directory: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):  # missing, or truncated by a power failure
         return None
     return stored if isinstance(stored, dict) and "facts" in stored else None
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    """Replace the file rather than write into it: jobs may have hard links to it."""
-    partial = path.with_name(f"{path.name}.{uuid4().hex}")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
 
 
 def _used_at(directory: Path) -> float:

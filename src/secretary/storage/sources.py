@@ -20,7 +20,7 @@ from ..core.errors import (
     NotFound,
     StoreUnavailable,
 )
-from ..core.file_types import detect_file_type, safe_name
+from ..core.files import detect_file_type, safe_name
 from ..network import DownloadLimits
 from .blob_store import BlobStore
 

@@ -53,7 +53,7 @@ def read_office(
     max_expanded_bytes: int = 1024 * MIB,
     max_cells: int = 2_000_000,
 ) -> OfficeDocument:
-    """Read a file of the given type (see `core.file_types`) into pages.
+    """Read a file of the given type (see `core.files`) into pages.
 
     Pictures are saved in `directory` if `include_images` is set. `name` is the original file name:
     only its extension tells whether a text file is a table.

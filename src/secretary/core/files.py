@@ -5,9 +5,24 @@ import mmap
 import re
 import unicodedata
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes
+from uuid import uuid4
+
+
+@contextmanager
+def atomic_write(target: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `target` that replaces it on success. Existing hard links to
+    the target keep their content, and on errors nothing is left behind."""
+    temporary = target.with_name(f".{uuid4().hex}")
+    try:
+        yield temporary
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
 
 Bytes = bytes | mmap.mmap
 LengthAt = Callable[[Bytes, int], int]
