@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Protocol
 
 import httpx
 
@@ -17,7 +18,7 @@ from ..core.errors import NotFound, StoreUnavailable
 from ..core.job import FINAL_STATUSES, Batch, DeliveryAttempt, Job, Webhook, utc_now
 from ..network.client import Network
 from ..storage.artifacts import JobFiles
-from ..store import Store
+from ..store import BatchStore, JobStore, OutboxStore
 from ..store.outbox import DueEvent, EventCapacity, ProgressSchedule, succeeded
 from .request import GONE, DeliveryResult, build_request, phase_of, post
 
@@ -144,12 +145,16 @@ class _Delivery:
     request: asyncio.Task[DeliveryResult] | None = None
 
 
+class EventStore(JobStore, BatchStore, OutboxStore, Protocol):
+    """The events, and the jobs and batches that they describe."""
+
+
 class Sender:
     """Delivers events. Any number of processes may run one: an event is leased to one at a time."""
 
     def __init__(
         self,
-        store: Store,
+        store: EventStore,
         network: Network,
         files: JobFiles,
         options: SenderOptions,
