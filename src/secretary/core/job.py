@@ -348,8 +348,10 @@ class Job(OwnedResource):
     def recording_name(self) -> str | None:
         """The name of the original recording, if it is among the artifacts."""
         recording = (self.results or {}).get("recording")
-        url = recording.get("url") if isinstance(recording, dict) else None
-        return PurePosixPath(url).name if isinstance(url, str) else None
+        if not isinstance(recording, dict):
+            return None
+        file = recording.get("file") or recording.get("url")  # a URL in results of older versions
+        return PurePosixPath(file).name if isinstance(file, str) else None
 
     def document(self, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
         """The job as the API returns it."""
