@@ -55,9 +55,8 @@ def find(pid: int) -> Process | None:
     fields = stat[stat.rindex(b")") + 2 :].split()
     if fields[0] in b"ZX":
         return None
-    return Process(
-        pid, int(fields[1]), int(fields[19]), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
-    )
+    rss_bytes = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+    return Process(pid, int(fields[1]), int(fields[19]), rss_bytes)
 
 
 def start_time(pid: int) -> int | None:
@@ -69,8 +68,12 @@ def is_alive(pid: int, started: int) -> bool:
     return start_time(pid) == started
 
 
-def descendants(pid: int) -> Iterator[Process]:
+def descendants(pid: int) -> list[Process]:
     """All descendants of `pid`, parents before children."""
+    return list(_walk(pid))
+
+
+def _walk(pid: int) -> Iterator[Process]:
     visited, unvisited = {pid}, [pid]
     while unvisited:
         for child in _children(unvisited.pop()):
@@ -129,7 +132,7 @@ def kill_below(pid: int) -> list[Process]:
     stopped: dict[int, Process] = {}
     for _ in range(_MAX_PASSES):
         before = len(stopped)
-        for process in descendants(pid):  # each is stopped before its children are listed
+        for process in _walk(pid):  # each is stopped before its children are listed
             if process.pid not in stopped:
                 _signal(process.pid, signal.SIGSTOP)
                 stopped[process.pid] = process
