@@ -43,8 +43,6 @@ from ..version import __version__
 from .parameters import (
     DocumentResults,
     LanguageParameters,
-    archive_url,
-    file_url,
     is_from_cache,
     reusable_since,
 )
@@ -449,25 +447,21 @@ def _document_results(
     metadata: Mapping[str, Any],
     processed: bool,
 ) -> DocumentResults:
-    job_id = ctx.job.job_id
+    def if_made(name: str) -> str | None:
+        return name if name in assembled.files else None
 
-    def url_if_made(name: str) -> str | None:
-        return file_url(job_id, name) if name in assembled.files else None
-
-    text_route = "/api/pdf/text-content" if ctx.job.job_type == "pdf" else "/api/files/text"
     return DocumentResults(
-        markdown_file=file_url(job_id, MARKDOWN_FILE) if assembled.has_text else None,
-        extracted_text_file=file_url(job_id, TEXT_FILE) if assembled.has_text else None,
-        page_texts=[file_url(job_id, name, route=text_route) for name in assembled.page_texts],
-        page_markdown_file=url_if_made(PAGES_FILE),
-        assets=[file_url(job_id, name) for name in assembled.pictures],
+        markdown_file=MARKDOWN_FILE if assembled.has_text else None,
+        extracted_text_file=TEXT_FILE if assembled.has_text else None,
+        page_texts=assembled.page_texts,
+        page_markdown_file=if_made(PAGES_FILE),
+        assets=assembled.pictures,
         asset_dir=directory,
         target_dir=directory,
-        archive_url=archive_url(job_id),
         archive_filename=f"{PurePath(source.name).stem or 'document'}_files.zip",
-        pages_archive_url=url_if_made(IMAGES) or url_if_made(PREVIEWS),
-        images_archive_url=url_if_made(IMAGES),
-        previews_archive_url=url_if_made(PREVIEWS),
+        pages_archive=if_made(IMAGES) or if_made(PREVIEWS),
+        images_archive=if_made(IMAGES),
+        previews_archive=if_made(PREVIEWS),
         context=ctx.parameters.context,
         is_from_cache=is_from_cache(ctx, processed=processed),
         metadata={"file_name": source.name, "file_size": source.path.stat().st_size, **metadata},

@@ -42,8 +42,6 @@ from .parameters import (
     LanguageParameters,
     RecordingResults,
     SubtitleFiles,
-    archive_url,
-    file_url,
     is_from_cache,
 )
 from .text_generation import apply_requested_template
@@ -329,13 +327,12 @@ async def assemble_results(
         ],
     )
     await ctx.run(WRITE_TRANSCRIPT, output)
-    job_id, source = ctx.job.job_id, document.source
+    source = document.source
     frames = [
         Frame(
             time=slide.time,
             end=slide.end,
             file=slide.file_name,
-            url=file_url(job_id, slide.file_name),
             text=text,
         )
         for slide, text in shown
@@ -343,15 +340,14 @@ async def assemble_results(
     parts = [part for part in (transcript, slides) if part is not None]
     directory = parts[0].directory if parts else None
     results = RecordingResults(
-        markdown_file=file_url(job_id, MARKDOWN_FILE),
-        transcript_file=file_url(job_id, TEXT_FILE) if transcript else None,
-        subtitles=_subtitle_files(job_id) if transcript else None,
-        original_subtitles=_subtitle_files(job_id, ORIGINAL) if translation else None,
+        markdown_file=MARKDOWN_FILE,
+        transcript_file=TEXT_FILE if transcript else None,
+        subtitles=_subtitle_files() if transcript else None,
+        original_subtitles=_subtitle_files(ORIGINAL) if translation else None,
         frames=frames,
-        assets=[frame.url for frame in frames],
+        assets=[frame.file for frame in frames],
         asset_dir=directory,
         target_dir=directory,
-        archive_url=archive_url(job_id),
         archive_filename=f"{PurePath(source.name).stem or 'recording'}_files.zip",
         context=ctx.parameters.context,
         is_from_cache=is_from_cache(ctx, processed=any(part.processed for part in parts)),
@@ -372,10 +368,8 @@ async def assemble_results(
     return await apply_requested_template(ctx, results, MARKDOWN_FILE)
 
 
-def _subtitle_files(job_id: str, prefix: str = "") -> SubtitleFiles:
-    return SubtitleFiles(
-        srt=file_url(job_id, prefix + SRT_FILE), vtt=file_url(job_id, prefix + VTT_FILE)
-    )
+def _subtitle_files(prefix: str = "") -> SubtitleFiles:
+    return SubtitleFiles(srt=prefix + SRT_FILE, vtt=prefix + VTT_FILE)
 
 
 # Keep the recording -----------------------------------------------------------------------------
@@ -411,7 +405,7 @@ async def _keep_recording(
     size, limit = path.stat().st_size, ctx.media.keep_recording_bytes
 
     def not_kept(reason: NotKept) -> KeptRecording:
-        return KeptRecording(url=None, media_type=None, file_size=size, not_kept=reason)
+        return KeptRecording(file=None, media_type=None, file_size=size, not_kept=reason)
 
     playable = await asyncio.to_thread(_playable_as, path, document.file_type, recording)
     if playable is None:
@@ -423,8 +417,7 @@ async def _keep_recording(
     if not await asyncio.to_thread(_link_or_copy, path, ctx.directory / name):
         await ctx.log("There is no space left to keep the recording with the results", "warning")
         return not_kept("no_room")
-    url = file_url(ctx.job.job_id, name)
-    return KeptRecording(url=url, media_type=media_type, file_size=size, not_kept=None)
+    return KeptRecording(file=name, media_type=media_type, file_size=size, not_kept=None)
 
 
 def _playable_as(path: Path, file_type: str | None, recording: Recording) -> tuple[str, str] | None:

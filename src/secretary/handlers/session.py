@@ -59,8 +59,6 @@ from .parameters import (
     RecordingResults,
     SessionResults,
     StringList,
-    archive_url,
-    file_url,
 )
 from .pdf import PdfParameters, pdf
 from .progress import ScaledReporter
@@ -607,19 +605,18 @@ async def _write_results(
     ctx: SessionContext, talk: Talk, paths: SessionPaths, rendered: Rendered, markdown: str
 ) -> SessionResults:
     await ctx.progress("postprocessing", 95)
-    directory, job_id = ctx.directory, ctx.job.job_id
+    directory = ctx.directory
     assets = await asyncio.to_thread(write_files, directory, paths, talk, markdown)
     await asyncio.to_thread(publish, directory / ROOT, ctx.cache.data_directory / ROOT)
     more = long_results(talk, rendered.structured_data, markdown)
     await asyncio.to_thread((directory / RESULTS_FILE).write_bytes, more)
     with_archive = ctx.parameters.create_archive
     return SessionResults(
-        markdown_file=file_url(job_id, paths.document),
+        markdown_file=str(paths.document),
         attachments_url=talk.facts["attachments_url"],
-        assets=[file_url(job_id, name) for name in assets],
+        assets=[str(name) for name in assets],
         asset_dir=str(paths.assets),
         target_dir=str(paths.document.parent),
-        archive_url=archive_url(job_id) if with_archive else None,
         archive_filename=f"{paths.document.stem}.zip" if with_archive else None,
         context=ctx.parameters.context,
         missing=list(talk.missing),

@@ -23,7 +23,7 @@ from ..storage import append_log
 from ..storage.append_log import RecordRef
 from ..storage.cache import CacheEntry
 from ..version import __version__
-from .parameters import FileResults, LanguageParameters, SourceParameters, file_url, reusable_since
+from .parameters import FileResults, LanguageParameters, SourceParameters, reusable_since
 from .progress import StepProgress
 
 T = TypeVar("T")
@@ -179,7 +179,7 @@ async def apply_requested_template(
     llm_info = ctx.llm.info()
     return results.model_copy(
         update={
-            "markdown_file": file_url(ctx.job.job_id, RESULT_FILE),
+            "markdown_file": RESULT_FILE,
             "metadata": {**results.metadata, **template_metadata(template, rendered)},
             "is_from_cache": results.is_from_cache and not llm_info["requests"],
             "llm_info": llm_info,

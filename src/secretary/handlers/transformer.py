@@ -24,8 +24,6 @@ from .parameters import (
     MAX_TEXT,
     LanguageParameters,
     TransformerResults,
-    archive_url,
-    file_url,
     is_from_cache,
 )
 from .pdf import read_pdf
@@ -357,11 +355,9 @@ async def _write_results(
     else:
         await asyncio.to_thread(WRITE, output)
     known = {"file_name": source.file_name, "title": source.title, "url": source.url, **metadata}
-    job_id = ctx.job.job_id
     return TransformerResults(
-        text_file=file_url(job_id, OUTPUT_FILES[target_format]),
-        markdown_file=file_url(job_id, RESULT_FILE),
-        archive_url=archive_url(job_id),
+        text_file=OUTPUT_FILES[target_format],
+        markdown_file=RESULT_FILE,
         archive_filename=safe_name(f"{source.name}_files.zip"),
         context=ctx.parameters.context,
         is_from_cache=transformation.is_from_cache,

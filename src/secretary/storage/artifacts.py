@@ -17,6 +17,7 @@ from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 
@@ -343,7 +344,8 @@ class JobFiles:
             yield Path(directory)
 
     async def load_results(self, job: Job) -> Job:
-        """The job with its complete results; long texts are stored in a file."""
+        """The job with its complete results, as clients see them: with the long texts, which are
+        stored in a file, and with URLs in place of file names."""
         if not job.has_results_file:
             return job
         results = dict(job.results or {})
@@ -357,7 +359,8 @@ class JobFiles:
         except (NotFound, OSError, ValueError):
             texts = {}  # removed by hand: return the rest
         metadata = {**(results.get("metadata") or {}), **(texts.pop("metadata", None) or {})}
-        return job.model_copy(update={"results": {**results, **texts, "metadata": metadata}})
+        complete = {**with_urls(job, results), **texts, "metadata": metadata}
+        return job.model_copy(update={"results": complete})
 
     def _read_local_json(self, job: Job, name: str) -> Any:
         return orjson.loads(self.locate(job, name).read_bytes())
@@ -458,6 +461,44 @@ def _has_upload(job: Job) -> bool:
         return True
     path = source.get("path") or source.get("value") if isinstance(source, dict) else None
     return any(job.job_id in str(text) for text in (path, parameters.get("file_path")) if text)
+
+
+#: Results that are the name of one artifact. Archives get the suffix `_url` with their URLs.
+FILES = (
+    "markdown_file",
+    "extracted_text_file",
+    "page_markdown_file",
+    "text_file",
+    "transcript_file",
+)
+ARCHIVES = ("pages_archive", "images_archive", "previews_archive")
+
+
+def with_urls(job: Job, results: dict[str, Any]) -> dict[str, Any]:
+    """Results with the URL of each artifact they name. Those stored by older versions have them."""
+
+    def url(name: Any, route: str = "/api/files") -> Any:
+        is_name = isinstance(name, str) and not name.startswith("/api/")
+        return f"{route}/{job.job_id}/{quote(name)}" if is_name else name
+
+    text_route = "/api/pdf/text-content" if job.job_type == "pdf" else "/api/files/text"
+    rendered = {**results}
+    rendered |= {name: url(results[name]) for name in FILES if name in results}
+    rendered |= {f"{name}_url": url(rendered.pop(name)) for name in ARCHIVES if name in results}
+    for name, route in (("assets", "/api/files"), ("page_texts", text_route)):
+        if name in results:
+            rendered[name] = [url(file, route) for file in results[name]]
+    for name in ("subtitles", "original_subtitles"):
+        if files := results.get(name):
+            rendered[name] = {suffix: url(file) for suffix, file in files.items()}
+    if "frames" in results:
+        rendered["frames"] = [{**frame, "url": url(frame["file"])} for frame in results["frames"]]
+    if "file" in (recording := results.get("recording") or {}):
+        rendered["recording"] = {"url": url(recording["file"]), **recording}
+        del rendered["recording"]["file"]
+    if results.get("archive_filename"):
+        rendered["archive_url"] = f"/api/jobs/{job.job_id}/download-archive"
+    return rendered
 
 
 def _create_archive(job: Job, directory: Path, name: str) -> None:
