@@ -245,9 +245,9 @@ async def _import(
     uri: str, settings: "Settings", running: "RunningJobs", dry_run: bool, display: ProgressDisplay
 ) -> "LegacyReport":
     from ..migration.copy import SETTINGS, open_location, parse_address
-    from ..migration.legacy import LegacyImporter, open_legacy_source
+    from ..migration.legacy import LegacyImporter, LegacySource
 
-    source = open_legacy_source(uri)
+    source = LegacySource(uri)
     async with AsyncExitStack() as stack:
         await source.open()
         stack.push_async_callback(source.close)

@@ -3,18 +3,19 @@ unchanged."""
 
 import base64
 import binascii
+import math
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Container, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import Any, Literal, TypeVar, get_args
 from uuid import UUID, uuid5
 
-from bson import Binary, Decimal128, ObjectId
+from bson import Binary
 from pydantic import ValidationError
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
@@ -51,10 +52,12 @@ from ..store.outbox import first_schedule
 from ..store.transfer import NO_EVENT, BatchRecord, JobRecord, Kind, OutboxState, Record, RecordId
 
 LegacyCollection = Literal["event_jobs", "event_batches"]
+COLLECTIONS = ["event_jobs", "event_batches"]
+#: Documents per page; each may contain an archive of several megabytes.
+GROUP = 20
 
 #: JSON values and datetimes.
 LegacyDocument = Mapping[str, Any]
-
 
 #: The status that jobs running in the legacy service are imported with.
 RunningJobs = Literal["failed", "pending"]
@@ -66,23 +69,76 @@ class LegacyJob:
     #: The ZIP inside the document; it becomes an artifact.
     archive: bytes | None
 
+    @property
+    def record_id(self) -> str:
+        return self.record.record_id
 
-class LegacySource(Protocol):
+
+T = TypeVar("T", LegacyJob, BatchRecord)
+
+
+class LegacySource:
+    """The collections of the legacy service."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._address = ""
+        self._client: AsyncMongoClient[Document]
+        self._db: AsyncDatabase[Document]
+
     async def open(self) -> None:
         """Raises `NotFound` if neither collection exists."""
-        ...
+        self._client, self._address = connect(self._url, socketTimeoutMS=60_000)
+        try:
+            database = self._client.get_default_database()
+            self._db = database.with_options(read_concern=ReadConcern("majority"))
+            with translated(self._address):
+                names = await self._db.list_collection_names(filter={"name": {"$in": COLLECTIONS}})
+            if not names:
+                missing = " and no ".join(COLLECTIONS)
+                raise NotFound(f"The database {self._db.name} has no {missing}")
+        except ConfigurationError:
+            await self._client.close()
+            raise InvalidParameters(
+                "Name the database in the address: mongodb://host/database"
+            ) from None
+        except BaseException:
+            await self._client.close()
+            raise
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        await self._client.close()
 
-    def documents(self, name: LegacyCollection) -> AsyncIterator[list[LegacyDocument]]:
-        """All documents of a collection, oldest first, in groups that fit in memory."""
-        ...
+    async def documents(self, name: LegacyCollection) -> AsyncIterator[list[LegacyDocument]]:
+        """Read all documents of a collection, oldest first, page by page: importing a page may take
+        longer than a cursor lives."""
+        last: Document = {}
+        while True:
+            with translated(self._address):
+                page = await self._db[name].find(last, sort=[("_id", 1)], limit=GROUP).to_list()
+            if not page:
+                return
+            last = {"_id": {"$gt": page[-1]["_id"]}}
+            yield [_plain(document) for document in page]
 
 
-def open_legacy_source(url: str) -> LegacySource:
-    """Imports the MongoDB driver only now, so that it stays optional."""
-    module = import_module("secretary.migration.legacy_source")
-    return cast(LegacySource, module.MongoLegacySource(url))
+def _plain(value: Any) -> Any:
+    """Convert BSON types that JSON lacks to text, except times."""
+    match value:
+        case dict():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case list():
+            return [_plain(item) for item in value]
+        case bool() | None | str() | datetime():
+            return value
+        case int():
+            return int(value)  # also converts Int64
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case Binary() | bytes():
+            return bytes(value).hex()
+        case _:  # such as ObjectId
+            return str(value)
 
 
 @dataclass(slots=True)
@@ -95,6 +151,10 @@ class KindReport:
     unreadable: dict[str, str] = field(default_factory=dict)
     #: Unknown fields that were dropped, with the number of documents.
     left_behind: Counter[str] = field(default_factory=Counter)
+
+    def count(self, readable: int, imported: int) -> None:
+        self.imported += imported
+        self.skipped += readable - imported
 
 
 @dataclass(slots=True)
@@ -138,91 +198,84 @@ class LegacyImporter:
         return self._report
 
     async def _inactive(self) -> set[str]:
-        found: set[str] = set()
-        async for group in self._source.documents("event_batches"):
-            for document in group:
-                if not is_active(document) and (document.get("batch_id") or document.get("_id")):
-                    found.add(record_id("batch", document))
-        return found
+        return {
+            record_id("batch", document)
+            async for group in self._source.documents("event_batches")
+            for document in group
+            if not is_active(document) and (document.get("batch_id") or document.get("_id"))
+        }
 
     async def _import_jobs(self, group: list[LegacyDocument], inactive: set[str]) -> None:
-        report = self._report.jobs
-        jobs: dict[RecordId, LegacyJob] = {}
-        for document in group:
-            report.found += 1
-            try:
-                job = convert_job(document, inactive=inactive, running=self._running)
-                _check_new(job.record, jobs)
-            except UnreadableDocument as error:
-                report.unreadable[_name(document, "job_id")] = str(error)
-                continue
-            jobs[job.record.record_id] = job
-            report.left_behind.update(document.keys() - JOB_FIELDS)
-            if job.record.job.status is JobStatus.PENDING and job.record.job.batch_id:
-                self._open.add(job.record.job.batch_id)
-        known = await self._known("jobs", list(jobs))
-        new = [job for record_id, job in jobs.items() if record_id not in known]
+        convert = partial(convert_job, inactive=inactive, running=self._running)
+        readable = _convert_group(group, convert, self._report.jobs, "job_id", JOB_FIELDS)
+        self._open |= {
+            one.record.job.batch_id
+            for one in readable.values()
+            if one.record.job.status is JobStatus.PENDING and one.record.job.batch_id
+        }
+        new = await self._new("jobs", readable)
         if not self._dry_run:
             await self._put_archives(new)
-        taken = await self._import_records([job.record for job in new])
-        self._note(report, len(jobs), taken)
-        for job in new:
-            if job.record.record_id in taken:
-                self._report.by_status[job.record.job.status] += 1
-                self._report.archives += job.archive is not None
+        imported = await self._store_records([one.record for one in new])
+        self._report.jobs.count(len(readable), len(imported))
+        for one in new:
+            if one.record_id in imported:
+                self._report.by_status[one.record.job.status] += 1
+                self._report.archives += one.archive is not None
 
     async def _put_archives(self, jobs: list[LegacyJob]) -> None:
         """Before the jobs, so that every imported job has its archive."""
-        with TemporaryDirectory(prefix="legacy-") as place:
-            for n, older in enumerate(jobs):
-                if older.archive is None or self._files is None:
+        with TemporaryDirectory(prefix="legacy-") as directory:
+            path = Path(directory) / "archive"
+            for one in jobs:
+                if one.archive is None or self._files is None:
                     continue
-                job, path = older.record.job, Path(place) / str(n)
-                path.write_bytes(older.archive)
+                job = one.record.job
+                path.write_bytes(one.archive)
                 name = (job.results or {})["archive_filename"]
                 await self._files.put([(f"jobs/{job.job_id}/{job.attempt}/{name}", path)])
-                path.unlink()
+                path.unlink(missing_ok=True)
 
     async def _import_batches(self, group: list[LegacyDocument]) -> None:
-        report = self._report.batches
-        batches: dict[RecordId, BatchRecord] = {}
-        for document in group:
-            report.found += 1
-            try:
-                batch = convert_batch(document, still_open=self._open)
-                _check_new(batch, batches)
-            except UnreadableDocument as error:
-                report.unreadable[_name(document, "batch_id")] = str(error)
-                continue
-            batches[batch.record_id] = batch
-            report.left_behind.update(document.keys() - BATCH_FIELDS)
-        known = await self._known("batches", list(batches))
-        taken = await self._import_records([b for name, b in batches.items() if name not in known])
-        self._note(report, len(batches), taken)
+        convert = partial(convert_batch, still_open=self._open)
+        readable = _convert_group(group, convert, self._report.batches, "batch_id", BATCH_FIELDS)
+        imported = await self._store_records(list(await self._new("batches", readable)))
+        self._report.batches.count(len(readable), len(imported))
 
-    async def _known(self, kind: Kind, ids: list[RecordId]) -> set[RecordId]:
-        if self._store is None or not ids:
-            return set()
-        found = self._store.records(kind, ids)
-        return {record.record_id async for group in found for record in group}
+    async def _new(self, kind: Kind, readable: Mapping[str, T]) -> list[T]:
+        """Those that the store does not have."""
+        stored: set[RecordId] = set()
+        if self._store is not None and readable:
+            async for group in self._store.records(kind, list(readable)):
+                stored |= {record.record_id for record in group}
+        return [one for record_id, one in readable.items() if record_id not in stored]
 
-    async def _import_records(self, records: list[Record]) -> set[RecordId]:
+    async def _store_records(self, records: Sequence[Record]) -> set[RecordId]:
         if self._dry_run or self._store is None:
             return {record.record_id for record in records}
         return await self._store.import_records(records) if records else set()
 
-    def _note(self, report: KindReport, readable: int, taken: set[RecordId]) -> None:
-        report.imported += len(taken)
-        report.skipped += readable - len(taken)
 
-
-def _check_new(record: Record, among: Container[RecordId]) -> None:
-    if record.record_id in among:
-        raise UnreadableDocument("another document has the same id")
-
-
-def _name(document: LegacyDocument, field_name: str) -> str:
-    return str(document.get(field_name) or document.get("_id"))
+def _convert_group(
+    group: list[LegacyDocument],
+    convert: Callable[[LegacyDocument], T],
+    report: KindReport,
+    id_field: str,
+    known_fields: Set[str],
+) -> dict[str, T]:
+    readable: dict[str, T] = {}
+    for document in group:
+        report.found += 1
+        try:
+            converted = convert(document)
+            if converted.record_id in readable:
+                raise UnreadableDocument("another document has the same id")
+        except UnreadableDocument as error:
+            report.unreadable[str(document.get(id_field) or document.get("_id"))] = str(error)
+        else:
+            readable[converted.record_id] = converted
+            report.left_behind.update(document.keys() - known_fields)
+    return readable
 
 
 #: Namespace of the ids derived from legacy ids that are not valid here.
@@ -255,13 +308,6 @@ def valid_id(kind: Literal["job", "batch"], own: str) -> str:
     return f"{kind}-{uuid5(NAMESPACE, f'{kind}/{own}')}"
 
 
-def job_status(document: Mapping[str, Any]) -> JobStatus:
-    status = str(document.get("status") or "").lower()
-    if status not in STATUSES:
-        raise UnreadableDocument(f"its status is {status or 'missing'}")
-    return STATUSES[status]
-
-
 def parse_time(value: Any) -> datetime | None:
     """Times without a zone are UTC, as the legacy service wrote them."""
     if isinstance(value, str):
@@ -269,9 +315,11 @@ def parse_time(value: Any) -> datetime | None:
             value = datetime.fromisoformat(value)
         except ValueError:
             return None
-    if not isinstance(value, datetime):
-        return None
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return _as_utc(value) if isinstance(value, datetime) else None
+
+
+def _as_utc(at: datetime) -> datetime:
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
 def creation_time(document: Mapping[str, Any]) -> datetime:
@@ -288,9 +336,7 @@ def to_json(value: Any) -> Any:
     """The value with datetimes as ISO 8601 texts."""
     match value:
         case datetime():
-            at = parse_time(value)
-            assert at is not None
-            return iso(at)
+            return iso(_as_utc(value))
         case Mapping():
             return {key: to_json(item) for key, item in value.items()}
         case list():
@@ -388,7 +434,10 @@ def convert_job(
 def _convert_job(
     document: Mapping[str, Any], inactive: Collection[str], running: RunningJobs
 ) -> LegacyJob:
-    legacy_status = job_status(document)
+    stored_status = str(document.get("status") or "").lower()
+    if stored_status not in STATUSES:
+        raise UnreadableDocument(f"its status is {stored_status or 'missing'}")
+    legacy_status = STATUSES[stored_status]
     status = JobStatus(running) if legacy_status is JobStatus.PROCESSING else legacy_status
     created_at = creation_time(document)
     parameters, webhook = _parameters(document)
@@ -414,14 +463,17 @@ def _convert_job(
     if status is not JobStatus.COMPLETED or job.results is None:
         archive = None
     elif archive is not None:
-        job = job.model_copy(update={"results": _with_archive(job)})
-    is_pending = status is JobStatus.PENDING
-    record = JobRecord(
-        job=job,
-        dropped_logs=dropped,
-        paused=is_pending and job.batch_id in inactive,
-        outbox=_first_progress_event(webhook) if is_pending else NO_EVENT,
-    )
+        name = safe_name(str(job.results.get("archive_filename") or "")) or ARCHIVE_NAME
+        url = f"/api/jobs/{job.job_id}/download-archive"
+        results = {**job.results, "archive_filename": name, "archive_url": url}
+        job = job.model_copy(update={"results": results})
+    paused, outbox = False, NO_EVENT
+    if status is JobStatus.PENDING:
+        paused = job.batch_id in inactive
+        if webhook is not None and webhook.wants_progress:
+            first = first_schedule()
+            outbox = OutboxState(due_at=first.due_at, schedule=first)
+    record = JobRecord(job=job, dropped_logs=dropped, paused=paused, outbox=outbox)
     return LegacyJob(record, archive)
 
 
@@ -501,26 +553,12 @@ def _results(document: Mapping[str, Any]) -> tuple[dict[str, Any] | None, bytes 
     return results, archive or None
 
 
-def _with_archive(job: Job) -> dict[str, Any]:
-    results = job.results or {}
-    name = safe_name(str(results.get("archive_filename") or "")) or ARCHIVE_NAME
-    url = f"/api/jobs/{job.job_id}/download-archive"
-    return {**results, "archive_filename": name, "archive_url": url}
-
-
 def _logs(document: Mapping[str, Any], otherwise: datetime) -> tuple[tuple[LogEntry, ...], int]:
     """The newest entries that a job keeps, and the number of dropped ones."""
     logs = document.get("logs")
     entries = list(logs) if isinstance(logs, list) else []
     kept = entries[-MAX_LOG_ENTRIES:]
     return tuple(convert_log(entry, otherwise) for entry in kept), len(entries) - len(kept)
-
-
-def _first_progress_event(webhook: Webhook | None) -> OutboxState:
-    if webhook is None or not webhook.wants_progress:
-        return NO_EVENT
-    first = first_schedule()
-    return OutboxState(due_at=first.due_at, schedule=first)
 
 
 def convert_batch(document: Mapping[str, Any], *, still_open: Collection[str] = ()) -> BatchRecord:
@@ -549,73 +587,3 @@ def convert_batch(document: Mapping[str, Any], *, still_open: Collection[str] = 
 def is_active(document: Mapping[str, Any]) -> bool:
     active = document.get("isActive", document.get("is_active"))
     return active is None or bool(active)
-
-
-NAMES = ["event_jobs", "event_batches"]
-#: Documents per page; each may contain an archive of several megabytes.
-GROUP = 20
-
-
-class MongoLegacySource:
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._address = ""
-        self._client: AsyncMongoClient[Document]
-        self._db: AsyncDatabase[Document]
-
-    async def open(self) -> None:
-        self._client, self._address = connect(self._url, socketTimeoutMS=60_000)
-        try:
-            self._db = _named_database(self._client)
-            with translated(self._address):
-                names = await self._db.list_collection_names(filter={"name": {"$in": NAMES}})
-            if not names:
-                raise NotFound(f"The database {self._db.name} has no {' and no '.join(NAMES)}")
-        except BaseException:
-            await self._client.close()
-            raise
-
-    async def close(self) -> None:
-        await self._client.close()
-
-    async def documents(self, name: LegacyCollection) -> AsyncIterator[list[LegacyDocument]]:
-        """Read page by page: importing a page may take longer than a cursor lives."""
-        last: Document = {}
-        while True:
-            with translated(self._address):
-                page = await self._db[name].find(last, sort=[("_id", 1)], limit=GROUP).to_list()
-            if not page:
-                return
-            last = {"_id": {"$gt": page[-1]["_id"]}}
-            yield [_plain(document) for document in page]
-
-
-def _named_database(client: AsyncMongoClient[Document]) -> AsyncDatabase[Document]:
-    try:
-        database = client.get_default_database()
-    except ConfigurationError:
-        raise InvalidParameters(
-            "Name the database in the address: mongodb://host/database"
-        ) from None
-    return database.with_options(read_concern=ReadConcern("majority"))
-
-
-def _plain(value: Any) -> Any:
-    """Convert BSON types that JSON lacks to text, except times."""
-    match value:
-        case dict():
-            return {str(key): _plain(item) for key, item in value.items()}
-        case list():
-            return [_plain(item) for item in value]
-        case bool() | None | str() | datetime():
-            return value
-        case int():
-            return int(value)  # also converts Int64
-        case float():
-            return value if value == value and abs(value) != float("inf") else str(value)
-        case ObjectId() | Decimal128():
-            return str(value)
-        case Binary() | bytes():
-            return bytes(value).hex()
-        case _:
-            return str(value)
