@@ -13,7 +13,7 @@ from pymongo.database import Database
 
 from secretary.core.errors import StoreUnavailable
 from secretary.core.job import Batch, Job, LogEntry
-from secretary.migration.legacy import LegacySource
+from secretary.migration.legacy import open_legacy_source
 from secretary.store import IdempotencyKey, JobQuery
 from secretary.store.mongo import MongoStore
 from secretary.store.mongo.rows import STAGED
@@ -146,9 +146,9 @@ async def test_a_key_under_which_nothing_was_stored_stays_behind(
 async def test_an_older_service_that_does_not_answer_leaves_no_client_open() -> None:
     with warnings.catch_warnings(action="ignore"):
         gc.collect()  # garbage of other tests
-    older = LegacySource("mongodb://127.0.0.1:9/older?serverSelectionTimeoutMS=50")
+    older = open_legacy_source("mongodb://127.0.0.1:9/older?serverSelectionTimeoutMS=50")
     with pytest.raises(StoreUnavailable):
-        await older.open()
+        await older.__aenter__()
     with warnings.catch_warnings(record=True, action="always") as caught:
         del older
         gc.collect()

@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence, Set
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +18,6 @@ from uuid import UUID, uuid5
 
 from bson import Binary
 from pydantic import ValidationError
-from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import ConfigurationError
 from pymongo.read_concern import ReadConcern
@@ -77,49 +77,44 @@ class LegacyJob:
 T = TypeVar("T", LegacyJob, BatchRecord)
 
 
+@dataclass(frozen=True, slots=True)
 class LegacySource:
-    """The collections of the legacy service."""
+    """The database of the legacy service."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._address = ""
-        self._client: AsyncMongoClient[Document]
-        self._db: AsyncDatabase[Document]
-
-    async def open(self) -> None:
-        """Raises `NotFound` if neither collection exists."""
-        self._client, self._address = connect(self._url, socketTimeoutMS=60_000)
-        try:
-            database = self._client.get_default_database()
-            self._db = database.with_options(read_concern=ReadConcern("majority"))
-            with translated(self._address):
-                names = await self._db.list_collection_names(filter={"name": {"$in": COLLECTIONS}})
-            if not names:
-                missing = " and no ".join(COLLECTIONS)
-                raise NotFound(f"The database {self._db.name} has no {missing}")
-        except ConfigurationError:
-            await self._client.close()
-            raise InvalidParameters(
-                "Name the database in the address: mongodb://host/database"
-            ) from None
-        except BaseException:
-            await self._client.close()
-            raise
-
-    async def close(self) -> None:
-        await self._client.close()
+    database: AsyncDatabase[Document]
+    address: str
 
     async def documents(self, name: LegacyCollection) -> AsyncIterator[list[LegacyDocument]]:
         """Read all documents of a collection, oldest first, page by page: importing a page may take
         longer than a cursor lives."""
         last: Document = {}
         while True:
-            with translated(self._address):
-                page = await self._db[name].find(last, sort=[("_id", 1)], limit=GROUP).to_list()
+            with translated(self.address):
+                documents = self.database[name].find(last, sort=[("_id", 1)], limit=GROUP)
+                page = await documents.to_list()
             if not page:
                 return
             last = {"_id": {"$gt": page[-1]["_id"]}}
             yield [_plain(document) for document in page]
+
+
+@asynccontextmanager
+async def open_legacy_source(url: str) -> AsyncIterator[LegacySource]:
+    """Raises `NotFound` if neither collection exists."""
+    client, address = connect(url, socketTimeoutMS=60_000)
+    async with client:
+        try:
+            database = client.get_default_database()
+        except ConfigurationError:
+            raise InvalidParameters(
+                "Name the database in the address: mongodb://host/database"
+            ) from None
+        database = database.with_options(read_concern=ReadConcern("majority"))
+        with translated(address):
+            names = await database.list_collection_names(filter={"name": {"$in": COLLECTIONS}})
+        if not names:
+            raise NotFound(f"The database {database.name} has no {' and no '.join(COLLECTIONS)}")
+        yield LegacySource(database, address)
 
 
 def _plain(value: Any) -> Any:
@@ -166,47 +161,39 @@ class LegacyReport:
     by_status: Counter[JobStatus] = field(default_factory=Counter)
 
 
+@dataclass(slots=True)
 class LegacyImporter:
     """Imports everything once: ids are mapped deterministically, so a repeated run adds nothing."""
 
-    def __init__(
-        self,
-        source: LegacySource,
-        store: Store | None,
-        files: BlobStore | None,
-        *,
-        running: RunningJobs = "failed",
-        dry_run: bool = False,
-    ) -> None:
-        """`store` is None for a dry run without an existing store."""
-        self._source = source
-        self._store = store
-        self._files = files
-        self._running = running
-        self._dry_run = dry_run
-        self._report = LegacyReport()
-        #: Ids of batches with pending jobs.
-        self._open: set[str] = set()
+    source: LegacySource
+    #: None for a dry run without an existing store.
+    store: Store | None
+    files: BlobStore | None
+    running: RunningJobs = "failed"
+    dry_run: bool = False
+    _report: LegacyReport = field(default_factory=LegacyReport)
+    #: Ids of batches with pending jobs.
+    _open: set[str] = field(default_factory=set)
 
     async def run(self, tell: Callable[[int], object] = lambda found: None) -> LegacyReport:
         inactive = await self._inactive()
-        async for group in self._source.documents("event_jobs"):
+        async for group in self.source.documents("event_jobs"):
             await self._import_jobs(group, inactive)
             tell(self._report.jobs.found)
-        async for group in self._source.documents("event_batches"):
+        async for group in self.source.documents("event_batches"):
             await self._import_batches(group)
         return self._report
 
     async def _inactive(self) -> set[str]:
         return {
             record_id("batch", document)
-            async for group in self._source.documents("event_batches")
+            async for group in self.source.documents("event_batches")
             for document in group
             if not is_active(document) and (document.get("batch_id") or document.get("_id"))
         }
 
     async def _import_jobs(self, group: list[LegacyDocument], inactive: set[str]) -> None:
-        convert = partial(convert_job, inactive=inactive, running=self._running)
+        convert = partial(convert_job, inactive=inactive, running=self.running)
         readable = _convert_group(group, convert, self._report.jobs, "job_id", JOB_FIELDS)
         self._open |= {
             one.record.job.batch_id
@@ -214,7 +201,7 @@ class LegacyImporter:
             if one.record.job.status is JobStatus.PENDING and one.record.job.batch_id
         }
         new = await self._new("jobs", readable)
-        if not self._dry_run:
+        if not self.dry_run:
             await self._put_archives(new)
         imported = await self._store_records([one.record for one in new])
         self._report.jobs.count(len(readable), len(imported))
@@ -228,12 +215,12 @@ class LegacyImporter:
         with TemporaryDirectory(prefix="legacy-") as directory:
             path = Path(directory) / "archive"
             for one in jobs:
-                if one.archive is None or self._files is None:
+                if one.archive is None or self.files is None:
                     continue
                 job = one.record.job
                 path.write_bytes(one.archive)
                 name = (job.results or {})["archive_filename"]
-                await self._files.put([(f"jobs/{job.job_id}/{job.attempt}/{name}", path)])
+                await self.files.put([(f"jobs/{job.job_id}/{job.attempt}/{name}", path)])
                 path.unlink(missing_ok=True)
 
     async def _import_batches(self, group: list[LegacyDocument]) -> None:
@@ -245,15 +232,15 @@ class LegacyImporter:
     async def _new(self, kind: Kind, readable: Mapping[str, T]) -> list[T]:
         """Those that the store does not have."""
         stored: set[RecordId] = set()
-        if self._store is not None and readable:
-            async for group in self._store.records(kind, list(readable)):
+        if self.store is not None and readable:
+            async for group in self.store.records(kind, list(readable)):
                 stored |= {record.record_id for record in group}
         return [one for record_id, one in readable.items() if record_id not in stored]
 
     async def _store_records(self, records: Sequence[Record]) -> set[RecordId]:
-        if self._dry_run or self._store is None:
+        if self.dry_run or self.store is None:
             return {record.record_id for record in records}
-        return await self._store.import_records(records) if records else set()
+        return await self.store.import_records(records) if records else set()
 
 
 def _convert_group(
@@ -295,7 +282,7 @@ class UnreadableDocument(Exception):
     """The document cannot be imported; the message says why."""
 
 
-def record_id(kind: Literal["job", "batch"], document: Mapping[str, Any]) -> str:
+def record_id(kind: Literal["job", "batch"], document: LegacyDocument) -> str:
     own = document.get(f"{kind}_id") or document.get("_id")
     if not own:
         raise UnreadableDocument("it has no id")
@@ -322,7 +309,7 @@ def _as_utc(at: datetime) -> datetime:
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
-def creation_time(document: Mapping[str, Any]) -> datetime:
+def creation_time(document: LegacyDocument) -> datetime:
     """From the field, or from the MongoDB ObjectId."""
     if (created_at := parse_time(document.get("created_at"))) is not None:
         return created_at
@@ -361,28 +348,33 @@ def convert_error(value: Any) -> JobError | None:
     return JobError(code=code, message=str(value.get("message") or ""), details=details)
 
 
-def convert_access(value: Any) -> AccessControl:
-    if not isinstance(value, Mapping):
-        return OWNER_ONLY
-    lists = {
-        name: tuple(str(user) for user in value.get(name) or () if user)
-        for name in ("read_access", "write_access", "admin_access")
-    }
-    public = str(value.get("visibility")).lower() == "public"
-    return AccessControl(visibility="public" if public else "private", **lists)
-
-
-def convert_log(value: Any, otherwise: datetime) -> LogEntry:
-    if not isinstance(value, Mapping):
-        return LogEntry(timestamp=otherwise, message=str(value)[:MAX_LOG_MESSAGE])
-    level = str(value.get("level") or "info").lower()
-    return LogEntry.model_validate(
-        {
-            "timestamp": parse_time(value.get("timestamp")) or otherwise,
-            "level": LEVELS.get(level, "info"),
-            "message": str(value.get("message") or "")[:MAX_LOG_MESSAGE],
+def _ownership(document: LegacyDocument) -> dict[str, Any]:
+    """The fields for owner, access and archive, which jobs and batches share."""
+    access, stored = OWNER_ONLY, document.get("access_control")
+    if isinstance(stored, Mapping):
+        lists = {
+            name: tuple(str(user) for user in stored.get(name) or () if user)
+            for name in ("read_access", "write_access", "admin_access")
         }
-    )
+        is_public = str(stored.get("visibility")).lower() == "public"
+        access = AccessControl(visibility="public" if is_public else "private", **lists)
+    user_id, archived = text_or_none(document.get("user_id")), bool(document.get("archived"))
+    return {"user_id": user_id, "access_control": access, "archived": archived}
+
+
+def convert_logs(value: Any, otherwise: datetime) -> tuple[tuple[LogEntry, ...], int]:
+    """Return the newest entries, as many as a job keeps, and the number of dropped ones."""
+    stored = value if isinstance(value, list) else []
+    entries: list[LogEntry] = []
+    for one in stored[-MAX_LOG_ENTRIES:]:
+        fields = one if isinstance(one, Mapping) else {"message": str(one)}
+        entry = {
+            "timestamp": parse_time(fields.get("timestamp")) or otherwise,
+            "level": LEVELS.get(str(fields.get("level") or "info").lower(), "info"),
+            "message": str(fields.get("message") or "")[:MAX_LOG_MESSAGE],
+        }
+        entries.append(LogEntry.model_validate(entry))
+    return tuple(entries), len(stored) - len(entries)
 
 
 def convert_webhook(value: Any) -> Webhook | None:
@@ -417,11 +409,12 @@ INTERRUPTED = JobError(
     code="WORKER_CRASHED",
     message="The job was running in the legacy service when it was imported; you can restart it",
 )
+CANCELLED = JobError(code="CANCELLED", message="The job was cancelled")
 NO_REASON = JobError(code="INTERNAL_ERROR", message="The legacy service recorded no reason")
 
 
 def convert_job(
-    document: Mapping[str, Any], *, inactive: Collection[str] = (), running: RunningJobs = "failed"
+    document: LegacyDocument, *, inactive: Collection[str] = (), running: RunningJobs = "failed"
 ) -> LegacyJob:
     try:
         return _convert_job(document, inactive, running)
@@ -432,7 +425,7 @@ def convert_job(
 
 
 def _convert_job(
-    document: Mapping[str, Any], inactive: Collection[str], running: RunningJobs
+    document: LegacyDocument, inactive: Collection[str], running: RunningJobs
 ) -> LegacyJob:
     stored_status = str(document.get("status") or "").lower()
     if stored_status not in STATUSES:
@@ -443,7 +436,7 @@ def _convert_job(
     parameters, webhook = _parameters(document)
     results, archive = _results(document)
     batch_id = text_or_none(document.get("batch_id"))
-    logs, dropped = _logs(document, created_at)
+    logs, dropped = convert_logs(document.get("logs"), created_at)
     job = Job(
         job_id=record_id("job", document),
         job_type=str(document.get("job_type") or DEFAULT_JOB_TYPE),
@@ -453,11 +446,9 @@ def _convert_job(
         results=results if status in FINAL_STATUSES else None,
         created_at=created_at,
         batch_id=valid_id("batch", batch_id) if batch_id else None,
-        user_id=text_or_none(document.get("user_id")),
-        access_control=convert_access(document.get("access_control")),
         logs=logs,
-        archived=bool(document.get("archived")),
         webhook=webhook,
+        **_ownership(document),
         **_state(document, status, legacy_status, created_at),
     )
     if status is not JobStatus.COMPLETED or job.results is None:
@@ -478,7 +469,7 @@ def _convert_job(
 
 
 def _state(
-    document: Mapping[str, Any], status: JobStatus, legacy_status: JobStatus, created_at: datetime
+    document: LegacyDocument, status: JobStatus, legacy_status: JobStatus, created_at: datetime
 ) -> dict[str, Any]:
     """The fields that depend on the status: times, progress, error, attempt."""
     updated_at = parse_time(document.get("updated_at")) or created_at
@@ -487,17 +478,23 @@ def _state(
     error = convert_error(document.get("error"))
     if legacy_status is JobStatus.PROCESSING:
         error = INTERRUPTED
-    elif status is JobStatus.FAILED:
-        error = error or NO_REASON
-    elif status is JobStatus.CANCELLED:
-        error = error or JobError(code="CANCELLED", message="The job was cancelled")
-    else:
+    elif status is JobStatus.COMPLETED:
         error = None
+    else:
+        error = error or (NO_REASON if status is JobStatus.FAILED else CANCELLED)
+    stored = document.get("progress")
+    stored = stored if isinstance(stored, Mapping) else {}
+    percent = stored.get("percent")
+    progress = Progress(step="completed", percent=100, message=str(stored.get("message") or ""))
+    if status is not JobStatus.COMPLETED:
+        number = int(percent) if isinstance(percent, int | float) else 0
+        step = str(stored.get("step") or "queued")
+        progress = progress.model_copy(update={"step": step, "percent": min(max(number, 0), 100)})
     started_at = parse_time(document.get("processing_started_at"))
     completed_at = parse_time(document.get("completed_at")) or updated_at
     return {
         "updated_at": updated_at,
-        "progress": _progress(document, status),
+        "progress": progress,
         "error": error,
         "processing_started_at": started_at,
         "completed_at": completed_at,
@@ -508,21 +505,7 @@ def _state(
     }
 
 
-def _progress(document: Mapping[str, Any], status: JobStatus) -> Progress:
-    progress = document.get("progress")
-    progress = progress if isinstance(progress, Mapping) else {}
-    if status is JobStatus.COMPLETED:
-        return Progress(step="completed", percent=100, message=str(progress.get("message") or ""))
-    percent = progress.get("percent")
-    number = int(percent) if isinstance(percent, int | float) else 0
-    return Progress(
-        step=str(progress.get("step") or "queued"),
-        percent=min(max(number, 0), 100),
-        message=str(progress.get("message") or ""),
-    )
-
-
-def _parameters(document: Mapping[str, Any]) -> tuple[dict[str, Any], Webhook | None]:
+def _parameters(document: LegacyDocument) -> tuple[dict[str, Any], Webhook | None]:
     """The parameters without the webhook that may be among them: clients can read parameters, but
     must not see its token."""
     given = to_json(document.get("parameters") or {})
@@ -540,7 +523,7 @@ def _parameters(document: Mapping[str, Any]) -> tuple[dict[str, Any], Webhook | 
     return parameters, webhook
 
 
-def _results(document: Mapping[str, Any]) -> tuple[dict[str, Any] | None, bytes | None]:
+def _results(document: LegacyDocument) -> tuple[dict[str, Any] | None, bytes | None]:
     """The results, and the archive that may be inside them."""
     results = to_json(document.get("results"))
     if not isinstance(results, dict):
@@ -553,15 +536,7 @@ def _results(document: Mapping[str, Any]) -> tuple[dict[str, Any] | None, bytes 
     return results, archive or None
 
 
-def _logs(document: Mapping[str, Any], otherwise: datetime) -> tuple[tuple[LogEntry, ...], int]:
-    """The newest entries that a job keeps, and the number of dropped ones."""
-    logs = document.get("logs")
-    entries = list(logs) if isinstance(logs, list) else []
-    kept = entries[-MAX_LOG_ENTRIES:]
-    return tuple(convert_log(entry, otherwise) for entry in kept), len(entries) - len(kept)
-
-
-def convert_batch(document: Mapping[str, Any], *, still_open: Collection[str] = ()) -> BatchRecord:
+def convert_batch(document: LegacyDocument, *, still_open: Collection[str] = ()) -> BatchRecord:
     """`still_open` has the ids of batches with pending jobs. Counters are recomputed."""
     created_at = creation_time(document)
     updated_at = parse_time(document.get("updated_at")) or created_at
@@ -576,14 +551,12 @@ def convert_batch(document: Mapping[str, Any], *, still_open: Collection[str] = 
         started_at=None if waited else created_at,
         completed_at=None if batch_id in still_open else ended_at,
         is_active=is_active(document),
-        archived=bool(document.get("archived")),
         webhook=convert_webhook(document.get("webhook")),
-        user_id=text_or_none(document.get("user_id")),
-        access_control=convert_access(document.get("access_control")),
+        **_ownership(document),
     )
     return BatchRecord(batch=batch)
 
 
-def is_active(document: Mapping[str, Any]) -> bool:
+def is_active(document: LegacyDocument) -> bool:
     active = document.get("isActive", document.get("is_active"))
     return active is None or bool(active)
