@@ -61,6 +61,10 @@ class Chunk:
     def end(self) -> float:
         return self.windows[-1].end
 
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
     def as_json(self) -> list[Any]:
         return [[window.start, window.end, window.speech] for window in self.windows]
 
