@@ -147,7 +147,7 @@ def as_markdown(
 ) -> Iterator[str]:
     """Yield one block at a time, each followed by an empty line."""
     if title:
-        yield f"# {_escaped_line(title)}\n\n"
+        yield f"# {escaped_line(title)}\n\n"
     inserts = sorted(
         [(chapter.start, 0, _heading(chapter)) for chapter in chapters]
         + [(image.time, 1, _image(image)) for image in images]
@@ -157,24 +157,24 @@ def as_markdown(
         while inserted < len(inserts) and inserts[inserted][0] <= paragraph.start:
             yield inserts[inserted][2]
             inserted += 1
-        yield f"**[{format_clock(paragraph.start)}]** {_escaped_line(paragraph.text)}\n\n"
+        yield f"**[{format_clock(paragraph.start)}]** {escaped_line(paragraph.text)}\n\n"
     for _, _, block in inserts[inserted:]:
         yield block
 
 
 def _heading(chapter: Chapter) -> str:
-    return f"## {_escaped_line(chapter.title)} ({format_clock(chapter.start)})\n\n"
+    return f"## {escaped_line(chapter.title)} ({format_clock(chapter.start)})\n\n"
 
 
 def _image(image: TranscriptImage) -> str:
     block = f"![{format_clock(image.time)}]({image.file})\n\n"
     lines = [
-        escape_line_start(_escaped_line(line)) for line in image.text.splitlines() if line.strip()
+        escape_line_start(escaped_line(line)) for line in image.text.splitlines() if line.strip()
     ]
     return block + ("\n".join(f"> {line}" for line in lines) + "\n\n" if lines else "")
 
 
-def _escaped_line(text: str) -> str:
+def escaped_line(text: str) -> str:
     """Join the text to one line and escape it: speech is never markup."""
     escaped = " ".join(text.split()).replace("\\", "\\\\")
     for character in "<>[]*_`#":
