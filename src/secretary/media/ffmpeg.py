@@ -1,5 +1,6 @@
 """Runs ffmpeg with limits: it reads one file and nothing else."""
 
+import contextlib
 import os
 import selectors
 import shutil
@@ -21,7 +22,6 @@ from ..core.errors import (
 from ..core.file_types import detect_file_type
 from ..core.processes import inherited_environment, running_program
 
-_MISSING = "ffmpeg is not installed: install ffmpeg, or the Python package imageio-ffmpeg"
 #: The ffmpeg demuxers for each file type. Formats that reference other files (playlists, manifests,
 #: image sequences) are left out on purpose: ffmpeg would open whatever they name.
 DEMUXERS = {
@@ -60,19 +60,17 @@ class FfmpegResult:
 
 def find_ffmpeg(path: str | None = None) -> str:
     """Return the configured program, else the system's, else the one from imageio-ffmpeg."""
-    program = shutil.which(path or "ffmpeg") or (None if path else _packaged())
+    program = shutil.which(path or "ffmpeg")
+    if program is None and path is None:
+        with contextlib.suppress(ImportError, RuntimeError):
+            import imageio_ffmpeg
+
+            program = str(imageio_ffmpeg.get_ffmpeg_exe())
     if program is None:
-        raise EngineUnavailable(_MISSING)
+        raise EngineUnavailable(
+            "ffmpeg is not installed: install ffmpeg, or the Python package imageio-ffmpeg"
+        )
     return os.path.abspath(program)
-
-
-def _packaged() -> str | None:
-    try:
-        import imageio_ffmpeg
-
-        return str(imageio_ffmpeg.get_ffmpeg_exe())
-    except (ImportError, RuntimeError):
-        return None
 
 
 def detect_container(path: str) -> str:
@@ -135,7 +133,7 @@ def run_ffmpeg(
     with running_program(command, env=environment, cwd=directory, bufsize=0, **pipes) as process:
         assert process.stdout is not None and process.stderr is not None
         stderr = _StderrBuffer()
-        consumers = {process.stdout: on_output or _discard, process.stderr: stderr.append}
+        consumers = {process.stdout: on_output or (lambda _: None), process.stderr: stderr.append}
         deadline = time.monotonic() + timeout_s
         _drain(consumers, deadline, timeout_s, on_tick)
         try:
@@ -176,10 +174,6 @@ def _drain(
 def _timed_out(timeout_s: float) -> ProcessingTimeout:
     text = f"ffmpeg did not finish within {timeout_s:g} s"
     return ProcessingTimeout(text, timeout_s=timeout_s)
-
-
-def _discard(_: bytes) -> None:
-    pass
 
 
 class _StderrBuffer:

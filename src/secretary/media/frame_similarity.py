@@ -42,15 +42,8 @@ LIVELY_SHARE, LIVELY_NEIGHBOUR_SHARE = 0.4, 0.12
 MIN_LIVELY_HALF_SECONDS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Motion:
-    """For each frame, which blocks stand still and which are always in motion."""
-
-    still: NDArray[numpy.bool_]
-    lively: NDArray[numpy.bool_]
-
-
-def detect_motion(frames: Frame) -> Motion:
+def detect_motion(frames: Frame) -> tuple[Blocks, Blocks]:
+    """Return for each frame which blocks stand still, and which are always in motion."""
     count = len(frames)
     moving = numpy.zeros((count + STILL_FRAMES, ROWS, COLUMNS), numpy.bool_)
     for index in range(1, count):
@@ -61,7 +54,7 @@ def detect_motion(frames: Frame) -> Motion:
         rests = ~moving[index + 1 : index + 1 + STILL_FRAMES].any(axis=0)
         # A slow fade shows only over several frames.
         still[index] = rests & ~_moved(frames[index], later)
-    return Motion(still, _lively(moving[:count]))
+    return still, _lively(moving[:count])
 
 
 def _moved(before: Frame, after: Frame) -> Blocks:
@@ -74,7 +67,7 @@ def _count_in_blocks(pixels: Pixels) -> NDArray[numpy.int64]:
     return counts
 
 
-def _lively(moving: NDArray[numpy.bool_]) -> NDArray[numpy.bool_]:
+def _lively(moving: Blocks) -> Blocks:
     """Slides may change every three seconds; a speaker moves in more seconds than not."""
     lively = numpy.zeros_like(moving)
     half = FRAME_RATE // 2

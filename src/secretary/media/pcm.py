@@ -109,7 +109,10 @@ def decode_audio(
     shutil.rmtree(work, ignore_errors=True)
     try:
         work.mkdir(parents=True)
-        raw, timeline = work / "raw", _timeline(recording)
+        raw = work / "raw"
+        has_restarts = recording.format in _DURATION_FROM_TIMESTAMPS
+        max_gap = _MAX_TRANSPORT_GAP_S if has_restarts else math.inf
+        timeline = Timeline(SAMPLE_RATE, start=recording.start, max_gap=max_gap)
 
         def check_duration() -> None:
             _check_duration(max(_pcm_seconds(raw), timeline.seconds), max_seconds)
@@ -171,12 +174,6 @@ def _read_pcm(path: str, start: float, end: float) -> bytes:
 
 def _work_directory(target: str) -> Path:
     return Path(f"{target}.part")
-
-
-def _timeline(recording: Recording) -> "Timeline":
-    if recording.format in _DURATION_FROM_TIMESTAMPS:
-        return Timeline(SAMPLE_RATE, start=recording.start, max_gap=_MAX_TRANSPORT_GAP_S)
-    return Timeline(SAMPLE_RATE, start=recording.start)
 
 
 def _pcm_seconds(raw: Path) -> float:
@@ -258,7 +255,10 @@ def _summarise(
 ) -> DecodedAudio:
     """Raise if too much is lost in the middle. A few broken frames or a missing end are accepted
     and reported."""
-    missing = _missing_at_end(timeline.seconds, recording, is_damaged=is_damaged)
+    declared = 0.0 if recording.is_estimated else recording.duration or 0.0
+    # A video may go on without audio, so its duration counts only if the audio is damaged.
+    is_counted = is_damaged or not recording.video_tracks
+    missing = max(declared - timeline.seconds, 0.0) if is_counted else 0.0
     lost = timeline.gaps if is_damaged else 0.0
     if recording.format == "ogg":
         # The duration comes from the last page, so anything missing is before that.
@@ -277,15 +277,6 @@ def _summarise(
         missing=missing if missing > tolerated else 0.0,
         is_damaged=is_damaged,
     )
-
-
-def _missing_at_end(seconds: float, recording: Recording, *, is_damaged: bool) -> float:
-    """A video may go on without audio, so its duration counts only if the audio is damaged."""
-    if recording.duration is None or recording.is_estimated:
-        return 0.0
-    if recording.video_tracks and not is_damaged:
-        return 0.0
-    return max(recording.duration - seconds, 0.0)
 
 
 # The timeline -----------------------------------------------------------------------------------
@@ -377,20 +368,16 @@ class Timeline:
         if candidate is None or not self._continues(candidate, position):
             self._candidate = TimelineAnchor(self._samples, position)
         elif self._samples - candidate.raw >= _MIN_JUMP * self._rate:
-            self._accept(candidate, last)
+            self._candidate = None
+            jump = candidate.position - (last.position + candidate.raw - last.raw)
+            if -_MAX_OVERLAP * self._rate <= jump <= self._max_gap * self._rate:
+                self._anchors.append(candidate)
+            else:
+                self._offset -= jump
 
     def _continues(self, anchor: TimelineAnchor, position: int) -> bool:
         expected = anchor.position + self._samples - anchor.raw
         return abs(position - expected) <= _JITTER * self._rate
-
-    def _accept(self, anchor: TimelineAnchor, last: TimelineAnchor) -> None:
-        self._candidate = None
-        end = last.position + anchor.raw - last.raw
-        jump = anchor.position - end
-        if -_MAX_OVERLAP * self._rate <= jump <= self._max_gap * self._rate:
-            self._anchors.append(anchor)
-        else:
-            self._offset -= jump
 
 
 def apply_timeline(raw: Path, timeline: Timeline, target: Path) -> Path:
@@ -400,20 +387,12 @@ def apply_timeline(raw: Path, timeline: Timeline, target: Path) -> Path:
     if anchors == (TimelineAnchor(0, 0),):
         return raw
     ends = [anchor.raw for anchor in anchors[1:]] + [timeline.samples]
-    with raw.open("rb", buffering=0) as source, target.open("wb", buffering=0) as output:
+    with raw.open("rb") as source, target.open("wb") as output:
         for anchor, end in zip(anchors, ends, strict=False):
             skipped = max(-anchor.position, 0)
             source.seek((anchor.raw + skipped) * SAMPLE_BYTES)
             output.seek(max(anchor.position, 0) * SAMPLE_BYTES)
-            _copy(source.fileno(), output.fileno(), (end - anchor.raw - skipped) * SAMPLE_BYTES)
+            size = (end - anchor.raw - skipped) * SAMPLE_BYTES
+            while size > 0 and (data := source.read(min(size, _COPY_BYTES))):
+                size -= output.write(data)
     return target
-
-
-def _copy(source: int, target: int, size: int) -> None:
-    while size > 0:
-        data = os.read(source, min(size, _COPY_BYTES))
-        if not data:
-            return
-        size -= len(data)
-        while data:
-            data = data[os.write(target, data) :]

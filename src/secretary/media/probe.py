@@ -127,9 +127,12 @@ def probe(path: str, *, timeout_s: float = 60.0, program: str | None = None) -> 
     if result.exit_code or not has_tracks:
         raise FileCorrupt("The file is damaged: it has no readable audio or video track")
     tags, chapters = parse_metadata(metadata.text())
+    duration = streams.duration
+    if not duration or os.path.getsize(path) * 8 / duration < _MIN_BIT_RATE:
+        duration = None
     return Recording(
         format=container,
-        duration=_plausible_duration(streams.duration, os.path.getsize(path)),
+        duration=duration,
         is_estimated=_ESTIMATED in result.stderr,
         start=streams.start,
         audio_tracks=streams.audio_tracks,
@@ -138,12 +141,6 @@ def probe(path: str, *, timeout_s: float = 60.0, program: str | None = None) -> 
         chapters=chapters,
         tags=tags,
     )
-
-
-def _plausible_duration(duration: float | None, size_bytes: int) -> float | None:
-    if not duration or size_bytes * 8 / duration < _MIN_BIT_RATE:
-        return None
-    return duration
 
 
 # Streams, from the log on stderr ----------------------------------------------------------------
@@ -171,13 +168,30 @@ def parse_streams(log: str) -> Streams:
             case "Audio":
                 audio[number] = _audio_track(stream, title)
             case "Video" if not stream["rest"].rstrip().endswith(_STILL_IMAGE):
-                video[number] = _video_track(stream)
+                size, frames = _SIZE.search(stream["rest"]), _FRAME_RATE.search(stream["rest"])
+                video[number] = VideoTrack(
+                    stream=number,
+                    codec=stream["codec"],
+                    width=int(size["width"]) if size else 0,
+                    height=int(size["height"]) if size else 0,
+                    rate=float(frames["rate"]) * (1000 if frames["thousand"] else 1)
+                    if frames
+                    else None,
+                )
             case "Subtitle" if stream["codec"] in _TEXT_SUBTITLES:
-                subtitles[number] = _subtitle_track(stream, title)
+                subtitles[number] = SubtitleTrack(
+                    stream=number,
+                    codec=stream["codec"],
+                    language=language_code(stream["language"] or ""),
+                    is_default="(default)" in stream["rest"],
+                    is_forced="(forced)" in stream["rest"],
+                    title=title,
+                )
     times = next((line for line in log.split("\n") if line.startswith("  Duration: ")), "")
     duration, start = _DURATION.match(times), _START.search(times)
+    hours, minutes, seconds = duration.groups() if duration else (0, 0, 0)
     return Streams(
-        duration=_seconds(duration) if duration else None,
+        duration=int(hours) * 3600 + int(minutes) * 60 + float(seconds) if duration else None,
         start=float(start[1]) if start else 0.0,
         audio_tracks=tuple(audio.values()),
         video_tracks=tuple(video.values()),
@@ -243,33 +257,6 @@ def _channels(layout: str) -> int:
     return 0
 
 
-def _video_track(stream: re.Match[str]) -> VideoTrack:
-    size = _SIZE.search(stream["rest"])
-    frames = _FRAME_RATE.search(stream["rest"])
-    return VideoTrack(
-        stream=int(stream["number"]),
-        codec=stream["codec"],
-        width=int(size["width"]) if size else 0,
-        height=int(size["height"]) if size else 0,
-        rate=float(frames["rate"]) * (1000 if frames["thousand"] else 1) if frames else None,
-    )
-
-
-def _subtitle_track(stream: re.Match[str], title: str | None) -> SubtitleTrack:
-    return SubtitleTrack(
-        stream=int(stream["number"]),
-        codec=stream["codec"],
-        language=language_code(stream["language"] or ""),
-        is_default="(default)" in stream["rest"],
-        is_forced="(forced)" in stream["rest"],
-        title=title,
-    )
-
-
-def _seconds(duration: re.Match[str]) -> float:
-    return int(duration[1]) * 3600 + int(duration[2]) * 60 + float(duration[3])
-
-
 # Tags and chapters, in ffmpeg's metadata format -------------------------------------------------
 
 
@@ -293,10 +280,10 @@ def _sections(text: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         if _SECTION.fullmatch(line):
             yield section, pairs
             section, pairs = line, []
-        elif not line.startswith((";", "#")):
-            key, value = _key_and_value(line)
-            if key:
-                pairs.append((key, value))
+        # Split at the first equals sign that is not escaped.
+        elif match := re.match(r"((?![;#])(?:[^\\=]|\\.)+)=(.*)", line, re.DOTALL):
+            key, value = (re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in match.groups())
+            pairs.append((key, value))
     yield section, pairs
 
 
@@ -310,15 +297,6 @@ def _logical_lines(text: str) -> Iterator[str]:
             parts = []
     if parts:
         yield "\n".join(parts)
-
-
-def _key_and_value(line: str) -> tuple[str, str]:
-    """Split at the first equals sign that is not escaped."""
-    match = re.match(r"((?:[^\\=]|\\.)*)=(.*)", line, re.DOTALL)
-    if match is None:
-        return "", ""
-    key, value = (re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in match.groups())
-    return key, value
 
 
 def _tags(pairs: list[tuple[str, str]]) -> dict[str, str]:

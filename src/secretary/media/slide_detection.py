@@ -1,10 +1,11 @@
-"""Detects the slides of a video: frames that stand still, without build-ups and repetitions."""
+"""Detects the slides of a video (frames that stand still, without build-ups and repetitions), saves
+them in the resolution of the video, and reads their text."""
 
 import contextlib
 import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -72,16 +73,11 @@ MAX_SCENES = 40
 MAX_COMPARED = 1_000
 #: The share of a transition that may be left for it to count as done.
 TRANSITION_REST = 0.25
+#: 8K. A decoder may hold 17 frames of this size, which is 900 MB.
+MAX_FRAME_PIXELS = 8192 * 4608
+MAX_IMAGE_PIXELS = 50_000_000
 
 # Scan a window ----------------------------------------------------------------------------------
-
-
-class _State(NamedTuple):
-    """What the video shows from a frame on."""
-
-    first_frame: int
-    lively: Blocks
-    is_scene: bool
 
 
 def scan_window(
@@ -97,43 +93,12 @@ def scan_window(
     if not 0 <= start_s < end_s <= start_s + MAX_WINDOW_S:
         raise InvalidParameters(f"Invalid window: {start_s} to {end_s} seconds")
     frame_count = max(1, round((end_s - start_s) * FRAME_RATE))
-    frames = _thumbnails(
-        path,
-        track,
-        start_s,
-        frame_count + LOOK_AHEAD_S * FRAME_RATE,
-        timeout_s=timeout_s,
-        program=program,
-    )
-    if not len(frames):
-        if start_s:
-            return ScannedWindow(start=start_s, end=start_s)
-        raise FileCorrupt("The frames of the video cannot be decoded")
-    last_s = start_s + (len(frames) - 1) / FRAME_RATE
-    candidates = _candidates(_extend_last(frames, frame_count), start_s, frame_count)
-    merged = merge_candidates(replace(each, at=min(each.at, last_s)) for each in candidates)
-    longest = sorted(merged, key=_duration, reverse=True)[:MAX_CANDIDATES]
-    longest.sort(key=lambda candidate: candidate.time)
-    end = min(end_s, start_s + len(frames) / FRAME_RATE)
-    return ScannedWindow(start=start_s, end=end, candidates=tuple(longest))
-
-
-def _thumbnails(
-    path: str,
-    track: VideoTrack,
-    start_s: float,
-    count: int,
-    *,
-    timeout_s: float,
-    program: str | None,
-) -> Frame:
-    """Return the frames from a time on, fewer at the end of the video."""
-    content = decode_frames(
+    content = _decode_frames(
         path,
         track,
         seek_s=start_s,
         rate=FRAME_RATE,
-        count=count,
+        count=frame_count + LOOK_AHEAD_S * FRAME_RATE,
         filters=f"scale={WIDTH}:{HEIGHT}:flags=area,format=gray",
         output=("-f", "rawvideo"),
         # Skipping frames that no other frame needs halves the time and delays changes by 0.1 s.
@@ -142,42 +107,65 @@ def _thumbnails(
         program=program,
     )
     size = WIDTH * HEIGHT
-    complete = min(count, len(content) // size)
-    frames = numpy.frombuffer(content, numpy.uint8, complete * size)
-    return frames.reshape(complete, HEIGHT, WIDTH)
+    decoded = min(frame_count + LOOK_AHEAD_S * FRAME_RATE, len(content) // size)
+    if not decoded:
+        if start_s:
+            return ScannedWindow(start=start_s, end=start_s)
+        raise FileCorrupt("The frames of the video cannot be decoded")
+    frames = numpy.frombuffer(content, numpy.uint8, decoded * size).reshape(-1, HEIGHT, WIDTH)
+    # The last frame stays visible if the audio goes on after the video track has ended.
+    missing = max(0, min(STILL_FRAMES, frame_count - decoded))
+    frames = numpy.concatenate([frames, frames[-1:].repeat(missing, 0)]) if missing else frames
+    last_s = start_s + (decoded - 1) / FRAME_RATE
+    candidates = [
+        replace(each, at=min(each.at, last_s)) for each in _candidates(frames, start_s, frame_count)
+    ]
+    merged = sorted((each.candidate for each in _merge(candidates)), key=_duration, reverse=True)
+    longest = sorted(merged[:MAX_CANDIDATES], key=lambda candidate: candidate.time)
+    end = min(end_s, start_s + decoded / FRAME_RATE)
+    return ScannedWindow(start=start_s, end=end, candidates=tuple(longest))
 
 
-def _extend_last(frames: Frame, frame_count: int) -> Frame:
-    """The last frame stays visible if the audio goes on after the video track has ended."""
-    missing = min(STILL_FRAMES, frame_count - len(frames))
-    return numpy.concatenate([frames, frames[-1:].repeat(missing, 0)]) if missing > 0 else frames
+class _State(NamedTuple):
+    """What the video shows from a frame on."""
+
+    first_frame: int
+    lively: Blocks
+    is_scene: bool
 
 
-def _candidates(frames: Frame, start_s: float, frame_count: int) -> list[SlideCandidate]:
-    """Return every state of the picture, including transitions."""
+def _candidates(frames: Frame, start_s: float, frame_count: int) -> Iterator[SlideCandidate]:
+    """Yield every state of the picture, including transitions."""
     states = list(_states(frames))
     if not states:
         states = [_State(0, numpy.zeros((ROWS, COLUMNS), numpy.bool_), True)]
     ends = [state.first_frame for state in states[1:]] + [len(frames)]
-    return [
-        _candidate(frames[state.first_frame], state, end, start_s)
-        for state, end in zip(states, ends, strict=True)
-        if state.first_frame < frame_count
-    ]
+    for state, end in zip(states, ends, strict=True):
+        if state.first_frame < frame_count:
+            duration = (end - state.first_frame) / FRAME_RATE
+            time = start_s + state.first_frame / FRAME_RATE
+            yield SlideCandidate(
+                time=time,
+                end=time + duration,
+                at=time + min(SHARP_S, duration / 2),
+                grey=pack_grey(frames[state.first_frame]),
+                lively=pack_blocks(state.lively),
+                is_scene=state.is_scene,
+            )
 
 
 def _states(frames: Frame) -> Iterator[_State]:
-    motion = detect_motion(frames)
+    all_still, all_lively = detect_motion(frames)
     shown: Frame | None = None
     scene_at: int | None = None
     for index in range(len(frames)):
-        frame, lively = frames[index], motion.lively[index]
+        frame, lively = frames[index], all_lively[index]
         if lively.mean() > SCENE_SHARE:
             if scene_at is None or index - scene_at >= SCENE_STEP:
                 shown, scene_at = None, index
                 yield _State(index, lively, True)
             continue
-        still = motion.still[index] & ~lively
+        still = all_still[index] & ~lively
         if shown is None:
             is_new = bool(still.mean() >= MIN_STILL_SHARE)
         else:
@@ -185,19 +173,6 @@ def _states(frames: Frame) -> Iterator[_State]:
         if is_new:
             shown, scene_at = frame, None
             yield _State(index, lively, False)
-
-
-def _candidate(grey: Frame, state: _State, end_frame: int, start_s: float) -> SlideCandidate:
-    duration = (end_frame - state.first_frame) / FRAME_RATE
-    time = start_s + state.first_frame / FRAME_RATE
-    return SlideCandidate(
-        time=time,
-        end=time + duration,
-        at=time + min(SHARP_S, duration / 2),
-        grey=pack_grey(grey),
-        lively=pack_blocks(state.lively),
-        is_scene=state.is_scene,
-    )
 
 
 def _duration(candidate: SlideCandidate) -> float:
@@ -212,22 +187,22 @@ class _Unpacked(NamedTuple):
     thumbnail: Thumbnail
 
 
-def merge_candidates(candidates: Iterable[SlideCandidate]) -> list[SlideCandidate]:
+def _merge(candidates: Iterable[SlideCandidate]) -> list[_Unpacked]:
     """Merge adjacent candidates that show the same slide or steps of its build-up, and drop
     transitions."""
-    return [each.candidate for each in _merge(candidates)]
-
-
-def _merge(candidates: Iterable[SlideCandidate]) -> list[_Unpacked]:
-    states = _without_transitions([_Unpacked(each, unpack_thumbnail(each)) for each in candidates])
     merged: list[_Unpacked] = []
-    for state in states:
-        both = _merge_two(merged[-1], state) if merged else None
-        if both:
+    for state in _without_transitions(
+        [_Unpacked(each, unpack_thumbnail(each)) for each in candidates]
+    ):
+        if merged and (both := _merge_two(merged[-1], state)):
             merged[-1] = both
-        else:
-            merged[-1:] = [_end_before(each, state.candidate.time) for each in merged[-1:]]
-            merged.append(state)
+            continue
+        if merged:
+            # A window sees the start of the next one, which may detect the change more exactly.
+            last, thumbnail = merged[-1]
+            end = min(last.end, state.candidate.time)
+            merged[-1] = _Unpacked(replace(last, end=end), thumbnail)
+        merged.append(state)
     return merged
 
 
@@ -244,18 +219,12 @@ def _without_transitions(states: list[_Unpacked]) -> list[_Unpacked]:
         is_standing = _duration(state.candidate) >= STILL_FRAMES / FRAME_RATE
         if is_standing or (after and is_part(state.thumbnail, after.thumbnail)):
             standing.append(state)
-        elif after and _is_nearly(state, after, standing[-1] if standing else None):
-            since = state.candidate.time
+        elif after and standing:
+            # If most of a transition was done, what follows only looks sharper.
+            remaining = int(changed_pixels(state.thumbnail, after.thumbnail).sum())
+            whole = int(changed_pixels(standing[-1].thumbnail, after.thumbnail).sum())
+            since = state.candidate.time if remaining <= TRANSITION_REST * whole else None
     return standing or filled[:1] or states[:1]
-
-
-def _is_nearly(transition: _Unpacked, after: _Unpacked, before: _Unpacked | None) -> bool:
-    """Whether most of a transition was done, so that what follows only looks sharper."""
-    if before is None:
-        return False
-    remaining = int(changed_pixels(transition.thumbnail, after.thumbnail).sum())
-    whole = int(changed_pixels(before.thumbnail, after.thumbnail).sum())
-    return remaining <= TRANSITION_REST * whole
 
 
 def _merge_two(before: _Unpacked, after: _Unpacked) -> _Unpacked | None:
@@ -264,19 +233,16 @@ def _merge_two(before: _Unpacked, after: _Unpacked) -> _Unpacked | None:
     if first.is_scene != second.is_scene:
         return None
     if first.is_scene:
-        if not is_same_shot(before.thumbnail, after.thumbnail):
-            return None
+        is_first = is_same_shot(before.thumbnail, after.thumbnail)
+    else:
+        is_first = is_same(before.thumbnail, after.thumbnail) or is_part(
+            after.thumbnail, before.thumbnail
+        )
+    if is_first:
         return _Unpacked(replace(first, end=second.end), before.thumbnail)
-    if is_same(before.thumbnail, after.thumbnail) or is_part(after.thumbnail, before.thumbnail):
-        return _Unpacked(replace(first, end=second.end), before.thumbnail)
-    if is_part(before.thumbnail, after.thumbnail):
+    if not first.is_scene and is_part(before.thumbnail, after.thumbnail):
         return _Unpacked(replace(second, time=first.time), after.thumbnail)
     return None
-
-
-def _end_before(state: _Unpacked, time: float) -> _Unpacked:
-    """A window sees the start of the next one, which may have detected the change more exactly."""
-    return state._replace(candidate=replace(state.candidate, end=min(state.candidate.end, time)))
 
 
 # Select slides ----------------------------------------------------------------------------------
@@ -288,19 +254,12 @@ def select_slides(windows: Sequence[ScannedWindow], *, limit: int = MAX_SLIDES) 
     candidates = [candidate for window in windows for candidate in window.candidates]
     distinct = _distinct(_merge(_limit(candidates, MAX_COMPARED)))
     end = max((window.end for window in windows if not window.is_empty), default=0.0)
-    selected = _limit([each.candidate for each in distinct], limit)
-    return [
-        Slide(
-            number=number,
-            time=round(candidate.time, 2),
-            end=round(min(candidate.end, end), 2),
-            at=round(candidate.at, 2),
-            grey=candidate.grey,
-            lively=candidate.lively,
-            is_scene=candidate.is_scene,
-        )
-        for number, candidate in enumerate(selected, 1)
-    ]
+    slides = []
+    for number, each in enumerate(_limit([state.candidate for state in distinct], limit), 1):
+        times = {"time": each.time, "end": min(each.end, end), "at": each.at}
+        rounded = {name: round(time, 2) for name, time in times.items()}
+        slides.append(Slide(number=number, **{**asdict(each), **rounded}))
+    return slides
 
 
 def _distinct(states: Iterable[_Unpacked]) -> list[_Unpacked]:
@@ -309,19 +268,17 @@ def _distinct(states: Iterable[_Unpacked]) -> list[_Unpacked]:
     slides: list[_Unpacked] = []
     scenes: list[_Unpacked] = []
     for state in states:
-        if state.candidate.is_scene:
-            if not _is_known_scene(state, scenes):
-                scenes.append(state)
-        elif not seen.contains(state.thumbnail):
-            seen.add(state.thumbnail)
-            slides.append(state)
+        if not state.candidate.is_scene:
+            if not seen.contains(state.thumbnail):
+                seen.add(state.thumbnail)
+                slides.append(state)
+            continue
+        earliest = scenes[-1].candidate.time + SCENE_DISTANCE_S if scenes else 0.0
+        if state.candidate.time >= earliest and not any(
+            is_same_shot(state.thumbnail, scene.thumbnail) for scene in scenes
+        ):
+            scenes.append(state)
     return scenes + slides
-
-
-def _is_known_scene(state: _Unpacked, scenes: Sequence[_Unpacked]) -> bool:
-    if scenes and state.candidate.time - scenes[-1].candidate.time < SCENE_DISTANCE_S:
-        return True
-    return any(is_same_shot(state.thumbnail, scene.thumbnail) for scene in scenes)
 
 
 def _limit(candidates: list[SlideCandidate], limit: int) -> list[SlideCandidate]:
@@ -333,9 +290,7 @@ def _limit(candidates: list[SlideCandidate], limit: int) -> list[SlideCandidate]
     return sorted((scenes[::step] + slides)[:limit], key=lambda candidate: candidate.time)
 
 
-#: 8K. A decoder may hold 17 frames of this size, which is 900 MB.
-MAX_FRAME_PIXELS = 8192 * 4608
-MAX_IMAGE_PIXELS = 50_000_000
+# Save and read slides ---------------------------------------------------------------------------
 
 
 def save_slides(
@@ -350,18 +305,21 @@ def save_slides(
 ) -> list[SlideImage]:
     """Write each slide as `frame_###.jpg` to a directory. The timeout applies to each of them."""
     decode = partial(_decode, path, track, max_side=max_side, timeout_s=timeout_s, program=program)
-    return [_save(slide, _frame_of(slide, decode), directory) for slide in slides]
-
-
-def _frame_of(slide: Slide, decode: "partial[Image.Image | None]") -> Image.Image:
-    image = decode(slide.at, can_seek=True)
-    if not image or not _shows(image, slide):
-        # With wrong timestamps in the index of the file, a seek leads elsewhere.
-        with contextlib.suppress(ProcessingTimeout):
-            image = decode(slide.at, can_seek=False) or image
-    if not image:
-        raise FileCorrupt(f"The frame at {slide.at:.1f} s of the video cannot be decoded")
-    return image
+    images = []
+    for slide in slides:
+        image = decode(slide.at, can_seek=True)
+        if not image or not _shows(image, slide):
+            # With wrong timestamps in the index of the file, a seek leads elsewhere.
+            with contextlib.suppress(ProcessingTimeout):
+                image = decode(slide.at, can_seek=False) or image
+        if not image:
+            raise FileCorrupt(f"The frame at {slide.at:.1f} s of the video cannot be decoded")
+        unfinished = f"{directory}/.{slide.file_name}"
+        save_jpeg(image, unfinished)
+        os.replace(unfinished, f"{directory}/{slide.file_name}")
+        size = {"width": image.width, "height": image.height}
+        images.append(SlideImage(number=slide.number, name=slide.file_name, **size))
+    return images
 
 
 def _decode(
@@ -381,7 +339,7 @@ def _decode(
     width, height = f"(iw*max({sar}\\,1))", f"(ih/min({sar}\\,1))"
     fit = f"min(1\\,{max_side}/max({width}\\,{height}))"
     scale = ":".join(f"max(1\\,round({side}*{fit}))" for side in (width, height))
-    content = decode_frames(
+    content = _decode_frames(
         path,
         track,
         seek_s=at_s if can_seek else 0.0,
@@ -404,50 +362,7 @@ def _shows(image: Image.Image, slide: Slide) -> bool:
     return is_roughly_same(numpy.asarray(thumbnail, numpy.uint8), unpack_thumbnail(slide))
 
 
-def _save(slide: Slide, image: Image.Image, directory: str) -> SlideImage:
-    unfinished = f"{directory}/.{slide.file_name}"
-    save_jpeg(image, unfinished)
-    os.replace(unfinished, f"{directory}/{slide.file_name}")
-    return SlideImage(
-        number=slide.number, name=slide.file_name, width=image.width, height=image.height
-    )
-
-
-def read_slide(
-    image_path: str,
-    slide: Slide,
-    *,
-    languages: str | None = None,
-    ocr_engine: str = "tesseract",
-    ocr_data_directory: str | None = None,
-) -> SlideText:
-    """Return the text of a saved slide; it may have none."""
-    engine = open_engine(ocr_engine, ocr_data_directory)
-    grey = open_frame(image_path, 1, max_pixels=MAX_IMAGE_PIXELS).convert("L")
-    if not slide.is_scene:
-        _cover_motion(grey, slide.lively)
-    recognised = recognise_upright(grey, engine=engine, languages=languages)
-    return SlideText(
-        text=recognised.text,
-        markdown=recognised.markdown,
-        confidence=recognised.confidence,
-        languages=recognised.languages,
-    )
-
-
-def _cover_motion(grey: Image.Image, lively: str) -> None:
-    """Paint blocks in motion with the background colour: OCR would read a face as letters."""
-    background = int(numpy.argmax(grey.histogram()))
-    width, height = grey.size
-    for row, column in numpy.argwhere(unpack_blocks(lively)).tolist():
-        box = (
-            *(column * width // COLUMNS, row * height // ROWS),
-            *((column + 1) * width // COLUMNS, (row + 1) * height // ROWS),
-        )
-        grey.paste(background, box)
-
-
-def decode_frames(
+def _decode_frames(
     path: str,
     track: VideoTrack,
     *,
@@ -491,3 +406,37 @@ def decode_frames(
         on_output=content.extend,
     )  # fmt: skip
     return content
+
+
+def read_slide(
+    image_path: str,
+    slide: Slide,
+    *,
+    languages: str | None = None,
+    ocr_engine: str = "tesseract",
+    ocr_data_directory: str | None = None,
+) -> SlideText:
+    """Return the text of a saved slide; it may have none."""
+    engine = open_engine(ocr_engine, ocr_data_directory)
+    grey = open_frame(image_path, 1, max_pixels=MAX_IMAGE_PIXELS).convert("L")
+    if not slide.is_scene:
+        _cover_motion(grey, slide.lively)
+    recognised = recognise_upright(grey, engine=engine, languages=languages)
+    return SlideText(
+        text=recognised.text,
+        markdown=recognised.markdown,
+        confidence=recognised.confidence,
+        languages=recognised.languages,
+    )
+
+
+def _cover_motion(grey: Image.Image, lively: str) -> None:
+    """Paint blocks in motion with the background colour: OCR would read a face as letters."""
+    background = int(numpy.argmax(grey.histogram()))
+    width, height = grey.size
+    for row, column in numpy.argwhere(unpack_blocks(lively)).tolist():
+        box = (
+            *(column * width // COLUMNS, row * height // ROWS),
+            *((column + 1) * width // COLUMNS, (row + 1) * height // ROWS),
+        )
+        grey.paste(background, box)

@@ -25,9 +25,9 @@ class SlideCandidate:
     #: A moment at which nothing on it changes.
     at: float
     #: The thumbnail, packed by `frame_similarity`.
-    grey: str
+    grey: str = field(repr=False)
     #: The mask of the blocks that are always in motion, such as a speaker in a corner.
-    lively: str
+    lively: str = field(repr=False)
     is_scene: bool = False
 
 
@@ -47,17 +47,11 @@ class ScannedWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slide:
+class Slide(SlideCandidate):
+    """A selected candidate. `time` is when the first step of a build-up appears, `at` when it is
+    complete and stands still."""
+
     number: int
-    #: When it first appears: the first step of a build-up.
-    time: float
-    end: float
-    #: When it is complete and stands still.
-    at: float
-    #: As in `SlideCandidate`.
-    grey: str = field(repr=False)
-    lively: str = field(repr=False)
-    is_scene: bool = False
 
     @property
     def file_name(self) -> str:

