@@ -126,8 +126,7 @@ def decode_audio(
             on_tick=check_duration,
         )
         check_duration()
-        _check_result(path, recording, result, timeline)
-        is_damaged = _has_audio_errors(result, recording)
+        is_damaged = _check_result(path, recording, result, timeline)
         decoded = _summarise(path, recording, timeline, is_damaged=is_damaged)
         os.replace(apply_timeline(raw, timeline, work / "whole"), target)
         return decoded
@@ -207,7 +206,8 @@ def _check_duration(seconds: float | None, max_seconds: float) -> None:
 
 def _check_result(
     path: str, recording: Recording, result: FfmpegResult, timeline: "Timeline"
-) -> None:
+) -> bool:
+    """Return whether the audio is damaged; raise if it is useless."""
     if "No space left on device" in result.stderr:
         raise OSError(errno.ENOSPC, "ffmpeg cannot write")
     if _NO_DECODER.search(result.stderr):
@@ -219,6 +219,11 @@ def _check_result(
         raise FileEncrypted("The audio in the file is encrypted (DRM)")
     if is_useless:
         raise FileCorrupt("The audio in the file is damaged and cannot be decoded")
+    # Errors in video do not count: a clip cut out of a longer one starts with a broken frame.
+    video = tuple(f"[{track.codec} @" for track in recording.video_tracks)
+    ignored = (*video, "[vist#", "Last message repeated")
+    lines = (line.strip() for line in result.stderr.splitlines())
+    return any(line and not line.startswith(ignored) for line in lines)
 
 
 #: MP4 sample entries of encrypted audio, by MPEG and by Apple. A `frma` box with the original
@@ -239,15 +244,6 @@ def is_drm_protected(path: str) -> bool:
                     return True
                 position = content.find(entry, position + 1)
     return False
-
-
-def _has_audio_errors(result: FfmpegResult, recording: Recording) -> bool:
-    """Ignores errors in video: a clip cut out of a longer one starts with a broken frame."""
-    video = tuple(f"[{track.codec} @" for track in recording.video_tracks)
-    lines = [line.strip() for line in result.stderr.splitlines()]
-    return any(
-        line and not line.startswith((*video, "[vist#", "Last message repeated")) for line in lines
-    )
 
 
 def _summarise(
@@ -311,36 +307,29 @@ class Timeline:
         self._start = round(start * rate)
         self._max_gap = max_gap
         self._partial_line = b""
-        self._samples = 0
-        self._anchors: list[TimelineAnchor] = []
+        #: The number of decoded samples, without gaps.
+        self.samples = 0
+        self.anchors: tuple[TimelineAnchor, ...] = ()
         #: Added to timestamps after a restart.
         self._offset = 0
         self._candidate: TimelineAnchor | None = None
 
     @property
-    def samples(self) -> int:
-        """The number of decoded samples, without gaps."""
-        return self._samples
-
-    @property
-    def anchors(self) -> tuple[TimelineAnchor, ...]:
-        return tuple(self._anchors)
-
-    @property
     def seconds(self) -> float:
         """From second 0 to the end of the last sample."""
-        if not self._anchors:
+        if not self.anchors:
             return 0.0
-        last = self._anchors[-1]
-        return max(last.position + self._samples - last.raw, 0) / self._rate
+        last = self.anchors[-1]
+        return max(last.position + self.samples - last.raw, 0) / self._rate
 
     @property
     def gaps(self) -> float:
         """Seconds without audio after the first sample."""
-        total = 0
-        for before, after in pairwise(self._anchors):
-            total += max(after.position - before.position - (after.raw - before.raw), 0)
-        return total / self._rate
+        gaps = (
+            after.position - before.position - (after.raw - before.raw)
+            for before, after in pairwise(self.anchors)
+        )
+        return sum(max(gap, 0) for gap in gaps) / self._rate
 
     def feed(self, data: bytes) -> None:
         lines = (self._partial_line + data).split(b"\n")
@@ -352,31 +341,31 @@ class Timeline:
 
     def _add_frame(self, timestamp: int, count: int) -> None:
         position = timestamp - self._start
-        if self._anchors:
+        if self.anchors:
             self._check_for_jump(position + self._offset)
         else:
             starts_at_zero = abs(position) < _START_TOLERANCE * self._rate
-            self._anchors.append(TimelineAnchor(0, 0 if starts_at_zero else position))
-        self._samples += count
+            self.anchors = (TimelineAnchor(0, 0 if starts_at_zero else position),)
+        self.samples += count
 
     def _check_for_jump(self, position: int) -> None:
-        last = self._anchors[-1]
+        last = self.anchors[-1]
         if self._continues(last, position):
             self._candidate = None
             return
         candidate = self._candidate
         if candidate is None or not self._continues(candidate, position):
-            self._candidate = TimelineAnchor(self._samples, position)
-        elif self._samples - candidate.raw >= _MIN_JUMP * self._rate:
+            self._candidate = TimelineAnchor(self.samples, position)
+        elif self.samples - candidate.raw >= _MIN_JUMP * self._rate:
             self._candidate = None
             jump = candidate.position - (last.position + candidate.raw - last.raw)
             if -_MAX_OVERLAP * self._rate <= jump <= self._max_gap * self._rate:
-                self._anchors.append(candidate)
+                self.anchors += (candidate,)
             else:
                 self._offset -= jump
 
     def _continues(self, anchor: TimelineAnchor, position: int) -> bool:
-        expected = anchor.position + self._samples - anchor.raw
+        expected = anchor.position + self.samples - anchor.raw
         return abs(position - expected) <= _JITTER * self._rate
 
 

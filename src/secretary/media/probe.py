@@ -90,7 +90,11 @@ _MAX_SECONDS = 1e9
 #: Tags about the container, not about the content.
 _CONTAINER_TAGS = {"major_brand", "minor_version", "compatible_brands", "encoder"}
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+#: A line that ends with a single backslash continues on the next one.
+_LINE = re.compile(r"(?:[^\\\n]|\\.|\\\Z)+", re.DOTALL)
 _SECTION = re.compile(r"\[[A-Z]+\]")
+#: Split at the first equals sign that is not escaped; not a comment.
+_KEY_AND_VALUE = re.compile(r"((?![;#])(?:[^\\=]|\\.)+)=(.*)", re.DOTALL)
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 _STREAM = re.compile(
@@ -200,33 +204,25 @@ def parse_streams(log: str) -> Streams:
 
 
 def _stream_lines(log: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the line of each stream, with the title among the tags that follow it."""
-    stream_line, title = None, None
-    for line, is_tag in _input_lines(log):
-        if is_tag:
+    """Yield the line of each stream of the input file, with the title among the tags that follow.
+    Tags are indented deeper than the `Metadata:` above them; their text comes from the file and may
+    imitate other lines."""
+    stream_line = title = metadata_indent = None
+    for line in log.split("\n"):
+        if line.startswith(("Stream mapping:", "Output #0")):
+            break
+        indent = len(line) - len(line.lstrip(" "))
+        if metadata_indent is not None and indent > metadata_indent:
             if title is None and (match := _TITLE.fullmatch(line)):
                 title = _one_line(match[1]) or None
-        elif line.lstrip().startswith("Stream #"):
+            continue
+        metadata_indent = indent if line.strip() == "Metadata:" else None
+        if line.lstrip().startswith("Stream #"):
             if stream_line is not None:
                 yield stream_line, title
             stream_line, title = line, None
     if stream_line is not None:
         yield stream_line, title
-
-
-def _input_lines(log: str) -> Iterator[tuple[str, bool]]:
-    """Yield each line about the input file, and whether it is a tag. Tags are indented deeper than
-    the `Metadata:` above them; their text comes from the file and may imitate other lines."""
-    metadata_indent = None
-    for line in log.split("\n"):
-        if line.startswith(("Stream mapping:", "Output #0")):
-            return
-        indent = len(line) - len(line.lstrip(" "))
-        if metadata_indent is not None and indent > metadata_indent:
-            yield line, True
-            continue
-        metadata_indent = indent if line.strip() == "Metadata:" else None
-        yield line, False
 
 
 def _audio_track(stream: re.Match[str], title: str | None) -> AudioTrack:
@@ -262,41 +258,17 @@ def _channels(layout: str) -> int:
 
 def parse_metadata(text: str) -> tuple[dict[str, str], tuple[Chapter, ...]]:
     """Return the tags of the file, and its chapters by time."""
-    tags: dict[str, str] = {}
-    chapters: list[Chapter] = []
-    for section, pairs in _sections(text):
-        if section == "":
-            tags = _tags(pairs)
-        elif section == "[CHAPTER]" and len(chapters) < _MAX_CHAPTERS:
-            chapter = _chapter(dict(pairs))
-            if chapter is not None:
-                chapters.append(chapter)
-    return tags, tuple(sorted(chapters, key=lambda chapter: (chapter.start, chapter.end)))
-
-
-def _sections(text: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    section, pairs = "", list[tuple[str, str]]()
-    for line in _logical_lines(text):
+    sections: list[tuple[str, list[tuple[str, str]]]] = [("", [])]
+    for line in _LINE.findall(text):
         if _SECTION.fullmatch(line):
-            yield section, pairs
-            section, pairs = line, []
-        # Split at the first equals sign that is not escaped.
-        elif match := re.match(r"((?![;#])(?:[^\\=]|\\.)+)=(.*)", line, re.DOTALL):
+            sections.append((line, []))
+        elif match := _KEY_AND_VALUE.match(line):
             key, value = (re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in match.groups())
-            pairs.append((key, value))
-    yield section, pairs
-
-
-def _logical_lines(text: str) -> Iterator[str]:
-    """A line that ends with a single backslash continues on the next one."""
-    parts: list[str] = []
-    for line in text.split("\n"):
-        parts.append(line)
-        if (len(line) - len(line.rstrip("\\"))) % 2 == 0:
-            yield "\n".join(parts)
-            parts = []
-    if parts:
-        yield "\n".join(parts)
+            sections[-1][1].append((key, value))
+    chapters = [_chapter(dict(pairs)) for name, pairs in sections if name == "[CHAPTER]"]
+    valid = [chapter for chapter in chapters if chapter is not None][:_MAX_CHAPTERS]
+    by_time = sorted(valid, key=lambda chapter: (chapter.start, chapter.end))
+    return _tags(sections[0][1]), tuple(by_time)
 
 
 def _tags(pairs: list[tuple[str, str]]) -> dict[str, str]:

@@ -122,19 +122,18 @@ def _results(
     """A transcript that is too long for the results is only in the files."""
     is_short = len(markdown) <= MAX_RESULTS_BYTES
     results: dict[str, Any] = {"markdown_content": markdown if is_short else None}
-    if transcript.spoken is None:
-        return results
-    languages = {"source_language": transcript.spoken.language}
-    if transcript.translation is not None:
-        languages["target_language"] = transcript.translation.language
-    results["transcription"] = {
-        "text": "\n\n".join(each.text for each in paragraphs(segments)) if is_short else None,
-        **languages,
-        "segments": [
-            {"start": round(start, 3), "end": round(end, 3), "text": text}
-            for start, end, text in (segments if is_short else ())
-        ],
-    }
+    if transcript.spoken is not None:
+        languages = {"source_language": transcript.spoken.language}
+        if transcript.translation is not None:
+            languages["target_language"] = transcript.translation.language
+        results["transcription"] = {
+            "text": "\n\n".join(each.text for each in paragraphs(segments)) if is_short else None,
+            **languages,
+            "segments": [
+                {"start": round(start, 3), "end": round(end, 3), "text": text}
+                for start, end, text in (segments if is_short else ())
+            ],
+        }
     return results
 
 
@@ -149,7 +148,10 @@ def as_markdown(
     if title:
         yield f"# {escaped_line(title)}\n\n"
     inserts = sorted(
-        [(chapter.start, 0, _heading(chapter)) for chapter in chapters]
+        [
+            (each.start, 0, f"## {escaped_line(each.title)} ({format_clock(each.start)})\n\n")
+            for each in chapters
+        ]
         + [(image.time, 1, _image(image)) for image in images]
     )
     inserted = 0
@@ -160,10 +162,6 @@ def as_markdown(
         yield f"**[{format_clock(paragraph.start)}]** {escaped_line(paragraph.text)}\n\n"
     for _, _, block in inserts[inserted:]:
         yield block
-
-
-def _heading(chapter: Chapter) -> str:
-    return f"## {escaped_line(chapter.title)} ({format_clock(chapter.start)})\n\n"
 
 
 def _image(image: TranscriptImage) -> str:

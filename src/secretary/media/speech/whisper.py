@@ -68,11 +68,13 @@ class Whisper:
 
     @functools.cached_property
     def version(self) -> str:
+        """Identifies engine and model: another version may recognise other words."""
         files = {path.name: path for path in self._directory.iterdir() if path.is_file()}
         engine = importlib.metadata.version("ctranslate2")
         return f"{engine}-{fingerprint(files)}"
 
     def languages(self) -> tuple[str, ...]:
+        """The ISO 639-1 codes of the languages it understands, sorted."""
         if len(self._vocabulary) <= ENGLISH_VOCABULARY:
             return ("en",)
         matches = (re.fullmatch(r"<\|([a-z]{2,3})\|>", token) for token in self._vocabulary)
@@ -81,6 +83,8 @@ class Whisper:
     def transcribe(
         self, clips: Sequence["np.ndarray"], *, language: str | None
     ) -> list[Transcription]:
+        """Transcribe clips of up to 30 seconds; several at once are faster. Without a language it
+        is detected, if the model can. Silence and noise have no segments."""
         if language is not None and language not in self.languages():
             raise EngineUnavailable(
                 f"The speech model does not understand the language {language!r}",
