@@ -54,8 +54,8 @@ from .translation import check_translation
 
 SCAN: LazyCallable[ScannedWindow] = LazyCallable("media.slide_detection", "scan_window")
 SELECT: LazyCallable[list[Slide]] = LazyCallable("media.slide_detection", "select_slides")
-DRAW: LazyCallable[list[SlideImage]] = LazyCallable("media.slide_detection", "save_slides")
-READ: LazyCallable[SlideText] = LazyCallable("media.slide_detection", "read_slide")
+DRAW: LazyCallable[list[SlideImage]] = LazyCallable("media.slides", "save_slides")
+READ: LazyCallable[SlideText] = LazyCallable("media.slides", "read_slide")
 
 #: A window of five minutes takes seconds; this is for a very busy machine.
 WINDOW_TIMEOUT = timedelta(minutes=20)

@@ -24,23 +24,13 @@ from ..core.processes import inherited_environment, running_program
 
 #: The ffmpeg demuxers for each file type. Formats that reference other files (playlists, manifests,
 #: image sequences) are left out on purpose: ffmpeg would open whatever they name.
-DEMUXERS = {
-    "aac": ("aac",),
-    "aiff": ("aiff",),
-    "amr": ("amr",),
-    "asf": ("asf",),
-    "au": ("au",),
-    "avi": ("avi",),
-    "caf": ("caf",),
-    "flac": ("flac",),
-    "flv": ("flv",),
-    "mp3": ("mp3",),
+_SAME_NAMES = (
+    "aac", "aiff", "amr", "asf", "au", "avi", "caf", "flac", "flv", "mp3", "mpegts", "ogg", "w64",
+    "wav",
+)  # fmt: skip
+DEMUXERS = {name: (name,) for name in _SAME_NAMES} | {
     "mp4": ("mov",),
     "mpeg": ("mpeg", "mpegvideo"),
-    "mpegts": ("mpegts",),
-    "ogg": ("ogg",),
-    "w64": ("w64",),
-    "wav": ("wav",),
     "webm": ("matroska",),
 }
 #: How much of stderr is kept from its start (the stream list) and from its end (the errors).
@@ -83,7 +73,7 @@ def detect_container(path: str) -> str:
     return file_type
 
 
-def input_arguments(path: str, *, threads: int = 1, options: Sequence[str] = ()) -> list[str]:
+def input_arguments(path: str, *, options: Sequence[str] = ()) -> list[str]:
     """Return the arguments that open a file with the demuxer for its content, and no other file.
 
     `options` (such as a start time) come before the file name. For some containers ffmpeg counts
@@ -93,7 +83,7 @@ def input_arguments(path: str, *, threads: int = 1, options: Sequence[str] = ())
     demuxers = DEMUXERS[detect_container(path)]
     forced = ["-f", demuxers[0]] if len(demuxers) == 1 else []
     return [
-        "-threads", str(threads),
+        "-threads", "1",
         "-protocol_whitelist", "file,pipe",
         # Some demuxers open a second one, for example for subtitles inside an AVI.
         "-format_whitelist", ",".join(demuxers),
