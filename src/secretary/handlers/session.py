@@ -41,11 +41,11 @@ from ..media.transcript import (
 from ..storage import append_log
 from ..web.talk import (
     ROOT,
+    VIDEO_KINDS,
+    LinkKind,
     SessionPaths,
     TalkPage,
-    best_attachment,
-    best_subtitles,
-    best_video,
+    best_url,
     session_paths,
 )
 from .media_pipeline import TIMEOUT, WRITE_TRANSCRIPT, link_or_copy
@@ -275,9 +275,6 @@ async def _read_talk(ctx: SessionContext) -> Talk:
 
 
 def _facts(parameters: SessionParameters, page: TalkPage | None) -> dict[str, Any]:
-    video = best_video(page.videos) if page else None
-    slides = best_attachment(page.attachments) if page else None
-    subtitles = best_subtitles(page.subtitles) if page else None
     from_page = {
         "session": page.title if page else None,
         "speakers": list(page.speakers) if page else [],
@@ -287,9 +284,9 @@ def _facts(parameters: SessionParameters, page: TalkPage | None) -> dict[str, An
         "starttime": page.starttime if page else None,
         "endtime": page.endtime if page else None,
         "url": parameters.url,
-        "video_url": video.url if video else None,
-        "subtitles_url": subtitles.url if subtitles else None,
-        "attachments_url": slides.url if slides else None,
+        "video_url": best_url(page.videos, *VIDEO_KINDS) if page else None,
+        "subtitles_url": best_url(page.subtitles, LinkKind.SUBTITLES) if page else None,
+        "attachments_url": best_url(page.attachments, LinkKind.ATTACHMENT) if page else None,
         "source_language": page.language if page else None,
     }
     sent = {name: value for name in from_page if (value := getattr(parameters, name))}

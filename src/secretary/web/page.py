@@ -101,21 +101,30 @@ def parse_talk_page(data: bytes, url: str) -> TalkPage:
     root = parse_page(data, url)
     json_ld = _json_ld_fields(root, f"{_heading(root)} {_html_title(root)}", url)
     remove_unread(root)
-    site, site_fields = _site_fields(root)
-    sources = [
-        site_fields,
-        ExtractedFields(links=tuple(_player_links(root))),
-        json_ld,
-        _meta_fields(root),
-    ]
+    site, site_fields = "", ExtractedFields()
+    for name, parse in (("fosdem", _fosdem), ("pretalx", _pretalx), ("frab", _frab)):
+        if extracted := parse(root):
+            site, site_fields = name, extracted
+            break
+    players = ExtractedFields(links=tuple(_player_links(root)))
+    sources = [site_fields, players, json_ld, _meta_fields(root)]
     if not site:
-        sources += [ExtractedFields(links=tuple(_content_links(root))), _label_fields(root)]
+        # All links in the content, and those to files and videos on the whole page.
+        content = content_element(root)
+        own = _links_in([content]) if content is not None else []
+        links = [*own, *_links_in([root], media_only=content is not None)]
+        sources += [ExtractedFields(links=tuple(links)), _label_fields(root)]
     merged = _merge(sources)
     text = site_fields.text or (main_text(root) if not site else "")
     text = text or json_ld.text or html_to_markdown(html.escape(_description(root)))
     if not (merged.title or text):
         raise FileCorrupt("The page has neither a title nor a text")
-    return _talk_page(merged, _without_title(text, merged.title), url, site)
+    # The heading may repeat the title.
+    first, _, rest = text.partition("\n")
+    heading = re.sub(r"^#+ |\\(?=[^\w\s])", "", first).strip()
+    if first.startswith("#") and heading == merged.title and rest.strip():
+        text = rest.lstrip("\n")
+    return _talk_page(merged, text, url, site)
 
 
 def _merge(sources: Iterable[ExtractedFields]) -> ExtractedFields:
@@ -129,14 +138,6 @@ def _merge(sources: Iterable[ExtractedFields]) -> ExtractedFields:
     }
     links = tuple(deduplicated(link for source in sources for link in source.links))
     return ExtractedFields(**{**values, "links": links})
-
-
-def _without_title(text: str, title: str) -> str:
-    """Remove the heading if it repeats the title."""
-    first, _, rest = text.partition("\n")
-    heading = re.sub(r"^#+ |\\(?=[^\w\s])", "", first).strip()
-    is_title = first.startswith("#") and heading == title
-    return rest.lstrip("\n") if is_title and rest.strip() else text
 
 
 def _talk_page(merged: ExtractedFields, text: str, url: str, site: str) -> TalkPage:
@@ -186,15 +187,21 @@ def _html_title(root: Element) -> str:
 def _meta_fields(root: Element) -> ExtractedFields:
     tags = _meta_tags(root)
     start, end = tags.get("event:start_time", ""), tags.get("event:end_time", "")
+    names = ("og:video:secure_url", "og:video:url", "og:video", "twitter:player")
+    videos = [make_link(tags[name], kind=LinkKind.VIDEO_PAGE) for name in names if name in tags]
     return ExtractedFields(
         title=_heading(root) or tags.get("og:title", "") or _html_title(root),
-        speakers=_speakers(root),
+        speakers=unique_names(  # the texts of links to pages of speakers, outside of menus
+            text_of(link, 200)
+            for link in root.iter("a")
+            if _SPEAKER.search(link.get("href") or "") and not is_within(link, FRAME)
+        ),
         event=tags.get("og:site_name", ""),
         day=parse_date(start) or "",
         starttime=parse_time(start) or "",
         endtime=parse_time(end) or "",
         language=parse_language(root.get("lang") or tags.get("og:locale")) or "",
-        links=tuple(_meta_videos(tags)),
+        links=tuple(link for link in videos if link and link_kind(link.url) != LinkKind.OTHER),
     )
 
 
@@ -213,28 +220,12 @@ def _meta_tags(root: Element) -> dict[str, str]:
     return tags
 
 
-def _meta_videos(tags: dict[str, str]) -> Iterator[Link]:
-    for name in ("og:video:secure_url", "og:video:url", "og:video", "twitter:player"):
-        link = make_link(tags[name], kind=LinkKind.VIDEO_PAGE) if name in tags else None
-        if link is not None and link_kind(link.url) is not LinkKind.OTHER:
-            yield link
-
-
-def _speakers(root: Element) -> tuple[str, ...]:
-    """Return the texts of links to pages of speakers, outside of menus."""
-    return unique_names(
-        text_of(link, 200)
-        for link in root.iter("a")
-        if _SPEAKER.search(link.get("href") or "") and not is_within(link, FRAME)
-    )
-
-
 def _player_links(root: Element) -> list[Link]:
     """Return the videos that are embedded in the page, and their subtitles."""
     links = []
     for element in root.iter("video", "source", "track", "iframe"):
         url = element.get("src") or element.get("data-src")
-        if not url or (element.tag == "source" and not _is_in_video(element)):
+        if not url or (element.tag == "source" and element.getparent().tag != "video"):
             continue
         if element.tag == "iframe":
             links.append(make_link(url) if link_kind(url) is LinkKind.VIDEO_PAGE else None)
@@ -245,18 +236,6 @@ def _player_links(root: Element) -> list[Link]:
         else:
             links.append(make_link(url, kind=LinkKind.VIDEO))
     return deduplicated(links)
-
-
-def _is_in_video(source: Element) -> bool:
-    parent = source.getparent()
-    return parent is not None and parent.tag == "video"
-
-
-def _content_links(root: Element) -> list[Link]:
-    """Return all links in the content, and those to files and videos on the whole page."""
-    content = content_element(root)
-    own = _links_in([content]) if content is not None else []
-    return [*own, *_links_in([root], media_only=content is not None)]
 
 
 def _links_in(elements: list[Element], *, media_only: bool = False) -> list[Link]:
@@ -435,14 +414,6 @@ def _as_list(value: Any) -> list[Any]:
 # Known conference systems -----------------------------------------------------------------------
 
 
-def _site_fields(root: Element) -> tuple[str, ExtractedFields]:
-    for name, parse in (("fosdem", _fosdem), ("pretalx", _pretalx), ("frab", _frab)):
-        extracted = parse(root)
-        if extracted is not None:
-            return name, extracted
-    return "", ExtractedFields()
-
-
 def _fosdem(root: Element) -> ExtractedFields | None:
     boxes = with_class(root, "side-box", "ul")
     box = next((each for each in boxes if len(_labelled_values(each)) > 2), None)
@@ -525,7 +496,7 @@ def _frab(root: Element) -> ExtractedFields | None:
                 day=parse_date(start) or "",
                 starttime=parse_time(start) or "",
                 endtime=parse_time(end) or "",
-                links=tuple(_without_calendars(_links_in(with_class(root, "links-section")))),
+                links=_frab_links(with_class(root, "links-section")),
             ),
             _label_fields(heading.getparent()),
         ]
@@ -543,7 +514,7 @@ def _older_frab(root: Element, details: Element) -> ExtractedFields:
                 title=_without_type(text_of(heading, MAX_TITLE)),
                 speakers=unique_names(map(text_of, people)),
                 text=to_page_markdown(texts),
-                links=tuple(_without_calendars(_links_in(details.findall("ul")))),
+                links=_frab_links(details.findall("ul")),
             ),
             _label_fields(details),
         ]
@@ -595,13 +566,14 @@ def _without_type(title: str) -> str:
     return rest if colon and len(kind) <= 30 else title
 
 
+def _frab_links(elements: list[Element]) -> tuple[Link, ...]:
+    """All but calendars."""
+    return tuple(link for link in _links_in(elements) if not link.url.endswith(".ics"))
+
+
 def _without_size(link: Link) -> Link:
     title = re.sub(r"\s*\(\d+([.,]\d+)?\s*([KMGkmg]i?)?(B|bytes?)\)$", "", link.title)
     return Link(link.url, title, link.kind)
-
-
-def _without_calendars(links: list[Link]) -> Iterator[Link]:
-    return (link for link in links if not link.url.endswith(".ics"))
 
 
 def _is_within_class(element: Element, classes: tuple[str, ...]) -> bool:

@@ -44,9 +44,6 @@ _WEEKDAYS = (
     ("sunday", "sonntag"),
 )  # fmt: skip
 
-#: Returns the name of the conference and its talks, given the data and the base URL of its links.
-Parser = Callable[[bytes, str], tuple[str, Iterator[ScheduleEntry]]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TalkFilter:
@@ -59,9 +56,19 @@ class TalkFilter:
 
     def select(self, entries: Sequence[ScheduleEntry]) -> list[ScheduleEntry]:
         selected = [entry for entry in entries if self._matches(entry)]
-        if not selected:
-            raise _no_match(entries)
-        return selected
+        if selected:
+            return selected
+        if not entries:
+            raise InvalidParameters("The schedule has no talks")
+        tracks = _distinct(entry.track for entry in entries)
+        days = _distinct(entry.day for entry in entries)
+        available = f"Tracks: {', '.join(tracks) or 'none'}. Days: {', '.join(days) or 'none'}."
+        raise InvalidParameters(
+            f"No talk of the schedule matches. {available}",
+            tracks=tracks,
+            days=days,
+            talks=len(entries),
+        )
 
     def _matches(self, entry: ScheduleEntry) -> bool:
         return (
@@ -95,7 +102,13 @@ def read_schedule(
     links; `event` overrides the name of the conference."""
     if len(data) > MAX_BYTES:
         raise FileTooLarge("The schedule is larger than allowed", limit_bytes=MAX_BYTES)
-    conference, talks = _select_parser(data)(data, url)
+    start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith((b"<", b"\xff\xfe", b"\xfe\xff")):  # byte order marks of UTF-16
+        conference, talks = parse_schedule_xml(data, url)
+    elif start.startswith(b"{"):
+        conference, talks = parse_schedule_json(data, url)
+    else:
+        raise UnsupportedFile("The schedule is neither XML nor JSON")
     entries = [entry for entry in islice(talks, MAX_TALKS + 1) if entry.title]
     if len(entries) > MAX_TALKS:
         raise FileTooLarge(f"A schedule may have at most {MAX_TALKS:,} talks")
@@ -104,15 +117,6 @@ def read_schedule(
     stems = dict(zip(map(id, entries), _stems(entries), strict=True))
     selected = talk_filter.select(entries)
     return [make_talk(entry, event=event, stem=stems[id(entry)]) for entry in selected]
-
-
-def _select_parser(data: bytes) -> Parser:
-    start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start.startswith((b"<", b"\xff\xfe", b"\xfe\xff")):  # byte order marks of UTF-16
-        return parse_schedule_xml
-    if start.startswith(b"{"):
-        return parse_schedule_json
-    raise UnsupportedFile("The schedule is neither XML nor JSON")
 
 
 def _stems(entries: Sequence[ScheduleEntry]) -> list[str]:
@@ -146,20 +150,6 @@ def _is_on(entry: ScheduleEntry, day: str) -> bool:
         return False
     names = _WEEKDAYS[date.fromisoformat(entry.day).weekday()]
     return day in names or day == names[0][:3]
-
-
-def _no_match(entries: Sequence[ScheduleEntry]) -> InvalidParameters:
-    if not entries:
-        return InvalidParameters("The schedule has no talks")
-    tracks = _distinct(entry.track for entry in entries)
-    days = _distinct(entry.day for entry in entries)
-    available = f"Tracks: {', '.join(tracks) or 'none'}. Days: {', '.join(days) or 'none'}."
-    return InvalidParameters(
-        f"No talk of the schedule matches. {available}",
-        tracks=tracks,
-        days=days,
-        talks=len(entries),
-    )
 
 
 def _distinct(names: Iterable[str | None]) -> list[str]:
@@ -216,9 +206,8 @@ def _json_entry(event: dict[str, Any], day: str, day_number: int, base: str) -> 
 def _person_name(person: Any) -> str:
     if isinstance(person, str):
         return person
-    values = _mapping(person)
-    names = (single_line(values.get(key)) for key in ("name", "public_name", "full_public_name"))
-    return next(filter(None, names), "")
+    names = map(_mapping(person).get, ("name", "public_name", "full_public_name"))
+    return next(filter(None, map(single_line, names)), "")
 
 
 def _json_links(event: dict[str, Any], base: str) -> list[Link]:
@@ -266,13 +255,10 @@ def parse_schedule_xml(data: bytes, base: str) -> tuple[str, Iterator[ScheduleEn
         for url in (root.findtext("base_url"), conference.findtext("base_url"),
                     conference.findtext("url")):  # fmt: skip
             base = absolute_url(single_line(url), base) or base if url else base
-    return title or acronym, _xml_entries(root, base, _fosdem_pages(title))
-
-
-def _fosdem_pages(title: str) -> str | None:
-    """Return where the pages of talks are: FOSDEM's schedules before 2024 do not tell."""
-    match = re.fullmatch(r"FOSDEM (20\d\d)", title)
-    return f"https://archive.fosdem.org/{match[1]}/schedule/event/" if match else None
+    # FOSDEM's schedules before 2024 do not tell where the pages of talks are.
+    fosdem = re.fullmatch(r"FOSDEM (20\d\d)", title)
+    pages = f"https://archive.fosdem.org/{fosdem[1]}/schedule/event/" if fosdem else None
+    return title or acronym, _xml_entries(root, base, pages)
 
 
 def _xml_entries(root: Element, base: str, pages: str | None) -> Iterator[ScheduleEntry]:
