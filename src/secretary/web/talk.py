@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urljoin, urlsplit, urlunsplit
 
 from ..core.languages import language_code
@@ -193,68 +192,6 @@ MAX_SPEAKERS = 100
 _TIME = re.compile(r"(?:^|[T\s])([01]?\d|2[0-3]):([0-5]\d)")
 _DURATION = re.compile(r"(\d{1,3}):([0-5]\d)(?::[0-5]\d)?")
 _LANGUAGE_TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleEntry:
-    """A talk in a schedule, as plain text. `name` is the identifier in the schedule."""
-
-    title: str
-    name: str = ""
-    url: str | None = None
-    track: str | None = None
-    day: str | None = None
-    day_number: int = 0
-    start: str | None = None
-    duration: str | None = None
-    language: str | None = None
-    speakers: tuple[str, ...] = ()
-    links: tuple[Link, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Talk:
-    """The parameters of a session job."""
-
-    event: str | None
-    session: str
-    filename: str
-    url: str | None = None
-    track: str | None = None
-    day: str | None = None
-    starttime: str | None = None
-    endtime: str | None = None
-    speakers: tuple[str, ...] = ()
-    video_url: str | None = None
-    attachments_url: str | None = None
-    source_language: str | None = None
-    #: Subtitles by the organisers.
-    subtitles_url: str | None = None
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the parameters without those that are unknown."""
-        values = {name: getattr(self, name) for name in self.__slots__}
-        values["speakers"] = list(self.speakers)
-        return {name: value for name, value in values.items() if value}
-
-
-def make_talk(entry: ScheduleEntry, *, event: str | None, stem: str) -> Talk:
-    starttime = parse_time(entry.start)
-    return Talk(
-        event=event,
-        session=entry.title,
-        filename=f"{stem}.md",
-        url=entry.url,
-        track=entry.track,
-        day=entry.day,
-        starttime=starttime,
-        endtime=end_time(starttime, entry.duration),
-        speakers=entry.speakers,
-        video_url=best_url(entry.links, *VIDEO_KINDS),
-        attachments_url=best_url(entry.links, LinkKind.ATTACHMENT),
-        subtitles_url=best_url(entry.links, LinkKind.SUBTITLES),
-        source_language=parse_language(entry.language),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
