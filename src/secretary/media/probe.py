@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..core.errors import FileCorrupt
 from ..core.languages import language_code
@@ -126,40 +126,25 @@ def probe(path: str, *, timeout_s: float = 60.0, program: str | None = None) -> 
         level="info",
         on_output=metadata.append,
     )
-    streams = parse_streams(result.stderr)
-    has_tracks = streams.audio_tracks or streams.video_tracks or streams.subtitle_tracks
-    if result.exit_code or not has_tracks:
+    recording = parse_streams(result.stderr, container)
+    tracks = (recording.audio_tracks, recording.video_tracks, recording.subtitle_tracks)
+    if result.exit_code or not any(tracks):
         raise FileCorrupt("The file is damaged: it has no readable audio or video track")
     tags, chapters = parse_metadata(metadata.text())
-    duration = streams.duration
+    duration = recording.duration
     if not duration or os.path.getsize(path) * 8 / duration < _MIN_BIT_RATE:
         duration = None
-    return Recording(
-        format=container,
-        duration=duration,
-        is_estimated=_ESTIMATED in result.stderr,
-        start=streams.start,
-        audio_tracks=streams.audio_tracks,
-        video_tracks=streams.video_tracks,
-        subtitle_tracks=streams.subtitle_tracks,
-        chapters=chapters,
-        tags=tags,
+    is_estimated = _ESTIMATED in result.stderr
+    return replace(
+        recording, duration=duration, is_estimated=is_estimated, chapters=chapters, tags=tags
     )
 
 
 # Streams, from the log on stderr ----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Streams:
-    duration: float | None
-    start: float
-    audio_tracks: tuple[AudioTrack, ...]
-    video_tracks: tuple[VideoTrack, ...]
-    subtitle_tracks: tuple[SubtitleTrack, ...]
-
-
-def parse_streams(log: str) -> Streams:
+def parse_streams(log: str, container: str = "") -> Recording:
+    """Return what the log says about the tracks and the times of the file."""
     audio: dict[int, AudioTrack] = {}
     video: dict[int, VideoTrack] = {}
     subtitles: dict[int, SubtitleTrack] = {}
@@ -194,7 +179,8 @@ def parse_streams(log: str) -> Streams:
     times = next((line for line in log.split("\n") if line.startswith("  Duration: ")), "")
     duration, start = _DURATION.match(times), _START.search(times)
     hours, minutes, seconds = duration.groups() if duration else (0, 0, 0)
-    return Streams(
+    return Recording(
+        format=container,
         duration=int(hours) * 3600 + int(minutes) * 60 + float(seconds) if duration else None,
         start=float(start[1]) if start else 0.0,
         audio_tracks=tuple(audio.values()),

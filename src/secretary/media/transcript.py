@@ -99,21 +99,17 @@ def write_transcript(transcript: Transcript) -> None:
         segments, title=transcript.title, chapters=transcript.chapters, images=transcript.images
     )
     markdown = "".join(blocks)
-    _write(directory / MARKDOWN_FILE, [markdown])
+    (directory / MARKDOWN_FILE).write_text(markdown, encoding="utf-8", errors="replace")
     results = _results(transcript, segments, markdown)
     (directory / RESULTS_FILE).write_bytes(encode_json(results))
 
 
 def _write_texts(directory: Path, segments: Sequence[TimedText], prefix: str = "") -> None:
     texts = (f"{paragraph.text}\n\n" for paragraph in paragraphs(segments))
-    _write(directory / (prefix + TEXT_FILE), texts)
-    _write(directory / (prefix + SRT_FILE), as_srt(segments))
-    _write(directory / (prefix + VTT_FILE), as_vtt(segments))
-
-
-def _write(path: Path, parts: Iterable[str]) -> None:
-    with path.open("w", encoding="utf-8", errors="replace") as file:
-        file.writelines(parts)
+    files = {TEXT_FILE: texts, SRT_FILE: as_srt(segments), VTT_FILE: as_vtt(segments)}
+    for name, parts in files.items():
+        with (directory / (prefix + name)).open("w", encoding="utf-8", errors="replace") as file:
+            file.writelines(parts)
 
 
 def _results(

@@ -157,28 +157,22 @@ _UNFINISHED = {".part", ".ytdl", ".temp", ".json", ".vtt"}
 
 Options = Mapping[str, str | None]
 
-#: Keeps everything of the machine and its users out.
+#: Keeps everything of the machine and its users out, and never accepts a recording with gaps.
+_FLAGS = (
+    "--no-exec --no-plugin-dirs --no-remote-components --no-cookies --no-cookies-from-browser"
+    " --no-cache-dir --no-warnings --no-mtime --no-playlist --no-wait-for-video"
+    " --abort-on-unavailable-fragments --hls-prefer-native"
+)
 _ALWAYS: Options = {
-    "--no-exec": None,
-    "--no-plugin-dirs": None,
-    "--no-remote-components": None,
-    "--no-cookies": None,
-    "--no-cookies-from-browser": None,
-    "--no-cache-dir": None,
+    **dict.fromkeys(_FLAGS.split()),
     "--xff": "never",
     "--color": "never",
-    "--no-warnings": None,
-    "--no-mtime": None,
-    "--no-playlist": None,
     "--playlist-items": "1:2",  # enough to see that there are several
-    "--no-wait-for-video": None,
     "--retries": "3",
     "--fragment-retries": "3",
     "--extractor-retries": "1",
-    "--abort-on-unavailable-fragments": None,  # never accept a recording with gaps
     "--format-sort": f"res:{MAX_HEIGHT},vcodec:h264",
     "--downloader": "native",
-    "--hls-prefer-native": None,
     # ffmpeg downloads encrypted fragments, the one exception; they must not name local files.
     "--downloader-args": "ffmpeg_i:-protocol_whitelist http,https,tls,tcp,httpproxy,crypto,data",
     "--postprocessor-args": (
