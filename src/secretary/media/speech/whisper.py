@@ -95,7 +95,22 @@ class Whisper:
         encoded = self._encode(clips)
         language = language or self._detect_language(encoded)
         attempts = self._attempts(encoded, clips, language)
-        return self._transcriptions(encoded, clips, attempts, language)
+        prompt = [self._token_ids[token] for token in self._prompt(language)]
+        texts = [() if each.is_silence else without_loops(each.tokens) for each in attempts]
+        durations = [len(clip) / SAMPLE_RATE for clip in clips]
+        frames = [min(FRAMES, math.ceil(duration * 100)) for duration in durations]
+        aligned = self._model.align(encoded, prompt, [list(text) for text in texts], frames)
+        return [
+            Transcription(
+                language=language,
+                segments=tuple(words(self._with_times(text, result.alignments, duration))),
+                confidence=sum(result.text_token_probs) / len(text) if text else 0.0,
+                unclear=duration if not text and attempt.no_speech <= NO_SPEECH else 0.0,
+            )
+            for text, result, duration, attempt in zip(
+                texts, aligned, durations, attempts, strict=True
+            )
+        ]
 
     def _encode(self, clips: Sequence["np.ndarray"]) -> Any:
         import numpy as np
@@ -152,30 +167,6 @@ class Whisper:
             scores = result.scores[0], result.no_speech_prob
             attempts.append(_Attempt(tokens, *scores, is_loop(tokens)))
         return attempts
-
-    def _transcriptions(
-        self,
-        encoded: Any,
-        clips: Sequence["np.ndarray"],
-        attempts: Sequence[_Attempt],
-        language: str,
-    ) -> list[Transcription]:
-        prompt = [self._token_ids[token] for token in self._prompt(language)]
-        texts = [() if each.is_silence else without_loops(each.tokens) for each in attempts]
-        durations = [len(clip) / SAMPLE_RATE for clip in clips]
-        frames = [min(FRAMES, math.ceil(duration * 100)) for duration in durations]
-        aligned = self._model.align(encoded, prompt, [list(text) for text in texts], frames)
-        return [
-            Transcription(
-                language=language,
-                segments=tuple(words(self._with_times(text, result.alignments, duration))),
-                confidence=sum(result.text_token_probs) / len(text) if text else 0.0,
-                unclear=duration if not text and attempt.no_speech <= NO_SPEECH else 0.0,
-            )
-            for text, result, duration, attempt in zip(
-                texts, aligned, durations, attempts, strict=True
-            )
-        ]
 
     def _with_times(
         self, text: Sequence[int], alignments: Sequence[tuple[int, int]], duration: float
