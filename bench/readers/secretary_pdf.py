@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 from secretary.documents.assembly import find_headers_footers, strip_headers_footers
-from secretary.documents.pdf.document import open_page, open_pdf
-from secretary.documents.pdf.font_stats import FontStats
-from secretary.documents.pdf.pages import read_page
+from secretary.documents.pdf.pages import FontStats, read_page
+from secretary.documents.pdf.pdfium import open_page, open_pdf
 from secretary.version import __version__
 
 

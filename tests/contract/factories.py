@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from secretary.core.job import Batch, Job, utc_now
-from secretary.store import Capacity, Store, WorkerInfo
+from secretary.store import Capacity, ClaimStore, Store, WorkerInfo
 
 LEASE = timedelta(seconds=60)
 LAPSED = timedelta(seconds=-1)
@@ -25,7 +25,7 @@ def worker(worker_id: str = "worker-1") -> WorkerInfo:
 
 
 async def claim(
-    store: Store, worker_id: str = "worker-1", *, lease: timedelta = LEASE, **wanted: Any
+    store: ClaimStore, worker_id: str = "worker-1", *, lease: timedelta = LEASE, **wanted: Any
 ) -> list[Job]:
     await store.register_worker(worker(worker_id), lease)
     return await store.claim(worker_id, Capacity(**{"slots": 1, **wanted}))

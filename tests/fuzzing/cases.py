@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 import pikepdf
 from lxml import etree
 
-from secretary.core.file_types import OFFICE_TYPES
+from secretary.core.files import OFFICE_TYPES
 
 from ..sample_documents import GOOD
 from ..sample_recordings import GOOD_RECORDINGS, GOOD_SUBTITLES

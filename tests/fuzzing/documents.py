@@ -9,11 +9,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from secretary.core.errors import JobFailed
-from secretary.core.file_types import IMAGE_TYPES, OFFICE_TYPES, detect_file_type
+from secretary.core.files import IMAGE_TYPES, OFFICE_TYPES, detect_file_type
 from secretary.documents.ocr.recognition import inspect_image, process_image_pages
 from secretary.documents.office.pages import process_office_document
-from secretary.documents.page_store import PageStore
-from secretary.documents.page_task import METHODS, PageTask
+from secretary.documents.pages import METHODS, PageStore, PageTask
 from secretary.documents.pdf.pages import inspect_pdf, process_pdf_pages
 from secretary.worker.sandbox import Limits, Sandbox
 from secretary.worker.sandbox.child_main import send

@@ -27,14 +27,8 @@ ALLOWED: dict[str, set[str]] = {
     "documents": {"core", "storage"},
     "documents.office": {"core", "documents"},
     "documents.pdf.pdfium": {"core"},
-    "documents.pdf.structure": {"core", "documents.pdf.pdfium"},
-    "documents.pdf.layout": {
-        "core", "documents", "documents.pdf.pdfium", "documents.pdf.structure",
-    },
-    "documents.pdf": {
-        "core", "documents", "documents.pdf.layout", "documents.pdf.pdfium",
-        "documents.pdf.structure",
-    },
+    "documents.pdf.layout": {"core", "documents", "documents.pdf.pdfium"},
+    "documents.pdf": {"core", "documents", "documents.pdf.layout", "documents.pdf.pdfium"},
     "media": {"core", "storage", "documents", "documents.office"},
     "media.ytdlp": {"core", "config", "media", "network", "storage"},
     "web": {"core", "documents.office"},

@@ -8,7 +8,7 @@ import pytest
 
 from secretary.core.errors import NotFound
 from secretary.core.job import Job, JobStatus
-from secretary.storage.artifacts import JobFiles
+from secretary.storage.artifacts import JobFiles, with_urls
 
 
 @pytest.fixture
@@ -174,6 +174,44 @@ class TestArchive:
         failed = job.model_copy(update={"results": {"archive_filename": "a.zip"}})
         with pytest.raises(NotFound):
             await files.archive(failed)
+
+
+class TestUrls:
+    def test_names_in_results_become_urls_that_serve_the_files(self, job: Job) -> None:
+        job = job.model_copy(update={"job_type": "pdf"})
+        stored = {
+            "markdown_file": "a b.md",
+            "page_texts": ["page_1.txt"],
+            "assets": ["images/1.png"],
+            "images_archive": "images.zip",
+            "previews_archive": None,
+            "archive_filename": "all.zip",
+            "subtitles": {"srt": "a.srt", "vtt": "a.vtt"},
+            "frames": [{"time": 1.0, "file": "slide.jpg"}],
+            "recording": {"file": "recording.mp4", "file_size": 7},
+        }
+        files = f"/api/files/{job.job_id}"
+        assert with_urls(job, stored) == {
+            "markdown_file": f"{files}/a%20b.md",
+            "page_texts": [f"/api/pdf/text-content/{job.job_id}/page_1.txt"],
+            "assets": [f"{files}/images/1.png"],
+            "images_archive_url": f"{files}/images.zip",
+            "previews_archive_url": None,
+            "archive_filename": "all.zip",
+            "archive_url": f"/api/jobs/{job.job_id}/download-archive",
+            "subtitles": {"srt": f"{files}/a.srt", "vtt": f"{files}/a.vtt"},
+            "frames": [{"time": 1.0, "file": "slide.jpg", "url": f"{files}/slide.jpg"}],
+            "recording": {"url": f"{files}/recording.mp4", "file_size": 7},
+        }
+
+    def test_results_of_older_versions_stay_as_they_are(self, job: Job) -> None:
+        old = {
+            "markdown_file": "/api/files/job-1/a.md",
+            "assets": ["/api/files/job-1/1.png"],
+            "images_archive_url": "/api/files/job-1/images.zip",
+            "recording": {"url": "/api/files/job-1/recording.mp4"},
+        }
+        assert with_urls(job, old) == old
 
 
 class TestLongResults:

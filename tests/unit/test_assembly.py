@@ -10,7 +10,7 @@ import pytest
 from secretary.core.errors import FileCorrupt
 from secretary.documents import assembly as module
 from secretary.documents.assembly import Assembly, assemble
-from secretary.documents.page_store import Page, PageStore
+from secretary.documents.pages import Page, PageStore
 
 
 @pytest.fixture

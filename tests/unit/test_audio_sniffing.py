@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from secretary.core.file_types import share_between_frames
+from secretary.core.files import share_between_frames
 
 MP3 = b"\xff\xfb\x90\x64" + bytes(413)
 ADTS = b"\xff\xf1\x50\x80\x0d\x00\xfc" + bytes(0x68 - 7)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secretary.core.file_types import LONGEST_NAME, disposed_name, downloaded_name, safe_name
+from secretary.core.files import LONGEST_NAME, disposed_name, downloaded_name, safe_name
 
 
 class TestDisposition:

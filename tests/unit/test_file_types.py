@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.core.file_types import HEAD, MAX_CONTENTS, detect_file_type
+from secretary.core.files import HEAD, MAX_CONTENTS, detect_file_type
 
 from ..minimal_files import MP4, PNG, WAV, office, open_document, pdf, zipped
 

@@ -34,7 +34,7 @@ def test_what_handlers_name_is_there(remote: LazyCallable[Any]) -> None:
 
 
 def test_a_remote_function_is_called_like_any_other() -> None:
-    join: LazyCallable[str] = LazyCallable("core.file_types", "safe_name")
+    join: LazyCallable[str] = LazyCallable("core.files", "safe_name")
     assert join("../a.pdf") == "a.pdf"
 
 

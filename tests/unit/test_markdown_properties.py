@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from secretary.documents.ocr import paragraphs as read_lines
+from secretary.documents.ocr import recognition as read_lines
 from secretary.documents.ocr.engines import OcrLine, OcrWord
-from secretary.documents.ocr.paragraphs import Table
+from secretary.documents.ocr.recognition import Table
 from secretary.documents.office.blocks import PLAIN, Paragraph, Run
 from secretary.documents.office.blocks import Table as OfficeTable
 from secretary.documents.office.markdown import to_markdown

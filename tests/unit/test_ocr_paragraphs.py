@@ -5,8 +5,7 @@ import re
 import pytest
 
 from secretary.documents.ocr.engines import OcrLine, OcrWord, open_engine
-from secretary.documents.ocr.paragraphs import as_markdown, as_text
-from secretary.documents.ocr.recognition import recognise
+from secretary.documents.ocr.recognition import as_markdown, as_text, recognise
 
 from ..rendered_pages import GERMAN, Print, sheet
 

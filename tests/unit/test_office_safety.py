@@ -22,7 +22,7 @@ from secretary.core.errors import (
     SecretaryError,
     UnsupportedFile,
 )
-from secretary.core.file_types import detect_file_type
+from secretary.core.files import detect_file_type
 
 from ..hostile_office import members
 from ..minimal_files import PNG, zipped

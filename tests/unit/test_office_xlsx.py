@@ -10,7 +10,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 from PIL import Image
 
 from secretary.core.errors import FileTooLarge, UnsupportedFile
-from secretary.documents.office.number_formats import format_value
+from secretary.documents.office.xlsx import format_value
 
 from ..minimal_files import zipped
 from ..office_files import TYPES, R, markdown, read, relations

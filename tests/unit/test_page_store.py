@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from secretary.documents.page_store import Page, PageStore, load_pages
+from secretary.documents.pages import Page, PageStore, load_pages
 from secretary.storage import append_log
 from secretary.storage.append_log import RecordRef
 

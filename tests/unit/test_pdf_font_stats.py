@@ -4,9 +4,9 @@ from pathlib import Path
 
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.documents.pdf.document import open_pdf
-from secretary.documents.pdf.font_stats import FontStats
 from secretary.documents.pdf.layout.headings import FontSizes
+from secretary.documents.pdf.pages import FontStats
+from secretary.documents.pdf.pdfium import open_pdf
 
 from ..pdf_files import PROSE, Draw, lines_of, pdf_of, write
 

@@ -7,9 +7,8 @@ import pytest
 from reportlab.lib.colors import lightgrey
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.documents.pdf.document import open_page, open_pdf
-from secretary.documents.pdf.font_stats import FontStats
-from secretary.documents.pdf.pages import read_page
+from secretary.documents.pdf.pages import FontStats, read_page
+from secretary.documents.pdf.pdfium import open_page, open_pdf
 
 from ..pdf_files import PROSE, Draw, lines_of, pdf_of, write
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.documents.pdf.document import open_page, open_pdf
 from secretary.documents.pdf.pages import read_page
+from secretary.documents.pdf.pdfium import open_page, open_pdf
 
 from ..pdf_files import PROSE, Draw, lines_of, pdf_of, write
 

@@ -7,12 +7,11 @@ import pytest
 from reportlab.pdfgen.canvas import Canvas
 
 from secretary.documents.pdf import pdfium
-from secretary.documents.pdf.document import open_page, open_pdf
 from secretary.documents.pdf.layout.analysis import analyse_page
 from secretary.documents.pdf.layout.blocks import to_markdown
 from secretary.documents.pdf.layout.drawings import Box
 from secretary.documents.pdf.layout.plain_pages import read_plain_page
-from secretary.documents.pdf.pdfium import open_text_layer
+from secretary.documents.pdf.pdfium import open_page, open_pdf, open_text_layer
 
 from ..pdf_files import PROSE, lines_of, pdf_of, write
 

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from secretary.documents.pdf.document import open_page, open_pdf
-from secretary.documents.pdf.font_stats import FontStats
-from secretary.documents.pdf.pages import read_page
+from secretary.documents.pdf.pages import FontStats, read_page
+from secretary.documents.pdf.pdfium import open_page, open_pdf
 
 from ..minimal_files import FONT, written
 

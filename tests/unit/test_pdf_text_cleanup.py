@@ -2,7 +2,7 @@
 
 import pytest
 
-from secretary.documents.pdf.layout.blocks import parse_list_marker
+from secretary.documents.pdf.layout.rows import parse_list_marker
 from secretary.documents.pdf.layout.runs import clean_text, is_clean, join_lines
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.documents.text_chunking import estimate_tokens, split_blocks, split_text
+from secretary.documents.markdown import estimate_tokens, split_blocks, split_text
 
 LINES = st.sampled_from(
     [

@@ -1,6 +1,6 @@
 """The HTTP API: builds the FastAPI application from its routers and middleware."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from fastapi import APIRouter, FastAPI
 
@@ -14,12 +14,11 @@ from ..observability.metrics import Metrics, ServiceStats
 from ..version import __version__
 from . import batches, dashboard, event_job, files, ingress, jobs, streams, system
 from .auth import Authenticator
-from .middleware import RequestMiddleware
+from .middleware import BODY_TIMEOUT, RequestMiddleware
 from .openapi import DESCRIPTION, TAGS
 from .responses import add_error_handlers
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
-BODY_TIMEOUT = 30.0
 HEARTBEAT_SECONDS = 15.0
 
 
@@ -61,12 +60,11 @@ def create_api(
     upload_bytes = job_service.files.uploads.max_bytes + max_body_bytes
     path_limits = dict.fromkeys(ingress.UPLOAD_PATHS, upload_bytes)
     path_limits[batches.FROM_FILES_PATH] = batches.MAX_FILES * upload_bytes
-    api = _make_application(
-        job_service,
-        routers,
+    api = _make_application(job_service, routers, stopping, metrics)
+    api.add_middleware(
+        RequestMiddleware,
         authenticator=Authenticator(api_keys, requests_per_minute=requests_per_minute),
-        stopping=stopping,
-        metrics=metrics,
+        record_response=api.state.metrics.answered,
         max_body_bytes=max_body_bytes,
         path_limits=path_limits,
         body_timeout=body_timeout,
@@ -90,26 +88,19 @@ def create_probe(
     metrics: Metrics,
 ) -> FastAPI:
     """Build the application of a process that only runs a worker: health and metrics."""
-    return _make_application(
-        job_service,
-        [system.health_router, system.metrics_router],
-        authenticator=Authenticator(api_keys),
-        stopping=stopping,
-        metrics=metrics,
+    routers = (system.health_router, system.metrics_router)
+    api = _make_application(job_service, routers, stopping, metrics)
+    api.add_middleware(
+        RequestMiddleware, authenticator=Authenticator(api_keys), record_response=metrics.answered
     )
+    return api
 
 
 def _make_application(
     job_service: JobService,
     routers: Iterable[APIRouter],
-    *,
-    authenticator: Authenticator,
     stopping: Callable[[], bool],
     metrics: Metrics | None,
-    max_body_bytes: int = 0,
-    path_limits: Mapping[str, int] | None = None,
-    body_timeout: float = BODY_TIMEOUT,
-    start_span: StartSpan | None = None,
 ) -> FastAPI:
     api = FastAPI(
         title="Secretary",
@@ -132,13 +123,4 @@ def _make_application(
         # Not `include_router`, which makes each request search the included routes twice.
         api.routes.extend(router.routes)
     add_error_handlers(api)
-    api.add_middleware(
-        RequestMiddleware,
-        authenticator=authenticator,
-        record_response=api.state.metrics.answered,
-        max_body_bytes=max_body_bytes,
-        path_limits=path_limits or {},
-        body_timeout=body_timeout,
-        start_span=start_span,
-    )
     return api

@@ -8,23 +8,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, ip_address, ip_network
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastapi import Depends, Header, Request
-from fastapi.openapi.models import APIKey as ApiKeyScheme
-from fastapi.openapi.models import HTTPBearer
-from fastapi.openapi.models import SecurityBase as SecurityScheme
-from fastapi.security.base import SecurityBase
+from fastapi.security import APIKeyHeader, HTTPBearer
 from pydantic.json_schema import SkipJsonSchema
-from starlette.requests import HTTPConnection
+from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from ..core.errors import AccessDenied, RateLimited, Unauthorized
 
 #: These paths and everything below them need no key; all other paths do, unknown ones included.
+#: The dashboard's page at `/` is open as well: it asks for the key itself.
 OPEN_PATHS = ("/api/health", "/api/doc", "/api/openapi.json", "/dashboard")
-#: The dashboard's page is open as well: it asks for the key itself.
-OPEN_PAGE = "/"
 
 MAX_USER_ID = 200
 #: Per client address. Nobody mistypes that often, and no key can be guessed at this rate.
@@ -36,17 +32,10 @@ MINUTE = 60.0
 AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:[0-9]*)?")
 
 
-@dataclass(frozen=True, slots=True)
-class ApiKey:
-    """`key`, or `key:user` for a key that acts for that user only."""
-
+class ApiKey(NamedTuple):
     key: bytes
-    user: str | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> "ApiKey":
-        key, _, user = text.partition(":")
-        return cls(key.encode(), user or None)
+    #: The only user it may act for; None for an operator's key.
+    user: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +86,9 @@ class Authenticator:
     the pages that a browser on this machine shows."""
 
     def __init__(self, api_keys: Sequence[str], *, requests_per_minute: int = 0) -> None:
-        self._keys = [ApiKey.parse(text) for text in api_keys]
+        # `key`, or `key:user` for a key that acts for that user only
+        parts = (text.partition(":") for text in api_keys)
+        self._keys = [ApiKey(key.encode(), user or None) for key, _, user in parts]
         self._requests = TokenBucket(requests_per_minute) if requests_per_minute else None
         self._wrong_keys = TokenBucket(WRONG_KEYS_PER_MINUTE)
 
@@ -105,27 +96,23 @@ class Authenticator:
         """Raise unless the request may proceed; its body has not been read yet."""
         if is_open(scope["path"]):
             return
-        connection = HTTPConnection(scope)
-        key = None
-        if self._keys:
-            key = self._verify(_presented_key(connection), _client_address(scope))
-        else:
-            _require_local(connection)
-        scope["state"]["key"] = key
-        if self._requests is not None:
-            self._limit_rate(self._requests, key.key if key else _client_address(scope), scope)
-
-    def _limit_rate(self, bucket: TokenBucket, client: bytes | str, scope: Scope) -> None:
-        state = bucket.take(client)
+        headers = Headers(scope=scope)
+        key = self._verify(headers, _client_address(scope)) if self._keys else None
+        if key is None:
+            _require_local(headers)
+        scope["state"]["user_of_key"] = key.user if key else None
+        if self._requests is None:
+            return
+        state = self._requests.take(key.key if key else _client_address(scope))
         scope["state"]["headers"] = [
-            (b"ratelimit-policy", f'"default";q={bucket.per_minute};w=60'.encode()),
+            (b"ratelimit-policy", f'"default";q={self._requests.per_minute};w=60'.encode()),
             (b"ratelimit", f'"default";r={state.remaining};t={state.retry_after}'.encode()),
         ]
         if not state.allowed:
             raise RateLimited("Too many requests", retry_after=state.retry_after)
 
-    def _verify(self, presented: str, address: str) -> ApiKey:
-        if not presented:
+    def _verify(self, headers: Headers, address: str) -> ApiKey:
+        if not (presented := _presented_key(headers)):
             raise Unauthorized("The API key is missing or invalid")
         # A valid key has to wait too: otherwise the response would tell it from wrong ones.
         if not (state := self._wrong_keys.peek(address)).allowed:
@@ -139,9 +126,7 @@ class Authenticator:
 
 
 def is_open(path: str) -> bool:
-    return path == OPEN_PAGE or any(
-        path == root or path.startswith(f"{root}/") for root in OPEN_PATHS
-    )
+    return path == "/" or any(path == root or path.startswith(f"{root}/") for root in OPEN_PATHS)
 
 
 def _client_address(scope: Scope) -> str:
@@ -153,16 +138,15 @@ def _client_address(scope: Scope) -> str:
         return host
     if isinstance(address, IPv4Address):
         return host
-    # Some proxies write IPv4 addresses this way; all of them share one /64.
-    mapped = address.ipv4_mapped
-    return str(mapped or ip_network((host, 64), strict=False))
+    # Some proxies write IPv4 addresses as IPv6; all of them share one /64.
+    return str(address.ipv4_mapped or ip_network((host, 64), strict=False))
 
 
-def _presented_key(connection: HTTPConnection) -> str:
+def _presented_key(headers: Headers) -> str:
     """The key of a request, empty if there is none. Two different keys count as none: a proxy in
     front of us may have checked the other one."""
-    keys = set(connection.headers.getlist("x-secretary-api-key"))
-    for header in connection.headers.getlist("authorization"):
+    keys = set(headers.getlist("x-secretary-api-key"))
+    for header in headers.getlist("authorization"):
         scheme, _, credentials = header.partition(" ")
         if scheme.lower() == "bearer":
             keys.add(credentials.strip())
@@ -178,53 +162,38 @@ def _decode_header(value: str) -> str:
         return value
 
 
-def _require_local(request: HTTPConnection) -> None:
+def _require_local(headers: Headers) -> None:
     """Refuse pages of other sites that reach us through the user's browser: directly (Origin), or
     by a host name that resolves to this machine (Host)."""
-    hosts = request.headers.getlist("host")
+    hosts = headers.getlist("host")
     if len(hosts) != 1 or not _is_loopback(hosts[0]):
         raise AccessDenied("Without API keys, only requests to localhost are allowed")
-    origin = request.headers.get("origin")
+    origin = headers.get("origin")
     if origin is not None and not _is_loopback(origin.partition("://")[2]):
         raise AccessDenied("Without API keys, requests from other sites are not allowed")
 
 
 def _is_loopback(authority: str) -> bool:
     """Not left to the framework, which treats a host it cannot parse as local."""
-    match = AUTHORITY.fullmatch(authority)
-    if match is None:
+    if (match := AUTHORITY.fullmatch(authority)) is None:
         return False
     host = match["host"].lower()
-    if host == "localhost":
-        return True
     try:
-        return ip_address(host.strip("[]")).is_loopback
+        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
 
 
-class _DocumentedScheme(SecurityBase):
-    """Puts a security scheme into the OpenAPI document; the middleware checks the keys."""
-
-    def __init__(self, scheme_name: str, model: SecurityScheme) -> None:
-        self.scheme_name = scheme_name
-        self.model = model
-
-    async def __call__(self) -> None:
-        return None
-
-
-_BEARER = _DocumentedScheme("bearer", HTTPBearer())
-_KEY_HEADER = _DocumentedScheme(
-    "key", ApiKeyScheme.model_validate({"in": "header", "name": "X-Secretary-Api-Key"})
-)
+# Only for the OpenAPI document; the middleware checks the keys.
+_BEARER = HTTPBearer(scheme_name="bearer", auto_error=False)
+_KEY_HEADER = APIKeyHeader(name="X-Secretary-Api-Key", scheme_name="key", auto_error=False)
 
 
 # Async although it awaits nothing: FastAPI runs other dependencies in a thread pool.
 async def _caller(
     request: Request,
-    _bearer: Annotated[None, Depends(_BEARER)],
-    _key: Annotated[None, Depends(_KEY_HEADER)],
+    _bearer: Annotated[object, Depends(_BEARER)],
+    _key: Annotated[object, Depends(_KEY_HEADER)],
     x_user_id: Annotated[
         str | SkipJsonSchema[None],
         Header(alias="X-User-ID", max_length=MAX_USER_ID, description="The acting user"),
@@ -237,13 +206,12 @@ async def _caller(
         raise AccessDenied("X-User-ID is empty")
     if len(set(request.headers.getlist("x-user-id"))) > 1:
         raise AccessDenied("X-User-ID names more than one user")
-    key: ApiKey | None = request.state.key
-    bound, claimed = key.user if key else None, _decode_header(x_user_id) if x_user_id else None
+    bound: str | None = request.state.user_of_key
+    claimed = _decode_header(x_user_id) if x_user_id else None
     if bound is not None and claimed not in (None, bound):
         raise AccessDenied("This API key belongs to a different user than X-User-ID names")
-    user: str | None = bound or claimed
-    request.state.user = user
-    return user
+    request.state.user = bound or claimed
+    return bound or claimed
 
 
 #: The user a request acts for. Every route that needs a key has a parameter of this type.

@@ -19,16 +19,16 @@ from ..core.errors import (
     StoreUnavailable,
     UnsupportedFile,
 )
-from ..core.file_types import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
+from ..core.files import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 from ..core.job import Batch, Delivery, JobError, new_id
 from ..jobs.conference_import import ConferenceImporter, ScheduleRequest, batch_request
 from ..jobs.handler import Registry
 from ..jobs.submission import BatchRequest, parse_request
-from ..storage.sources import Upload, Uploads
+from ..storage.sources import Upload
 from ..store import BatchQuery
 from . import models
 from .auth import Caller
-from .ingress import FILE_TYPES, SOURCES, parameters_of, require_file_type
+from .ingress import FILE_TYPES, parameters_of, refuse_other_sources, require_file_type
 from .jobs import deliveries_response
 from .models import DeliveryList, EnqueuedBatch, Envelope, ResponseModel
 from .openapi import FILE, JSON_TEXT, LOCATION, URL, Schema, error_responses, form_body, make_router
@@ -40,7 +40,6 @@ from .requests import (
     Cursor,
     DeliveryNumber,
     Fields,
-    FilesForm,
     Form,
     IdempotencyKeyHeader,
     IncludeJobs,
@@ -50,8 +49,8 @@ from .requests import (
     parse_json,
     read_files,
     read_form,
-    read_include,
-    webhook_from_callback,
+    read_names,
+    remove_uploads,
     with_trace,
 )
 from .responses import enqueued, job_error_response, success
@@ -129,11 +128,10 @@ async def get_batch(
     request: Request, batch_id: BatchId, user: Caller, include: IncludeJobs = None
 ) -> JSONResponse:
     """Return a batch; `include=jobs` adds its jobs."""
-    included = read_include(include, frozenset({"jobs"}))
-    batch = await job_service_of(request).batch(batch_id, user=user)
-    document = batch.document()
-    if included:
-        jobs = await job_service_of(request).jobs_of_batch(batch_id, user=user)
+    with_jobs, job_service = read_names("include", include, ["jobs"]), job_service_of(request)
+    document = (await job_service.batch(batch_id, user=user)).document()
+    if with_jobs:
+        jobs = await job_service.jobs_of_batch(batch_id, user=user)
         document["jobs"] = [job.document(without=LARGE_FIELDS) for job in jobs]
     return success(request, "batches", document, process_id=batch_id)
 
@@ -147,15 +145,15 @@ class DeletedBatch(ResponseModel):
 async def delete_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
     """Delete a finished batch, its jobs and their files."""
     await job_service_of(request).delete_batch(batch_id, user=user)
-    data = DeletedBatch(batch_id=batch_id, deleted=True)
-    return success(request, "batches", data, process_id=batch_id)
+    return success(request, "batches", {"batch_id": batch_id, "deleted": True}, process_id=batch_id)
 
 
 @router.post("/batches/{batch_id}/archive", **BATCH)
 async def archive_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
     """Hide a batch and its jobs from default listings. Nothing is deleted."""
-    batch = await job_service_of(request).archive_batch(batch_id, user=user)
-    return _batch_response(request, batch)
+    return _batch_response(
+        request, await job_service_of(request).archive_batch(batch_id, user=user)
+    )
 
 
 @router.post("/batches/{batch_id}/unarchive", **BATCH)
@@ -223,8 +221,7 @@ async def replay_delivery_of_batch(
 FROM_FILES_PATH = "/api/batches/from-files"
 MAX_FILES = 500
 
-#: Containers that hold audio or video; the file name decides.
-AMBIGUOUS_TYPES = AUDIO_TYPES & VIDEO_TYPES
+#: Of containers that hold audio or video.
 AUDIO_SUFFIXES = (".m4a", ".m4b", ".oga", ".ogg", ".opus", ".weba", ".mka", ".wma", ".aac")
 
 #: Defaults for all jobs; a job's own value takes precedence.
@@ -295,65 +292,56 @@ async def submit_files(
     except SecretaryError as error:
         # After a store failure the jobs may exist all the same; then they need their files.
         if not isinstance(error, StoreUnavailable):
-            await _remove(job_service.files.uploads, form.uploads)
+            await remove_uploads(job_service.files.uploads, form.uploads)
         raise
     if form.uploads[0].job_id not in job_ids:  # a repeated request; the first one's files are used
-        await _remove(job_service.files.uploads, form.uploads)
+        await remove_uploads(job_service.files.uploads, form.uploads)
     return _enqueued(request, stored, job_ids)
 
 
-async def _remove(uploads: Uploads, received: list[Upload]) -> None:
-    for upload in received:
-        await uploads.remove(upload.job_id)
-
-
-def _read_files_form(form: FilesForm) -> tuple[BatchRequest, list[Upload | None]]:
+def _read_files_form(form: Form) -> tuple[BatchRequest, list[Upload | None]]:
     """The batch, and the file of each of its jobs."""
     if not form.uploads:
         raise InvalidParameters("file: at least one file is required")
     fields = Fields(form.fields)
     if "file" in fields:
         raise InvalidParameters("file: must be sent as a file, in a multipart form")
-    call, batch = fields.take(FILES_CALL_FIELDS), fields.take(BATCH_FIELDS)
-    if "webhook" not in batch and "callback_url" in call:
-        batch["webhook"] = webhook_from_callback(call)
+    call = fields.take(FILES_CALL_FIELDS)
+    batch = fields.take(BATCH_FIELDS, callback=call)
     if "is_active" in call:
         batch["isActive"] = call["is_active"]
     defaults = {name: call[name] for name in JOB_DEFAULTS if name in call}
     # As on the routes for one file, any other field of the form is a parameter.
-    defaults["parameters"] = fields.rest | _read_object("parameters", call.get("parameters"))
-    jobs, uploads = _read_jobs(call.get("jobs"), defaults, form.uploads)
-    return parse_request(BatchRequest, {**batch, "jobs": jobs}), uploads
-
-
-def _read_jobs(
-    text: str | None, defaults: Mapping[str, Any], received: list[Upload]
-) -> tuple[list[Any], list[Upload | None]]:
-    given = parse_json("jobs", text) if text else [{"file": n} for n in range(len(received))]
+    defaults["parameters"] = fields.rest | _read_parameters(call.get("parameters"))
+    given = [{"file": number} for number in range(len(form.uploads))]
+    if text := call.get("jobs"):
+        given = parse_json("jobs", text)
     if not isinstance(given, list) or not all(isinstance(job, dict) for job in given):
         raise InvalidParameters("jobs: must be a list of jobs")
     jobs = [_with_defaults(job, defaults) for job in given]
-    uploads = [_take_file(job, number, received) for number, job in enumerate(jobs)]
+    uploads = [_take_file(job, number, form.uploads) for number, job in enumerate(jobs)]
     used = [upload.job_id for upload in uploads if upload is not None]
-    for number, upload in enumerate(received):
+    for number, upload in enumerate(form.uploads):
         if used.count(upload.job_id) != 1:
             raise InvalidParameters(
                 f"jobs: file {number} ({upload.name}) must belong to exactly one job"
             )
-    return [_with_source(*pair) for pair in zip(jobs, uploads, strict=True)], uploads
+    pairs = zip(jobs, uploads, strict=True)
+    jobs = [_with_source(job, upload) if upload else job for job, upload in pairs]
+    return parse_request(BatchRequest, {**batch, "jobs": jobs}), uploads
 
 
 def _with_defaults(job: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in job.items() if value not in ("", None)}
-    parameters = _read_object("parameters", given.get("parameters"))
+    parameters = _read_parameters(given.get("parameters"))
     return {**defaults, **given, "parameters": {**defaults["parameters"], **parameters}}
 
 
-def _read_object(name: str, value: Any) -> dict[str, Any]:
-    parsed = {} if value is None else parse_json(name, value)
-    if not isinstance(parsed, dict):
-        raise InvalidParameters(f"{name}: must be an object")
-    return parsed
+def _read_parameters(value: Any) -> dict[str, Any]:
+    parameters = {} if value is None else parse_json("parameters", value)
+    if not isinstance(parameters, dict):
+        raise InvalidParameters("parameters: must be an object")
+    return parameters
 
 
 def _take_file(job: dict[str, Any], number: int, received: list[Upload]) -> Upload | None:
@@ -366,15 +354,11 @@ def _take_file(job: dict[str, Any], number: int, received: list[Upload]) -> Uplo
     raise InvalidParameters(f"jobs.{number}.file: must be the index of a file, from 0 to {last}")
 
 
-def _with_source(job: dict[str, Any], upload: Upload | None) -> dict[str, Any]:
-    if upload is None:
-        return job
+def _with_source(job: dict[str, Any], upload: Upload) -> dict[str, Any]:
     job_type = job.get("job_type") or detect_job_type(upload)
     if job_type not in FILE_TYPES and job_type is not None:
         raise InvalidParameters(f"job_type: {str(job_type)[:100]!r} does not accept files")
-    named = [name for name in SOURCES if name in job["parameters"]]
-    if named:
-        raise InvalidParameters(f"{named[0]}: send either a file or this, not both")
+    refuse_other_sources(job["parameters"])
     if job_type is None and upload.size:
         known = ", ".join(sorted(FILE_TYPES))
         raise UnsupportedFile(
@@ -387,18 +371,16 @@ def _with_source(job: dict[str, Any], upload: Upload | None) -> dict[str, Any]:
 
 def detect_job_type(upload: Upload) -> str | None:
     """The job type for a file, by its content."""
-    kind = upload.kind
-    if kind == "pdf":
-        return "pdf"
-    if kind in IMAGE_TYPES:
-        return "imageocr"
-    if kind in OFFICE_TYPES:
-        return "office"
-    if kind in AMBIGUOUS_TYPES:
+    if upload.kind in AUDIO_TYPES & VIDEO_TYPES:  # the file name decides
         return "audio" if upload.name.lower().endswith(AUDIO_SUFFIXES) else "video"
-    if kind in AUDIO_TYPES:
-        return "audio"
-    return "video" if kind in VIDEO_TYPES else None
+    file_types = {
+        "pdf": {"pdf"},
+        "imageocr": IMAGE_TYPES,
+        "office": OFFICE_TYPES,
+        "audio": AUDIO_TYPES,
+        "video": VIDEO_TYPES,
+    }
+    return next((name for name, kinds in file_types.items() if upload.kind in kinds), None)
 
 
 # Batches from a conference schedule: one session job per talk
@@ -459,48 +441,34 @@ async def submit_schedule(
         max_fields_bytes=request.app.state.max_body_bytes,
     )
     try:
-        submitted, source = _read_schedule_form(form)
-        talks = await _read_talks(request, form, upload_id, submitted, source)
+        fields = Fields(form.fields)
+        call = fields.take(SCHEDULE_CALL_FIELDS)
+        batch = fields.take(ScheduleRequest.model_fields, callback=call)
+        submitted = parse_request(ScheduleRequest, {**fields.rest, **batch})
+        talks = await _read_talks(request, form, call, submitted)
     except (FileCorrupt, FileTooLarge, UnsupportedFile) as error:
         failure = JobError(code=error.code, message=error.message, details=error.details)
         return job_error_response(failure)
     finally:
         await job_service.files.uploads.remove_local(upload_id)
-    batch = with_trace(request, batch_request(submitted, talks))
-    return _enqueued(request, *await job_service.submit_batch(batch, user=user, key=key))
+    submission = with_trace(request, batch_request(submitted, talks))
+    return _enqueued(request, *await job_service.submit_batch(submission, user=user, key=key))
 
 
 async def _read_talks(
-    request: Request, form: Form, upload_id: str, submitted: ScheduleRequest, source: Any
+    request: Request, form: Form, call: Mapping[str, Any], submitted: ScheduleRequest
 ) -> list[dict[str, Any]]:
     importer: ConferenceImporter = request.app.state.schedules
-    if form.upload is not None:
-        path = job_service_of(request).files.uploads.path_of(upload_id, form.upload.source())
-        return await importer.read(await asyncio.to_thread(path.read_bytes), submitted)
-    if isinstance(source, bytes):
-        return await importer.read(source, submitted)
-    return await importer.fetch(source, submitted)
-
-
-def _read_schedule_form(form: Form) -> tuple[ScheduleRequest, Any]:
-    """The request, and the schedule itself or its URL."""
-    fields = Fields(form.fields)
-    call, batch = fields.take(SCHEDULE_CALL_FIELDS), fields.take(ScheduleRequest.model_fields)
-    if "webhook" not in batch and "callback_url" in call:
-        batch["webhook"] = webhook_from_callback(call)
-    return parse_request(ScheduleRequest, {**fields.rest, **batch}), _schedule_source(call, form)
-
-
-def _schedule_source(call: Mapping[str, Any], form: Form) -> Any:
-    given = [name for name in SCHEDULE_SOURCES if name in call]
-    if len(given) + (form.upload is not None) != 1:
+    if sum(name in call for name in SCHEDULE_SOURCES) + len(form.uploads) != 1:
         raise InvalidParameters("file: exactly one of file, url and schedule is required")
-    if not given:
-        return None
-    value = call[given[0]]
-    if given == ["schedule"]:
-        text = value if isinstance(value, str) else json.dumps(value)
-        return text.encode("utf-8", "replace")
-    if not isinstance(value, str):
+    if form.upload is not None:
+        uploads = job_service_of(request).files.uploads
+        path = uploads.path_of(form.upload.job_id, form.upload.source())
+        return await importer.read(await asyncio.to_thread(path.read_bytes), submitted)
+    if "schedule" in call:
+        schedule = call["schedule"]
+        text = schedule if isinstance(schedule, str) else json.dumps(schedule)
+        return await importer.read(text.encode("utf-8", "replace"), submitted)
+    if not isinstance(call["url"], str):
         raise InvalidParameters("url: must be a string")
-    return value
+    return await importer.fetch(call["url"], submitted)

@@ -2,10 +2,10 @@
 same API as every other client."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.resources import as_file, files
+from pathlib import PurePath
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
@@ -20,7 +20,6 @@ MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-INDEX = "index.html"
 
 #: Nothing inline and nothing from other hosts. Only two policies may create HTML from text: our
 #: templates, which escape, and the sanitiser.
@@ -38,16 +37,9 @@ DASHBOARD_HEADERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Asset:
-    body: bytes
-    media_type: str
-    etag: str
-
-
 @router.get("/")
 async def dashboard_page(request: Request) -> Response:
-    return _asset_response(request, INDEX)
+    return _asset_response(request, "index.html")
 
 
 @router.get("/dashboard/{name:path}")
@@ -56,28 +48,23 @@ async def dashboard_asset(request: Request, name: str) -> Response:
 
 
 def _asset_response(request: Request, name: str) -> Response:
-    asset = _assets().get(name)
-    if asset is None:
+    if name not in _assets():
         raise HTTPException(404)
-    headers = {**DASHBOARD_HEADERS, "ETag": asset.etag}
-    if matches_etag(asset.etag, request):
+    body, etag = _assets()[name]
+    headers = {**DASHBOARD_HEADERS, "ETag": etag}
+    if matches_etag(etag, request):
         return Response(status_code=304, headers=headers)
-    return Response(asset.body, media_type=asset.media_type, headers=headers)
+    return Response(body, media_type=MEDIA_TYPES[PurePath(name).suffix], headers=headers)
 
 
 @cache
-def _assets() -> Mapping[str, Asset]:
-    """All assets by name. A lookup here cannot leave the directory, whatever the path."""
+def _assets() -> Mapping[str, tuple[bytes, str]]:
+    """All assets and their ETags by name. A lookup here cannot leave the directory, whatever the
+    path."""
     with as_file(files("secretary") / "dashboard") as root:
-        return {
-            path.relative_to(root).as_posix(): _load(path.read_bytes(), MEDIA_TYPES[path.suffix])
-            for path in sorted(root.rglob("*"))
-            if path.suffix in MEDIA_TYPES
-        }
-
-
-def _load(body: bytes, media_type: str) -> Asset:
-    return Asset(body, media_type, f'"{sha256(body).hexdigest()[:24]}"')
+        paths = [path for path in sorted(root.rglob("*")) if path.suffix in MEDIA_TYPES]
+        bodies = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+    return {name: (body, f'"{sha256(body).hexdigest()[:24]}"') for name, body in bodies.items()}
 
 
 # API documentation
@@ -131,8 +118,7 @@ async def docs_page() -> HTMLResponse:
 
 @router.get(f"{DOCS_PATH}/start.js")
 async def docs_script() -> Response:
-    headers = {"Cache-Control": "no-cache"}
-    return Response(DOCS_SCRIPT, media_type="text/javascript", headers=headers)
+    return Response(DOCS_SCRIPT, 200, {"Cache-Control": "no-cache"}, "text/javascript")
 
 
 @router.get(f"{DOCS_PATH}/{{name}}")

@@ -87,9 +87,8 @@ async def create_event_job(
 ) -> JSONResponse:
     """Submit a job; the default job type is `session`."""
     stored = await job_service_of(request).submit(with_trace(request, job), user=user, key=key)
-    response = _response(f"Job {stored.job_id} was created", 201, job=stored.document())
-    response.headers["Location"] = f"{LEGACY_PREFIX}/jobs/{stored.job_id}"
-    return response
+    location = f"{LEGACY_PREFIX}/jobs/{stored.job_id}"
+    return _response(f"Job {stored.job_id} was created", location, job=stored.document())
 
 
 @router.get("/jobs", response_model=LegacyJobPage)
@@ -150,9 +149,8 @@ async def create_event_batch(
         with_trace(request, batch), user=user, key=key
     )
     message = f"Batch {stored.batch_id} was created with {len(job_ids)} jobs"
-    response = _response(message, 201, batch=stored.document(), job_ids=job_ids)
-    response.headers["Location"] = f"{LEGACY_PREFIX}/batches/{stored.batch_id}"
-    return response
+    location = f"{LEGACY_PREFIX}/batches/{stored.batch_id}"
+    return _response(message, location, batch=stored.document(), job_ids=job_ids)
 
 
 @router.get("/batches", response_model=LegacyBatchPage)
@@ -220,17 +218,13 @@ def _page_response(
     limit: int,
     skip: int,
 ) -> JSONResponse:
-    total = f"{page.total}" if page.is_exact else f"more than {page.total}"
-    extent: dict[str, Any] = {
-        "total": page.total,
-        "total_is_exact": page.is_exact,
-        "count": len(documents),
-        "limit": limit,
-        "skip": skip,
-        name: documents,
-    }
-    return _response(f"{len(documents)} of {total} {name}", **extent)
+    count, total = len(documents), page.total if page.is_exact else f"more than {page.total}"
+    extent: dict[str, Any] = {"total": page.total, "total_is_exact": page.is_exact, "count": count}
+    extent |= {"limit": limit, "skip": skip, name: documents}
+    return _response(f"{count} of {total} {name}", **extent)
 
 
-def _response(message: str, status: int = 200, **content: Any) -> JSONResponse:
-    return JsonResponse({"status": "success", **content, "message": message}, status)
+def _response(message: str, created: str | None = None, **content: Any) -> JSONResponse:
+    """`created` is the path of a new job or batch."""
+    document = {"status": "success", **content, "message": message}
+    return JsonResponse(document, 201, {"Location": created}) if created else JsonResponse(document)

@@ -3,7 +3,7 @@
 import hashlib
 import mimetypes
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from email.utils import formatdate
 from pathlib import PurePath
 from secrets import token_hex
@@ -158,10 +158,10 @@ async def list_files(request: Request, job_id: JobId, user: Caller) -> JSONRespo
     job_service = job_service_of(request)
     job = await job_service.get_without_results(job_id, user=user)
     files = [
-        JobFile(name=name, url=f"/api/files/{job_id}/{quote(name)}", size=size)
+        {"name": name, "url": f"/api/files/{job_id}/{quote(name)}", "size": size}
         for name, size in await job_service.files.list_artifacts(job)
     ]
-    data = JobFileList(attempt=job.attempt, files=files)
+    data = {"attempt": job.attempt, "files": files}
     return success(request, "files", data, process_id=job_id)
 
 
@@ -205,8 +205,10 @@ def _file_response(request: Request, file: ArtifactFile, *, download: bool = Fal
         )
         etag, modified = local.headers["etag"], local.headers["last-modified"]
     else:
-        headers |= _validators(file)
-        etag, modified = headers["ETag"], headers["Last-Modified"]
+        assert file.blob is not None
+        etag = f'"{hashlib.sha256(file.blob.etag.encode()).hexdigest()[:32]}"'
+        modified = formatdate(file.modified_at, usegmt=True)
+        headers |= {"ETag": etag, "Last-Modified": modified}
     if matches_etag(etag, request):
         return Response(status_code=304, headers={**headers, "ETag": etag})
     # A client that has a part of another version gets the whole file.
@@ -214,10 +216,10 @@ def _file_response(request: Request, file: ArtifactFile, *, download: bool = Fal
     ranges = _read_ranges(request.headers.get("range"), file.size) if is_same_version else []
     if local is not None:
         return local
-    headers["Content-Disposition"] = f"{disposition}; {_disposition_name(file.name)}"
-    return _blob_response(
-        job_service_of(request).files, file, ranges, media_type=media_type, headers=headers
-    )
+    quoted = quote(file.name)
+    name = f'filename="{quoted}"' if quoted == file.name else f"filename*=utf-8''{quoted}"
+    headers |= {"Content-Disposition": f"{disposition}; {name}", "Accept-Ranges": "bytes"}
+    return _blob_response(job_service_of(request).files, file, ranges, media_type, headers)
 
 
 def matches_etag(etag: str, request: Request) -> bool:
@@ -225,17 +227,6 @@ def matches_etag(etag: str, request: Request) -> bool:
     value = request.headers.get("if-none-match", "")
     known = (part.strip().removeprefix("W/") for part in value.split(","))
     return value.strip() == "*" or etag in known
-
-
-def _validators(file: ArtifactFile) -> dict[str, str]:
-    assert file.blob is not None
-    digest = hashlib.sha256(file.blob.etag.encode()).hexdigest()[:32]
-    return {"ETag": f'"{digest}"', "Last-Modified": formatdate(file.modified_at, usegmt=True)}
-
-
-def _disposition_name(name: str) -> str:
-    quoted = quote(name)
-    return f'filename="{name}"' if quoted == name else f"filename*=utf-8''{quoted}"
 
 
 def _read_ranges(value: str | None, size: int) -> Ranges:
@@ -261,46 +252,33 @@ def _blob_response(
     files: JobFiles,
     file: ArtifactFile,
     ranges: Ranges,
-    *,
     media_type: str,
-    headers: Mapping[str, str],
+    headers: dict[str, str],
 ) -> StreamingResponse:
     """Stream a file from the blob store."""
-    sent = {**headers, "Accept-Ranges": "bytes"}
     if not ranges:
-        sent["Content-Length"] = str(file.size)
-        return StreamingResponse(files.stream(file), 200, sent, media_type)
+        headers["Content-Length"] = str(file.size)
+        return StreamingResponse(files.stream(file), 200, headers, media_type)
+    content_ranges = [f"bytes {start}-{end - 1}/{file.size}" for start, end in ranges]
     if len(ranges) == 1:
         start, end = ranges[0]
-        sent["Content-Range"] = f"bytes {start}-{end - 1}/{file.size}"
-        sent["Content-Length"] = str(end - start)
-        return StreamingResponse(files.stream(file, start, end), 206, sent, media_type)
+        headers |= {"Content-Range": content_ranges[0], "Content-Length": str(end - start)}
+        return StreamingResponse(files.stream(file, start, end), 206, headers, media_type)
     boundary = token_hex(13)
-    parts = [(_part_header(file, media_type, boundary, one), one) for one in ranges]
+    heads = [
+        f"--{boundary}\r\nContent-Type: {media_type}\r\nContent-Range: {one}\r\n\r\n".encode()
+        for one in content_ranges
+    ]
     closing = f"--{boundary}--".encode()
-    size = sum(len(head) + end - start + 2 for head, (start, end) in parts) + len(closing)
-    sent["Content-Length"] = str(size)
+    size = sum(map(len, heads)) + sum(end - start + 2 for start, end in ranges) + len(closing)
+    headers["Content-Length"] = str(size)
 
     async def body() -> AsyncIterator[bytes]:
-        for head, (start, end) in parts:
+        for head, (start, end) in zip(heads, ranges, strict=True):
             yield head
             async for chunk in files.stream(file, start, end):
                 yield chunk
             yield b"\r\n"
         yield closing
 
-    return StreamingResponse(body(), 206, sent, f"multipart/byteranges; boundary={boundary}")
-
-
-def _part_header(
-    file: ArtifactFile, media_type: str, boundary: str, part: tuple[int, int]
-) -> bytes:
-    start, end = part
-    lines = (
-        f"--{boundary}",
-        f"Content-Type: {media_type}",
-        f"Content-Range: bytes {start}-{end - 1}/{file.size}",
-        "",
-        "",
-    )
-    return "\r\n".join(lines).encode()
+    return StreamingResponse(body(), 206, headers, f"multipart/byteranges; boundary={boundary}")

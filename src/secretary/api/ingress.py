@@ -1,6 +1,6 @@
 """Ingress routes: a file or URL in, a job out. Clients can wait for the result."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from ..core.errors import InvalidParameters, SecretaryError, StoreUnavailable, UnsupportedFile
-from ..core.file_types import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
+from ..core.files import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 from ..core.job import Job, JobStatus, new_id
 from ..jobs.events import EventHub
 from ..jobs.handler import Registry
@@ -34,7 +34,7 @@ from .requests import (
     IdempotencyKeyHeader,
     job_service_of,
     read_form,
-    webhook_from_callback,
+    remove_uploads,
     with_trace,
 )
 from .responses import JOB_STATUS, accepted, finished, job_error_response
@@ -181,7 +181,27 @@ def _endpoint(route: IngressRoute) -> Any:
     async def endpoint(
         request: Request, user: Caller, key: IdempotencyKeyHeader = None
     ) -> JSONResponse:
-        return await _submit(request, route, user, key)
+        job_service, job_id = job_service_of(request), new_id("job")
+        uploads, max_bytes = job_service.files.uploads, request.app.state.max_body_bytes
+        form = await read_form(request, uploads, job_id=job_id, max_fields_bytes=max_bytes)
+        try:
+            submitted = with_trace(request, read_submission(form, route))
+            wait_seconds = _wait_seconds(request, form.fields)
+            job = await job_service.submit(
+                submitted, user=user, key=key, job_id=job_id, upload=form.upload
+            )
+        except SecretaryError as error:
+            # After a store failure the job may exist all the same; then it needs its file.
+            if not isinstance(error, StoreUnavailable):
+                await remove_uploads(uploads, form.uploads)
+            raise
+        if job.job_id != job_id:  # a repeated request; the first one's upload is used
+            await remove_uploads(uploads, form.uploads)
+        response = await _wait_for_result(request, job, wait_seconds) if wait_seconds else None
+        response = response or accepted(job)
+        if preferred := _preferred_wait(request):
+            response.headers["Preference-Applied"] = f"wait={preferred:g}"
+        return response
 
     return endpoint
 
@@ -205,47 +225,19 @@ def parameters_of(registry: Registry, job_type: str) -> Schema:
     return properties_of(model)
 
 
-async def _submit(
-    request: Request, route: IngressRoute, user: str | None, key: str | None
-) -> JSONResponse:
-    job_service = job_service_of(request)
-    job_id = new_id("job")
-    form = await read_form(
-        request,
-        job_service.files.uploads,
-        job_id=job_id,
-        max_fields_bytes=request.app.state.max_body_bytes,
-    )
-    try:
-        submitted = with_trace(request, read_submission(form, route))
-        wait_seconds = _wait_seconds(request, form.fields)
-        job = await job_service.submit(
-            submitted, user=user, key=key, job_id=job_id, upload=form.upload
-        )
-    except SecretaryError as error:
-        # After a store failure the job may exist all the same; then it needs its file.
-        if not isinstance(error, StoreUnavailable):
-            await job_service.files.uploads.remove(job_id)
-        raise
-    if job.job_id != job_id:  # a repeated request; the first one's upload is used
-        await job_service.files.uploads.remove(job_id)
-    response = await _wait_for_result(request, job, wait_seconds) if wait_seconds else None
-    response = response or accepted(job, _client_id(job))
-    if preferred := _preferred_wait(request):
-        response.headers["Preference-Applied"] = f"wait={preferred:g}"
-    return response
-
-
 def read_submission(form: Form, route: IngressRoute) -> JobRequest:
     fields = Fields(form.fields)
     if "file" in fields:
         raise InvalidParameters("file: must be sent as a file, in a multipart form")
-    _require_source(fields, form, route)
-    call, job = fields.take(CALL_FIELDS), fields.take(JOB_FIELDS)
-    parameters = fields.rest
-    if "webhook" not in job and "callback_url" in call:
-        job["webhook"] = webhook_from_callback(call)
-    elif "job_id" in call:
+    if form.upload is not None:
+        refuse_other_sources(fields)
+        require_file_type(form.upload, route.file_types)
+    elif route.needs_source and not any(name in fields for name in SOURCES):
+        raise InvalidParameters("file: a file or a url is required")
+    has_webhook = "webhook" in fields
+    call = fields.take(CALL_FIELDS)
+    job, parameters = fields.take(JOB_FIELDS, callback=call), fields.rest
+    if "job_id" in call and (has_webhook or "callback_url" not in call):
         parameters["jobId"] = call["job_id"]
     if form.upload is not None:
         parameters["file_source"] = form.upload.source()
@@ -253,16 +245,10 @@ def read_submission(form: Form, route: IngressRoute) -> JobRequest:
     return parse_request(JobRequest, {**job, "job_type": route.job_type, "parameters": parameters})
 
 
-def _require_source(fields: Fields, form: Form, route: IngressRoute) -> None:
-    upload = form.upload
-    named = [name for name in SOURCES if name in fields]
-    if upload is None and not named and route.needs_source:
-        raise InvalidParameters("file: a file or a url is required")
-    if upload is None:
-        return
-    if named:
-        raise InvalidParameters(f"{named[0]}: send either a file or this, not both")
-    require_file_type(upload, route.file_types)
+def refuse_other_sources(given: Container[str]) -> None:
+    for name in SOURCES:
+        if name in given:
+            raise InvalidParameters(f"{name}: send either a file or this, not both")
 
 
 def require_file_type(
@@ -279,40 +265,25 @@ def require_file_type(
         raise UnsupportedFile(f"{prefix}{actual}; {consumer} accepts: {accepted_types}")
 
 
-def _client_id(job: Job) -> str | None:
-    """The `jobId` the client sent."""
-    webhook_id = job.webhook.job_id if job.webhook else None
-    extra = job.parameters.get("extra")
-    return webhook_id or (extra.get("jobId") if isinstance(extra, dict) else None)
-
-
 # Waiting for the result
 
 
 def _wait_seconds(request: Request, fields: Mapping[str, Any]) -> float:
     """How long the client wants to wait; 0 for not at all."""
     given = {name.replace("_", "").lower(): value for name, value in fields.items()}
-    if _read_bool(given.get("sync")):
+    sync = given.get("sync")
+    sync = "" if sync is None else str(sync).lower()
+    if sync in TRUE:
         return MAX_WAIT_SECONDS
-    wait_ms = _read_wait_ms(given.get("waitms") or 0)
-    return min(max(wait_ms / 1000, _preferred_wait(request)), MAX_WAIT_SECONDS)
-
-
-def _read_bool(value: Any) -> bool:
-    text = str(value if value is not None else "").lower()
-    if text not in TRUE | FALSE:
+    if sync not in FALSE:
         raise InvalidParameters("sync: must be true or false")
-    return text in TRUE
-
-
-def _read_wait_ms(value: Any) -> float:
     try:
-        number = float(value)
+        wait_ms = float(given.get("waitms") or 0)
     except (TypeError, ValueError, OverflowError):
-        number = -1
-    if not 0 <= number < float("inf"):
+        wait_ms = -1
+    if not 0 <= wait_ms < float("inf"):
         raise InvalidParameters("wait_ms: must be a number of at least 0")
-    return number
+    return min(max(wait_ms / 1000, _preferred_wait(request)), MAX_WAIT_SECONDS)
 
 
 def _preferred_wait(request: Request) -> float:
@@ -332,7 +303,7 @@ async def _wait_for_result(request: Request, job: Job, seconds: float) -> JSONRe
     if ended is None:
         return None
     if ended.status is JobStatus.COMPLETED:
-        return finished(request, await job_service_of(request).with_results(ended))
+        return finished(request, await job_service_of(request).files.load_results(ended))
     assert ended.error is not None
     response = job_error_response(ended.error)
     response.headers["Location"] = f"/api/jobs/{job.job_id}"

@@ -13,7 +13,6 @@ from ..core.errors import InvalidParameters
 from ..core.job import Delivery, Job, UtcTime, iso, utc_now
 from ..jobs import bulk
 from ..jobs.bulk import BulkAction
-from ..jobs.handler import Handler
 from ..jobs.submission import JobRequest, UtcDatetime
 from ..store import JobQuery
 from . import models
@@ -23,6 +22,7 @@ from .openapi import LOCATION, make_router
 from .requests import (
     ARCHIVED,
     LARGE_FIELDS,
+    UUID,
     ArchivedFilter,
     Cursor,
     DeliveryNumber,
@@ -34,17 +34,17 @@ from .requests import (
     StatusFilter,
     TimeFilter,
     job_service_of,
-    read_include,
+    read_names,
     read_statuses,
     with_trace,
 )
-from .responses import code_of, enqueued, success
+from .responses import CODES, enqueued, status_of, success
 
 router = make_router("jobs")
 
 #: How long a list searches before it returns what it has found and where to continue.
 SEARCH_SECONDS = 0.04
-FULL_ID = re.compile(r"(job|batch)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+FULL_ID = re.compile(f"(job|batch)-{UUID}")
 #: Failures that a bulk response lists one by one.
 MAX_REFUSALS = 10
 
@@ -85,19 +85,13 @@ async def rerun_job(
     """Submit a copy of a job with changed parameters. The copy reuses the uploaded file while it
     exists, and has no webhook."""
     job_service = job_service_of(request)
-    return _enqueued(
-        request, await job_service.rerun(job_id, changes.parameters, user=user, key=key)
-    )
+    copy = await job_service.rerun(job_id, changes.parameters, user=user, key=key)
+    return _enqueued(request, copy)
 
 
 def _enqueued(request: Request, job: Job) -> JSONResponse:
-    data = {
-        "job_id": job.job_id,
-        "job_ids": [job.job_id],
-        "batch_id": job.batch_id,
-        "job": job.document(),
-    }
-    return enqueued(request, f"/api/jobs/{job.job_id}", data)
+    ids = {"job_id": job.job_id, "job_ids": [job.job_id], "batch_id": job.batch_id}
+    return enqueued(request, f"/api/jobs/{job.job_id}", {**ids, "job": job.document()})
 
 
 class JobPage(ResponseModel):
@@ -125,7 +119,7 @@ async def list_jobs(
 ) -> JSONResponse:
     """List jobs, newest first. A search that takes long returns short pages: `searched_to` is how
     far back this page looked, and `next_cursor` continues from there."""
-    included = read_include(include, LARGE_FIELDS)
+    included = read_names("include", include, sorted(LARGE_FIELDS))
     query = JobQuery(
         status=read_statuses(status),
         job_type=job_type,
@@ -152,10 +146,9 @@ async def list_jobs(
 
 def _match_full_id(query: JobQuery) -> JobQuery:
     """A search for a full id is a lookup of that job, or of the jobs of that batch."""
-    if query.text is None or not FULL_ID.fullmatch(query.text):
-        return query
-    field = "job_id" if query.text.startswith("job-") else "batch_id"
-    if getattr(query, field) is not None:
+    match = FULL_ID.fullmatch(query.text or "")
+    field = f"{match[1]}_id" if match else None
+    if field is None or getattr(query, field) is not None:
         return query
     return query.model_copy(update={field: query.text, "text": None})
 
@@ -244,37 +237,31 @@ class BulkOutcome(ResponseModel):
 async def change_jobs(request: Request, submitted: BulkRequest, user: Caller) -> JSONResponse:
     """Cancel, restart, archive or delete many jobs. Each call handles one page; repeat it with
     `next_cursor` until that is null."""
-    as_of = utc_now()
-    outcome = await _change_jobs(request, submitted, user)
-    data = BulkOutcome(
-        action=submitted.action,
-        dry_run=submitted.dry_run,
-        count=outcome.count,
-        refused=len(outcome.errors),
-        refusals=[
-            BulkRefusal(job_id=one.job_id, code=code_of(one.error), message=str(one.error))
-            for one in outcome.errors[:MAX_REFUSALS]
-        ],
-        next_cursor=outcome.next_cursor,
-        as_of=as_of,
-    )
-    return success(request, "jobs", data)
-
-
-async def _change_jobs(
-    request: Request, submitted: BulkRequest, user: str | None
-) -> bulk.BulkResult:
-    job_service, action = job_service_of(request), submitted.action
+    as_of, job_service, action = utc_now(), job_service_of(request), submitted.action
     if submitted.job_ids is not None and submitted.filter is None:
         if submitted.cursor is not None:
             raise InvalidParameters("cursor: only valid with a filter")
         by_id = bulk.count_by_ids if submitted.dry_run else bulk.apply_to_ids
-        return await by_id(job_service, action, submitted.job_ids, user=user)
-    if submitted.filter is None or submitted.job_ids is not None:
+        outcome = await by_id(job_service, action, submitted.job_ids, user=user)
+    elif submitted.filter is not None and submitted.job_ids is None:
+        by_filter = bulk.count_matching if submitted.dry_run else bulk.apply_to_matching
+        query = submitted.filter.query(submitted.cursor)
+        outcome = await by_filter(job_service, action, query, user=user)
+    else:
         raise InvalidParameters("job_ids: either job_ids or filter is required, not both")
-    by_filter = bulk.count_matching if submitted.dry_run else bulk.apply_to_matching
-    query = submitted.filter.query(submitted.cursor)
-    return await by_filter(job_service, action, query, user=user)
+    data = {
+        "action": action,
+        "dry_run": submitted.dry_run,
+        "count": outcome.count,
+        "refused": len(outcome.errors),
+        "refusals": [
+            {"job_id": one.job_id, "code": CODES[status_of(one.error)], "message": str(one.error)}
+            for one in outcome.errors[:MAX_REFUSALS]
+        ],
+        "next_cursor": outcome.next_cursor,
+        "as_of": iso(as_of),
+    }
+    return success(request, "jobs", data)
 
 
 JOB: Any = {"response_model": Envelope[models.Job]}
@@ -295,7 +282,7 @@ class DeletedJob(ResponseModel):
 async def delete_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
     """Delete a finished job and its files."""
     await job_service_of(request).delete(job_id, user=user)
-    return success(request, "jobs", DeletedJob(job_id=job_id, deleted=True), process_id=job_id)
+    return success(request, "jobs", {"job_id": job_id, "deleted": True}, process_id=job_id)
 
 
 @router.post("/jobs/{job_id}/cancel", **JOB)
@@ -369,17 +356,16 @@ class JobTypeList(ResponseModel):
 async def job_types(request: Request, user: Caller) -> JSONResponse:
     """List the registered job types with the JSON Schema of their parameters."""
     registry = job_service_of(request).registry
-    described = [_describe(registry[name]) for name in sorted(registry.job_types)]
+    described: list[dict[str, Any]] = []
+    for job_type in sorted(registry.job_types):
+        handler = registry[job_type]
+        parameters: type[BaseModel] = handler.parameters
+        timeout_s = handler.timeout.total_seconds() if handler.timeout else None
+        limits = {"timeout_s": timeout_s, "max_attempts": handler.max_attempts}
+        described.append(
+            {"job_type": job_type, "parameters": _schema(parameters), "limits": limits}
+        )
     return success(request, "job-types", {"job_types": described})
-
-
-def _describe(handler: Handler[Any]) -> dict[str, Any]:
-    limits = {
-        "timeout_s": handler.timeout.total_seconds() if handler.timeout else None,
-        "max_attempts": handler.max_attempts,
-    }
-    parameters: Any = handler.parameters
-    return {"job_type": handler.job_type, "parameters": _schema(parameters), "limits": limits}
 
 
 @cache

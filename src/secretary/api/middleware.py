@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -17,6 +16,8 @@ from .responses import error_response, response_for, unexpected_error_response
 
 logger = logging.getLogger("secretary.requests")
 
+#: How long to wait for the next chunk of a body.
+BODY_TIMEOUT = 30.0
 #: The rate below which a body is refused, after the first `body_timeout` seconds.
 MIN_BYTES_PER_SECOND = 1000
 
@@ -49,23 +50,22 @@ class RequestMiddleware:
         *,
         authenticator: Authenticator,
         record_response: RecordResponse,
-        max_body_bytes: int,
-        path_limits: Mapping[str, int],
-        body_timeout: float,
+        max_body_bytes: int = 0,
+        path_limits: Mapping[str, int] | None = None,
+        body_timeout: float = BODY_TIMEOUT,
         start_span: StartSpan | None = None,
     ) -> None:
         self._app = app
         self._authenticator = authenticator
         self._record_response = record_response
         self._max_body_bytes = max_body_bytes
-        self._path_limits = path_limits
+        self._path_limits = path_limits or {}
         self._body_timeout = body_timeout
         self._start_span = start_span
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+            return await self._app(scope, receive, send)
         scope.setdefault("state", {})["arrived_at"] = time.time()
         scope = _without_trailing_slash(scope)
         response = _ObservedResponse(scope, send, self._record_response, self._span(scope))
@@ -92,18 +92,15 @@ class RequestMiddleware:
             # Request smuggling: a proxy in front of us may go by the other header.
             message = "A request must not have both Content-Length and Transfer-Encoding"
             response = error_response(400, message, headers={"Connection": "close"})
-            await response(scope, receive, send)
-            return
+            return await response(scope, receive, send)
         try:
             self._authenticator.authenticate(scope)
         except SecretaryError as error:
-            await response_for(error)(scope, receive, send)
-            return
+            return await response_for(error)(scope, receive, send)
         limit = self._path_limits.get(scope["path"], self._max_body_bytes)
         length = headers.get("content-length", "")
         if length.isascii() and length.isdigit() and int(length) > limit:
-            await error_response(413, _too_large(limit))(scope, receive, send)
-            return
+            return await error_response(413, _too_large(limit))(scope, receive, send)
         await self._app(scope, _LimitedBody(receive, limit, self._body_timeout), send)
 
 
@@ -121,24 +118,20 @@ class _LimitedBody:
     async def __call__(self) -> Message:
         if self._complete:  # the application is waiting for the client to disconnect
             return await self._receive()
-        message = await self._receive_in_time()
+        remaining = self._timeout + self._size / MIN_BYTES_PER_SECOND - self._waited
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(min(remaining, self._timeout)):
+                message = await self._receive()
+        except TimeoutError:
+            text = "The request body arrived too slowly"
+            raise HTTPException(400, text, headers={"Connection": "close"}) from None
+        self._waited += time.monotonic() - began
         self._complete = not message.get("more_body", False)
         self._size += len(message.get("body", b""))
         if self._size > self._limit:  # a chunked body does not announce its length
             raise HTTPException(413, _too_large(self._limit))
         return message
-
-    async def _receive_in_time(self) -> Message:
-        remaining = self._timeout + self._size / MIN_BYTES_PER_SECOND - self._waited
-        began = time.monotonic()
-        try:
-            async with asyncio.timeout(min(remaining, self._timeout)):
-                return await self._receive()
-        except TimeoutError:
-            message = "The request body arrived too slowly"
-            raise HTTPException(400, message, headers={"Connection": "close"}) from None
-        finally:
-            self._waited += time.monotonic() - began
 
 
 class _ObservedResponse:
@@ -159,19 +152,19 @@ class _ObservedResponse:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = self._with_defaults(message["headers"])
+            names = dict(message["headers"])
+            is_json = names.get(b"content-type", b"").startswith(b"application/json")
+            defaults = JSON_HEADERS if is_json else SECURITY_HEADERS
+            more = (*defaults, *self._scope["state"].get("headers", ()))
+            message["headers"] = [
+                *message["headers"],
+                *(header for header in more if header[0] not in names),
+            ]
             self.status = message["status"]
             seconds = time.perf_counter() - self._began
             method = _method_label(self._scope["method"])
             self._record_response(method, route_of(self._scope), self.status, seconds)
         await self._send(message)
-
-    def _with_defaults(self, headers: Any) -> list[tuple[bytes, bytes]]:
-        names = dict(headers)
-        is_json = names.get(b"content-type", b"").startswith(b"application/json")
-        defaults = JSON_HEADERS if is_json else SECURITY_HEADERS
-        more = self._scope["state"].get("headers", ())
-        return [*headers, *(header for header in (*defaults, *more) if header[0] not in names)]
 
     def log(self) -> None:
         """Log errors at INFO, the rest at DEBUG. No query string: clients put secrets there."""
@@ -180,14 +173,13 @@ class _ObservedResponse:
         level = logging.DEBUG if self.status < 400 else logging.INFO
         if not logger.isEnabledFor(level):
             return
-        scope = self._scope
-        traceparent = Headers(scope=scope).get("traceparent")
+        traceparent = Headers(scope=self._scope).get("traceparent")
         fields = {
-            "method": scope["method"],
-            "route": route_of(scope),
+            "method": self._scope["method"],
+            "route": route_of(self._scope),
             "status": self.status,
             "ms": round((time.perf_counter() - self._began) * 1000, 1),
-            "user": scope["state"].get("user"),
+            "user": self._scope["state"].get("user"),
             "trace_id": trace_id(read_traceparent(traceparent)),
         }
         summary = "{method} {route} {status} {ms} ms".format(**fields)

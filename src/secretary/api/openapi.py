@@ -67,22 +67,20 @@ class DocumentedRoute(APIRoute):
     """Documents the errors that routes have in common; `responses` adds those of one route."""
 
     def __init__(self, path: str, endpoint: Any, **options: Any) -> None:
-        statuses = {500, 503}
+        statuses, responses = {400, 500, 503}, options["responses"] or {}
         if is_open(path):
-            statuses |= {400}
             options["openapi_extra"] = {"security": []}
         else:
             # FastAPI would document a 422 of its own form if none were declared.
-            statuses |= {400, 401, 403, 422, 429}
+            statuses |= {401, 403, 422, 429}
         if "{" in path:
             statuses |= {404}
-        if not {"GET"} & set(options["methods"]):
+        if "GET" not in options["methods"]:
             statuses |= {409, 413}
-        if 206 in (options["responses"] or {}):
+        if 206 in responses:
             statuses |= {416}
         errors = error_responses(statuses, LegacyError if is_legacy(path) else Error)
-        options["responses"] = errors | (options["responses"] or {})
-        super().__init__(path, endpoint, **options)
+        super().__init__(path, endpoint, **options | {"responses": errors | responses})
 
 
 def error_responses(statuses: Iterable[int], model: type[Error] = Error) -> Responses:

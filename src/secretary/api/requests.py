@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
@@ -17,7 +17,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.exceptions import HTTPException
 
 from ..core.errors import InvalidParameters
-from ..core.file_types import disposed_name
+from ..core.files import disposed_name
 from ..core.http_headers import read_traceparent
 from ..core.job import JobStatus, new_id
 from ..jobs import submission
@@ -93,24 +93,17 @@ def job_service_of(request: Request) -> JobService:
 
 
 def read_statuses(texts: list[str] | None) -> frozenset[JobStatus] | None:
-    names = split_commas(texts)
-    if unknown := names - set(JobStatus):
-        valid = ", ".join(JobStatus)
-        raise InvalidParameters(f"status: {', '.join(sorted(unknown))!r} is not one of {valid}")
+    names = read_names("status", texts, tuple(JobStatus))
     return frozenset(JobStatus(name) for name in names) or None
 
 
-def read_include(texts: list[str] | None, allowed: frozenset[str]) -> frozenset[str]:
-    names = split_commas(texts)
-    if unknown := names - allowed:
-        valid = ", ".join(sorted(allowed))
-        raise InvalidParameters(f"include: {', '.join(sorted(unknown))!r} is not one of {valid}")
+def read_names(parameter: str, texts: list[str] | None, allowed: Sequence[str]) -> frozenset[str]:
+    """Read `?x=a,b&x=c` as {a, b, c}."""
+    names = frozenset(part for text in texts or () for part in text.split(",") if part)
+    if unknown := names - set(allowed):
+        listed, valid = ", ".join(sorted(unknown)), ", ".join(allowed)
+        raise InvalidParameters(f"{parameter}: {listed!r} is not one of {valid}")
     return names
-
-
-def split_commas(texts: list[str] | None) -> frozenset[str]:
-    """`?x=a,b&x=c` as {a, b, c}."""
-    return frozenset(part for text in texts or () for part in text.split(",") if part)
 
 
 R = TypeVar("R", bound=submission.Request)
@@ -132,71 +125,51 @@ FILE_FIELDS = frozenset({"file", "files", "upload"})
 @dataclass(slots=True)
 class Form:
     fields: dict[str, Any] = field(default_factory=dict)
-    upload: Upload | None = None
+    #: Each file is the upload of its own job.
+    uploads: list[Upload] = field(default_factory=list)
 
-
-@dataclass(slots=True)
-class FilesForm:
-    """Each file is the upload of its own job."""
-
-    fields: dict[str, Any]
-    uploads: list[Upload]
+    @property
+    def upload(self) -> Upload | None:
+        return self.uploads[0] if self.uploads else None
 
 
 async def read_form(
     request: Request, uploads: Uploads, *, job_id: str, max_fields_bytes: int
 ) -> Form:
-    """Read the fields of the body; fields it does not set are taken from the query string."""
+    """Read a body with at most one file."""
     media_type, options = parse_options_header(request.headers.get("content-type", ""))
     match media_type.lower():
         case b"multipart/form-data":
-            parts = _MultipartReader(_boundary(options), max_fields_bytes)
-            form = await _read_multipart(request, parts, uploads, job_id)
+            parts = _MultipartReader(options, max_fields_bytes)
+            return await _read_multipart(request, parts, uploads, lambda: job_id)
         case b"application/x-www-form-urlencoded":
-            form = Form(_parse_urlencoded(await _text(request, max_fields_bytes)))
+            text = await _text(request, max_fields_bytes)
+            try:
+                pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS)
+            except ValueError:
+                raise _too_many_fields() from None
+            return Form(_with_query(request, dict(pairs)))
         case b"" | b"application/json":
-            form = Form(_parse_json_object(await _text(request, max_fields_bytes)))
-        case _:
-            raise InvalidParameters("The body must be a form or JSON, with a matching Content-Type")
-    form.fields = {**request.query_params, **form.fields}
-    if len(form.fields) > MAX_FIELDS:
-        await uploads.remove(job_id)
-        raise _too_many_fields()
-    return form
+            text = await _text(request, max_fields_bytes)
+            try:
+                value = json.loads(text) if text.strip() else {}
+            except (ValueError, RecursionError):
+                raise InvalidParameters("The body is not valid JSON") from None
+            if not isinstance(value, dict):
+                raise InvalidParameters("The body must be a JSON object")
+            return Form(_with_query(request, value))
+    raise InvalidParameters("The body must be a form or JSON, with a matching Content-Type")
 
 
 async def read_files(
     request: Request, uploads: Uploads, *, max_files: int, max_fields_bytes: int
-) -> FilesForm:
-    """Write several files to disk as they arrive; if one fails, none is kept."""
+) -> Form:
+    """Read a multipart form with several files; if one fails, none is kept."""
     media_type, options = parse_options_header(request.headers.get("content-type", ""))
     if media_type.lower() != b"multipart/form-data":
         raise InvalidParameters("The body must be a multipart form, with a matching Content-Type")
-    parts = _MultipartReader(_boundary(options), max_fields_bytes, max_files)
-    stream = request.stream()
-    received: list[Upload] = []
-    try:
-        while (name := await parts.next_file(stream)) is not None:
-            upload = await uploads.receive(new_id("job"), name, parts.file(stream))
-            if name or upload.size:
-                received.append(upload)
-            else:  # browsers send this for an empty file input
-                await uploads.remove(upload.job_id)
-        fields = {**request.query_params, **parts.fields()}
-        if len(fields) > MAX_FIELDS:
-            raise _too_many_fields()
-        return FilesForm(fields, received)
-    except BaseException:
-        for upload in received:
-            await uploads.remove(upload.job_id)
-        raise
-
-
-def _boundary(options: dict[bytes, bytes]) -> bytes:
-    boundary = options.get(b"boundary")
-    if not boundary:
-        raise InvalidParameters("The Content-Type of the form has no boundary")
-    return boundary
+    parts = _MultipartReader(options, max_fields_bytes, max_files)
+    return await _read_multipart(request, parts, uploads, lambda: new_id("job"))
 
 
 async def _text(request: Request, max_bytes: int) -> str:
@@ -211,53 +184,44 @@ async def _text(request: Request, max_bytes: int) -> str:
         raise InvalidParameters("The body is not valid UTF-8") from None
 
 
+async def _read_multipart(
+    request: Request, parts: "_MultipartReader", uploads: Uploads, job_id: Callable[[], str]
+) -> Form:
+    """Write the files to disk as they arrive; fields may come before and after them."""
+    stream = request.stream()
+    received: list[Upload] = []
+    try:
+        while (name := await parts.next_file(stream)) is not None:
+            upload = await uploads.receive(job_id(), name, parts.file(stream))
+            if name or upload.size:
+                received.append(upload)
+            else:  # browsers send this for an empty file input
+                await uploads.remove(upload.job_id)
+        return Form(_with_query(request, parts.fields()), received)
+    except BaseException:
+        await remove_uploads(uploads, received)
+        raise
+
+
+async def remove_uploads(uploads: Uploads, received: Iterable[Upload]) -> None:
+    for upload in received:
+        await uploads.remove(upload.job_id)
+
+
+def _with_query(request: Request, fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields that the body does not set are taken from the query string."""
+    fields = {**request.query_params, **fields}
+    if len(fields) > MAX_FIELDS:
+        raise _too_many_fields()
+    return fields
+
+
 def _too_large(max_bytes: int) -> HTTPException:
     return HTTPException(413, f"The fields exceed the limit of {max_bytes:,} bytes")
 
 
 def _too_many_fields() -> InvalidParameters:
     return InvalidParameters(f"A request may have at most {MAX_FIELDS} fields")
-
-
-def _parse_urlencoded(text: str) -> dict[str, Any]:
-    try:
-        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS)
-    except ValueError:
-        raise _too_many_fields() from None
-    return dict(pairs)
-
-
-def _parse_json_object(text: str) -> dict[str, Any]:
-    if not text.strip():
-        return {}
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise InvalidParameters("The body is not valid JSON") from None
-    if not isinstance(value, dict):
-        raise InvalidParameters("The body must be a JSON object")
-    return value
-
-
-async def _read_multipart(
-    request: Request, parts: "_MultipartReader", uploads: Uploads, job_id: str
-) -> Form:
-    """Write the file to disk as it arrives; fields may come before and after it."""
-    stream = request.stream()
-    upload: Upload | None = None
-    if (name := await parts.next_file(stream)) is not None:
-        upload = await uploads.receive(job_id, name, parts.file(stream))
-    try:
-        await parts.next_file(stream)  # reads to the end: a second file is refused
-        fields = parts.fields()
-    except BaseException:
-        await uploads.remove(job_id)
-        raise
-    if upload is not None and not upload.size and not name:
-        # Browsers send this for an empty file input.
-        await uploads.remove(job_id)
-        upload = None
-    return Form(fields, upload)
 
 
 @dataclass(slots=True)
@@ -273,14 +237,19 @@ class _MultipartReader:
     """Parses a multipart body incrementally. Parser callbacks buffer fields and files until they
     are consumed; of a file, that is never more than one chunk of the body."""
 
-    def __init__(self, boundary: bytes, max_fields_bytes: int, max_files: int = 1) -> None:
+    def __init__(
+        self, options: Mapping[bytes, bytes], max_fields_bytes: int, max_files: int = 1
+    ) -> None:
+        """`options` are those of the Content-Type."""
+        if not (boundary := options.get(b"boundary")):
+            raise InvalidParameters("The Content-Type of the form has no boundary")
         self._max = max_fields_bytes
         self._max_files = max_files
         self._size = 0
         self._fields: list[tuple[str, bytearray]] = []
         self._headers: dict[bytes, bytes] = {}
-        self._header_name = bytearray()
-        self._header_value = bytearray()
+        self._header_name = name = bytearray()
+        self._header_value = value = bytearray()
         #: Files not yet returned by `next_file`: one chunk of the body may hold several.
         self._started: deque[_IncomingFile] = deque()
         self._count = 0
@@ -293,8 +262,8 @@ class _MultipartReader:
                 boundary,
                 {
                     "on_part_begin": self._begin,
-                    "on_header_field": self._header_field,
-                    "on_header_value": self._header_part,
+                    "on_header_field": lambda data, start, end: name.extend(data[start:end]),
+                    "on_header_value": lambda data, start, end: value.extend(data[start:end]),
                     "on_header_end": self._header_end,
                     "on_headers_finished": self._headers_end,
                     "on_part_data": self._data,
@@ -345,12 +314,6 @@ class _MultipartReader:
         self._headers = {}
         if len(self._fields) >= MAX_FIELDS:
             raise _too_many_fields()
-
-    def _header_field(self, data: bytes, start: int, end: int) -> None:
-        self._header_name += data[start:end]
-
-    def _header_part(self, data: bytes, start: int, end: int) -> None:
-        self._header_value += data[start:end]
 
     def _header_end(self) -> None:
         self._headers[bytes(self._header_name).lower()] = bytes(self._header_value)
@@ -416,14 +379,24 @@ class Fields:
             to_snake(name): name for name in self.rest if len(name) <= MAX_NAME_LENGTH
         }
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._spellings
 
-    def take(self, names: Iterable[str]) -> dict[str, Any]:
+    def take(
+        self, names: Iterable[str], callback: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Fields taken earlier may describe a webhook as `callback_url`, `callback_token` and
+        `jobId`."""
         present = [name for name in names if name in self._spellings]
         taken = {name: self.rest.pop(self._spellings.pop(name)) for name in present}
-        parsed = {name: parse_json(name, taken[name]) for name in JSON_FIELDS if name in taken}
-        return taken | parsed
+        taken |= {name: parse_json(name, taken[name]) for name in JSON_FIELDS if name in taken}
+        if callback and "callback_url" in callback and "webhook" not in taken:
+            taken["webhook"] = {
+                "url": callback["callback_url"],
+                "token": callback.get("callback_token"),
+                "jobId": callback.get("job_id"),
+            }
+        return taken
 
 
 def parse_json(name: str, value: Any) -> Any:
@@ -433,12 +406,3 @@ def parse_json(name: str, value: Any) -> Any:
         return json.loads(value)
     except (ValueError, RecursionError):
         raise InvalidParameters(f"{name}: must be JSON") from None
-
-
-def webhook_from_callback(taken: Mapping[str, Any]) -> dict[str, Any]:
-    """The webhook that `callback_url`, `callback_token` and `jobId` describe."""
-    return {
-        "url": taken["callback_url"],
-        "token": taken.get("callback_token"),
-        "jobId": taken.get("job_id"),
-    }

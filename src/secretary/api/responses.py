@@ -55,7 +55,7 @@ class JsonResponse(JSONResponse):
 
 
 def success(
-    request: Request, processor: str, data: BaseModel | dict[str, Any], *, process_id: str = ""
+    request: Request, processor: str, data: dict[str, Any], *, process_id: str = ""
 ) -> JSONResponse:
     started = _arrived(request)
     process = {
@@ -66,13 +66,8 @@ def success(
         "is_from_cache": False,
         "llm_info": {"requests": [], "total_tokens": 0},
     }
-    request_info = {
-        "processor": processor,
-        "timestamp": started,
-        "parameters": {**request.query_params, **request.path_params},
-    }
-    if isinstance(data, BaseModel):
-        data = data.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    parameters = {**request.query_params, **request.path_params}
+    request_info = {"processor": processor, "timestamp": started, "parameters": parameters}
     return JsonResponse(_envelope(request_info, process, data))
 
 
@@ -91,9 +86,12 @@ def enqueued(request: Request, location: str, data: dict[str, Any]) -> JSONRespo
     return JsonResponse(_envelope(request_info, process, data), 202, {"Location": location})
 
 
-def accepted(job: Job, client_id: str | None) -> JSONResponse:
+def accepted(job: Job) -> JSONResponse:
     """The 202 of ingress routes."""
     path = f"/api/jobs/{job.job_id}"
+    client_id = job.webhook.job_id if job.webhook else None  # the client's own id for the job
+    if not client_id and isinstance(extra := job.parameters.get("extra"), dict):
+        client_id = extra.get("jobId")
     body = {
         "status": "accepted",
         "worker": "secretary",
@@ -135,14 +133,11 @@ def finished(request: Request, job: Job) -> JSONResponse:
     )
 
 
-def _envelope(request: dict[str, Any], process: dict[str, Any], data: Any) -> dict[str, Any]:
-    return {
-        "status": "success",
-        "request": request,
-        "process": process,
-        "data": data,
-        "error": None,
-    }
+def _envelope(
+    request: dict[str, Any], process: dict[str, Any], data: dict[str, Any]
+) -> dict[str, Any]:
+    document = {"request": request, "process": process, "data": data}
+    return {"status": "success", **document, "error": None}
 
 
 def _arrived(request: Request) -> str:
@@ -201,8 +196,6 @@ HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "5"}}
 
 #: Errors below this path keep the fields that event-job clients read, beside ours.
 LEGACY_PREFIX = "/api/event-job"
-#: Legacy names of errors are our codes in lower case, except these.
-LEGACY_ERROR_TYPES = {403: "permission_denied"}
 
 
 class ErrorDetail(BaseModel):
@@ -233,11 +226,11 @@ class ErrorResponse(JSONResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if is_legacy(scope["path"]):
-            error_type = LEGACY_ERROR_TYPES.get(self.status_code, self._error["code"].lower())
+            is_forbidden = self.status_code == 403
             legacy = {
                 "status": "error",
                 "message": self._error["message"],
-                "error_type": error_type,
+                "error_type": "permission_denied" if is_forbidden else self._error["code"].lower(),
                 "error": self._error,
             }
             self.body = self.render(legacy)
@@ -264,7 +257,7 @@ def response_for(error: SecretaryError) -> JSONResponse:
     """The response to an error whose message and details clients may see."""
     details = error.details if isinstance(error, InvalidParameters | AddressRefused) else None
     retry = {"Retry-After": str(error.retry_after)} if isinstance(error, RateLimited) else None
-    return error_response(_status_of(error), str(error), details=details, headers=retry)
+    return error_response(status_of(error), str(error), details=details, headers=retry)
 
 
 def job_error_response(error: JobError) -> JSONResponse:
@@ -277,11 +270,7 @@ def unexpected_error_response(error: Exception) -> JSONResponse:
     return error_response(500, "Internal error", details={"type": type(error).__name__})
 
 
-def code_of(error: SecretaryError) -> str:
-    return CODES[_status_of(error)]
-
-
-def _status_of(error: SecretaryError) -> int:
+def status_of(error: SecretaryError) -> int:
     return next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
 
 
@@ -298,7 +287,7 @@ async def _handle_secretary_error(request: Request, error: Exception) -> JSONRes
     if isinstance(error, StoreUnavailable):  # its message names files and servers
         logger.error("%s %r: %s", request.method, request.url.path, error)
         return error_response(503, "The job store is unavailable")
-    if _status_of(error) == 500:
+    if status_of(error) == 500:
         logger.error("%s %r", request.method, request.url.path, exc_info=error)
         return error_response(500, "Internal error")
     return response_for(error)
@@ -306,17 +295,14 @@ async def _handle_secretary_error(request: Request, error: Exception) -> JSONRes
 
 async def _handle_invalid_request(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    if request.method == "POST" and not _is_json(request):
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_json = media_type == "application/json" or media_type.endswith("+json")
+    if request.method == "POST" and not is_json:
         message = "The request body must be JSON, sent with Content-Type: application/json"
         return error_response(400, message)
     # The first part of a location says where the value came from: body, query, path or header.
     problems = ({**problem, "loc": problem["loc"][1:]} for problem in error.errors())
     return response_for(invalid_request(problems))
-
-
-def _is_json(request: Request) -> bool:
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return media_type == "application/json" or media_type.endswith("+json")
 
 
 async def _handle_http_exception(request: Request, error: Exception) -> JSONResponse:

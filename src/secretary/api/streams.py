@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +18,7 @@ from ..core.job import FINAL_STATUSES, Batch, Job, JobStatus
 from ..core.json_codec import encode_in_parts, encode_json, is_large
 from ..jobs.events import PAGE_SIZE, EventHub, PendingChanges, Subscription, event_payload
 from ..jobs.service import JobService
-from ..store import Change, JobQuery
+from ..store import JobQuery
 from .auth import Caller
 from .openapi import Responses, make_router
 from .requests import BatchId, JobId, job_service_of
@@ -73,11 +73,9 @@ async def stream_events(
 
 
 def _listener(request: Request, user: str | None, **subject: str) -> "Listener":
-    state = request.app.state
-    hub: EventHub = state.hub
-    return Listener(
-        job_service_of(request), hub.subscription(**subject), user, state.heartbeat_seconds
-    )
+    hub: EventHub = request.app.state.hub
+    seconds: float = request.app.state.heartbeat_seconds
+    return Listener(job_service_of(request), hub.subscription(**subject), user, seconds)
 
 
 # Events
@@ -131,30 +129,28 @@ def job_event_id(job: Job, event: Event) -> str:
 def batch_event(batch: Batch) -> Event:
     name, phase = NAMES[batch.status]
     finished = sum(batch.counts.get(status, 0) for status in FINAL_STATUSES)
-    total = batch.total_jobs
-    progress = 100 * finished // total if total else 100
-    document: dict[str, Any] = {
+    progress = 100 * finished // batch.total_jobs if batch.total_jobs else 100
+    document = {
         "batch": {"id": batch.batch_id},
         "process": {"id": batch.batch_id, "main_processor": "batch"},
         "phase": phase,
-        "message": f"{finished} of {total} jobs have finished",
+        "message": f"{finished} of {batch.total_jobs} jobs have finished",
         "data": {"progress": progress, **batch.document()},
     }
     return Event(name, document)
 
 
 def encode_event(event: Event, event_id: str) -> bytes:
+    def encode_on_one_line(value: Any) -> bytes:
+        data = encode_json(value)
+        if not data.isascii():
+            for line_end, escape in LINE_ENDS.items():
+                data = data.replace(line_end, escape)
+        return data
+
     head = f"id: {event_id}\nevent: {event.name}\nretry: {RETRY_MILLISECONDS}\ndata: "
-    data = encode_in_parts(event.document, _encode_on_one_line)
+    data = encode_in_parts(event.document, encode_on_one_line)
     return b"".join((head.encode("ascii"), data, b"\n\n"))
-
-
-def _encode_on_one_line(value: Any) -> bytes:
-    data = encode_json(value)
-    if not data.isascii():
-        for line_end, escape in LINE_ENDS.items():
-            data = data.replace(line_end, escape)
-    return data
 
 
 async def _encode_off_loop(event: Event, event_id: str) -> bytes:
@@ -188,6 +184,9 @@ class EventStream(Response):
         self._chunks = chunks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_chunk(body: bytes, *, more: bool = True) -> None:
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+
         watching = asyncio.create_task(self._close_on_disconnect(receive))
         try:
             async with aclosing(self._chunks) as chunks:
@@ -196,11 +195,11 @@ class EventStream(Response):
                 headers = self.raw_headers
                 await send({"type": "http.response.start", "status": status, "headers": headers})
                 if first is not None:
-                    await _send_chunk(send, first)
+                    await send_chunk(first)
                     with suppress(StreamClosed):
                         async for chunk in chunks:
-                            await _send_chunk(send, chunk)
-                await _send_chunk(send, b"", more=False)
+                            await send_chunk(chunk)
+                await send_chunk(b"", more=False)
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -211,10 +210,6 @@ class EventStream(Response):
                 pass
         finally:
             self._subscription.close()
-
-
-async def _send_chunk(send: Send, body: bytes, *, more: bool = True) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
 #: How long an open stream waits before it asks an unavailable store again.
@@ -231,10 +226,6 @@ class Listener:
     heartbeat_seconds: float
     #: The response has started, so it is too late for an error status.
     started: bool = False
-
-    async def wait(self) -> bool:
-        """Wait for changes; False when a heartbeat is due."""
-        return await self.subscription.wait(self.heartbeat_seconds)
 
     async def job(self, job_id: str) -> Job | None:
         """None if it does not exist or the client may not see it."""
@@ -263,45 +254,35 @@ async def _stream_job(listener: Listener, job_id: str, last_event_id: str | None
     """Job events are identified by the state they show, so a client that reconnects gets only
     what it has not seen."""
     async with listener.subscription as subscription:
-        state = await _read_state(listener, job_id)
-        if state is None:
+        job = await listener.job(job_id)
+        if job is None:
             raise NotFound(f"There is no job {job_id}")
-        if not state.is_final:
+        if job.status not in FINAL_STATUSES:
             listener.started = True
             yield b""
-        while state is not None:
-            if state.event_id != last_event_id:
-                last_event_id = state.event_id
-                yield state.chunk
-            if state.is_final:
+        while job is not None:
+            event_id, chunk = (
+                await asyncio.to_thread(_encode_state, job)
+                if is_large(job.results)
+                else _encode_state(job)
+            )
+            if event_id != last_event_id:
+                last_event_id = event_id
+                yield chunk
+            if job.status in FINAL_STATUSES:
                 return
-            state = None  # free the memory while waiting
-            while not await listener.wait():
+            del job, chunk  # free the memory while waiting
+            while not await listener.subscription.wait(listener.heartbeat_seconds):
                 yield HEARTBEAT
             subscription.take()
-            state = await _read_state(listener, job_id)
+            job = await listener.job(job_id)
 
 
-@dataclass(frozen=True, slots=True)
-class _JobState:
-    event_id: str
-    chunk: bytes
-    is_final: bool
-
-
-async def _read_state(listener: Listener, job_id: str) -> _JobState | None:
-    job = await listener.job(job_id)
-    if job is None:
-        return None
-    return (
-        await asyncio.to_thread(_encode_state, job) if is_large(job.results) else _encode_state(job)
-    )
-
-
-def _encode_state(job: Job) -> _JobState:
+def _encode_state(job: Job) -> tuple[str, bytes]:
+    """Return the id of the event that shows this state, and the event."""
     event = job_event(job)
     event_id = job_event_id(job, event)
-    return _JobState(event_id, encode_event(event, event_id), job.status in FINAL_STATUSES)
+    return event_id, encode_event(event, event_id)
 
 
 # A batch, or everything
@@ -359,23 +340,20 @@ class ChangeFeed:
                 position = missed.position
                 yield missed
         while not subscription.closed:
-            if not await self._listener.wait():
+            if not await subscription.wait(self._listener.heartbeat_seconds):
                 yield None
             elif not subscription.closed:
                 started = time.monotonic()
-                async for pending in self._pending(position):
+                pending = subscription.take()
+                if not pending.lost:
                     position = pending.position
                     yield pending
+                else:
+                    async for missed in self._missed(position):
+                        position = missed.position
+                        yield missed
                 pause = 4 * (time.monotonic() - started)
                 await asyncio.sleep(min(MAX_ROUND_SECONDS, max(MIN_ROUND_SECONDS, pause)))
-
-    async def _pending(self, position: str) -> AsyncIterator[PendingChanges]:
-        pending = self._listener.subscription.take()
-        if not pending.lost:
-            yield pending
-            return
-        async for missed in self._missed(position):
-            yield missed
 
     async def _missed(self, since: str) -> AsyncIterator[PendingChanges]:
         store = self._listener.job_service.store
@@ -387,40 +365,26 @@ class ChangeFeed:
                 return
 
     async def _events(self, pending: PendingChanges) -> AsyncIterator[Event]:
-        changes = [change for change in pending.changes if self._is_relevant(change)]
-        if pending.lost and self._batch_id is None:
-            async for event in self._unfinished_jobs():
-                yield event
+        listener, of_batch = self._listener, self._batch_id
+        changes = [one for one in pending.changes if of_batch in (None, one.batch_id)]
+        if pending.lost and of_batch is None:
+            query = JobQuery(status=UNFINISHED, limit=MAX_UNFINISHED)
+            read = partial(listener.job_service.jobs, query, user=listener.user)
+            for unfinished in reversed((await listener.retrying(read)).items):
+                yield job_event(unfinished)
         for job_id in dict.fromkeys(change.job_id for change in changes):
-            job = await self._listener.job(job_id) if job_id is not None else None
+            job = await listener.job(job_id) if job_id is not None else None
             if job is not None:
                 yield job_event(job)
-        for batch_id in self._batch_ids(changes):
-            batch = await self._listener.batch(batch_id)
-            if batch_id == self._batch_id:
-                self._check_finished(batch)
+        batch_ids = [of_batch] if of_batch else [one.batch_id for one in changes if one.batch_id]
+        for batch_id in dict.fromkeys(batch_ids):
+            batch = await listener.batch(batch_id)
+            if batch_id == of_batch:
+                if batch is None and not listener.started:
+                    raise NotFound(f"There is no batch {batch_id}")
+                self._finished = batch is None or batch.completed_at is not None
             if batch is not None and (changes or pending.lost):
                 yield batch_event(batch)
-
-    def _is_relevant(self, change: Change) -> bool:
-        return self._batch_id is None or change.batch_id == self._batch_id
-
-    def _batch_ids(self, changes: Iterable[Change]) -> list[str]:
-        if self._batch_id is not None:
-            return [self._batch_id]
-        return list(dict.fromkeys(change.batch_id for change in changes if change.batch_id))
-
-    def _check_finished(self, batch: Batch | None) -> None:
-        if batch is None and not self._listener.started:
-            raise NotFound(f"There is no batch {self._batch_id}")
-        self._finished = batch is None or batch.completed_at is not None
-
-    async def _unfinished_jobs(self) -> AsyncIterator[Event]:
-        query = JobQuery(status=UNFINISHED, limit=MAX_UNFINISHED)
-        read = partial(self._listener.job_service.jobs, query, user=self._listener.user)
-        page = await self._listener.retrying(read)
-        for job in reversed(page.items):
-            yield job_event(job)
 
 
 async def _encode_round(events: AsyncIterator[Event], before: str, position: str) -> Chunks:

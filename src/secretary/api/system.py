@@ -3,7 +3,7 @@ templates."""
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -75,8 +75,7 @@ async def live(request: Request) -> JSONResponse:
 @health_router.get("/ready", response_model=Envelope[Ready])
 async def ready(request: Request) -> JSONResponse:
     """Readiness probe: fails during shutdown and while the store is unavailable."""
-    stopping: Callable[[], bool] = request.app.state.stopping
-    if stopping():
+    if request.app.state.stopping():
         return error_response(503, "The service is shutting down")
     await _service_stats(request).worker_stats()  # a cheap query
     return success(request, "health", {"ready": True})
@@ -240,9 +239,8 @@ class WorkerList(ResponseModel):
 async def get_workers(request: Request, user: Caller) -> JSONResponse:
     """List the workers of all machines, longest-running first."""
     workers = await job_service_of(request).store.workers()
-    workers = sorted(workers, key=lambda worker: worker.started_at)
-    data = {"workers": [worker_document(worker) for worker in workers]}
-    return success(request, "workers", data)
+    ordered = sorted(workers, key=lambda worker: worker.started_at)
+    return success(request, "workers", {"workers": [worker_document(one) for one in ordered]})
 
 
 def series(finished: Iterable[Throughput], span: Span) -> list[dict[str, Any]]:
@@ -250,28 +248,22 @@ def series(finished: Iterable[Throughput], span: Span) -> list[dict[str, Any]]:
     intervals: dict[int, dict[str, Throughput]] = defaultdict(dict)
     for entry in finished:
         intervals[entry.interval][entry.job_type] = entry
-    return [
-        {"from": iso(span.since + number * span.step), **_interval(intervals[number])}
-        for number in range(span.parts)
-    ]
+    documents: list[dict[str, Any]] = []
+    for number in range(span.parts):
+        types = intervals[number]
+        failures = sum((Counter(entry.failed) for entry in types.values()), Counter[str]())
+        document = {
+            "from": iso(span.since + number * span.step),
+            **_counts(types.values()),
+            "failures": dict(sorted(failures.items())),
+            "types": {job_type: _counts([types[job_type]]) for job_type in sorted(types)},
+        }
+        documents.append(document)
+    return documents
 
 
-def _interval(types: Mapping[str, Throughput]) -> dict[str, Any]:
-    failures: Counter[str] = Counter()
-    for entry in types.values():
-        failures.update(entry.failed)
-    return {
-        **_counts(types.values()),
-        "failures": dict(sorted(failures.items())),
-        "types": {job_type: _counts([types[job_type]]) for job_type in sorted(types)},
-    }
-
-
-def _counts(finished: Iterable[Throughput]) -> dict[str, Any]:
-    finished = list(finished)
-    waits: Counter[int] = Counter()
-    for entry in finished:
-        waits.update(entry.waits)
+def _counts(finished: Collection[Throughput]) -> dict[str, Any]:
+    waits = sum((Counter(entry.waits) for entry in finished), Counter[int]())
     return {
         "completed": sum(entry.completed for entry in finished),
         "failed": sum(sum(entry.failed.values()) for entry in finished),
@@ -405,15 +397,17 @@ class Template(TemplateSummary):
 @templates_router.get("", response_model=Envelope[TemplateList])
 async def list_templates(request: Request, user: Caller) -> JSONResponse:
     """List the templates with their fields. Faulty templates are listed with their faults."""
-    entries = await asyncio.to_thread(_library(request).listed)
+    library: Library = request.app.state.library
+    entries = await asyncio.to_thread(library.listed)
     return success(request, "templates", {"templates": [entry.document() for entry in entries]})
 
 
 @templates_router.get("/{name}", response_model=Envelope[Template])
 async def get_template(request: Request, name: TemplateName, user: Caller) -> JSONResponse:
     """Return a template with its text and the JSON Schema of the model's answer."""
+    library: Library = request.app.state.library
     try:
-        entry = await asyncio.to_thread(_library(request).look_up, name)
+        entry = await asyncio.to_thread(library.look_up, name)
     except UnknownTemplate as error:
         raise NotFound(error.message) from None
     template = entry.template
@@ -423,8 +417,3 @@ async def get_template(request: Request, name: TemplateName, user: Caller) -> JS
         "schema": schema(template) if template else None,
     }
     return success(request, "templates", entry.document() | details)
-
-
-def _library(request: Request) -> Library:
-    library: Library = request.app.state.library
-    return library

@@ -195,7 +195,7 @@ def _file_results(job: Document) -> Document:
 
 def request_for(file: Path, options: ConvertOptions) -> Document:
     """Build the job request for a file from its content."""
-    from ..core.file_types import detect_file_type
+    from ..core.files import detect_file_type
 
     try:
         file_type = detect_file_type(file)
@@ -212,7 +212,7 @@ def request_for(file: Path, options: ConvertOptions) -> Document:
 
 def _job_for(file_type: str | None, options: ConvertOptions) -> tuple[str, dict[str, Any]]:
     """Return the job type for a file and the parameters that apply to it."""
-    from ..core.file_types import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
+    from ..core.files import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 
     first, last = options.pages
     extraction = {"extraction_method": options.method.value, "ocr_language": options.language}
@@ -360,9 +360,7 @@ def _copy_images(directory: Path, images: Sequence[Path], markdown: str) -> str:
 
 
 def _write_atomically(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    from ..core.files import atomic_write  # most commands write no files
+
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

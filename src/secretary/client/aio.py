@@ -3,11 +3,10 @@
 import ssl
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Literal
 
 from .connection import Connection, Retries
-from .jobs import AsyncBatch, AsyncJob, paginate
+from .jobs import AsyncBatch, AsyncJob, find_jobs
 from .models import BatchDocument, Event, Health, JobDocument, JobType
 from .requests import Source, Task, submit, submit_batch
 
@@ -40,12 +39,7 @@ class AsyncClient:
     async def __aenter__(self) -> "AsyncClient":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -108,9 +102,8 @@ class AsyncClient:
     ) -> AsyncGenerator[AsyncJob, None]:
         """Iterate over jobs, newest first. Separate several states by commas. Results and logs
         are omitted, unless `include="results,logs"`."""
-        documents = paginate(
+        return find_jobs(
             self._connection,
-            "jobs",
             status=status,
             job_type=job_type,
             batch_id=batch_id,
@@ -121,10 +114,6 @@ class AsyncClient:
             created_before=created_before.isoformat() if created_before else None,
             include=include,
             limit=page_size,
-        )
-        return (
-            AsyncJob(self._connection, JobDocument.model_validate(document))
-            async for document in documents
         )
 
     async def batch(
@@ -155,8 +144,8 @@ class AsyncClient:
         page_size: int = 100,
     ) -> AsyncGenerator[AsyncBatch, None]:
         """Iterate over batches, newest first."""
-        documents = paginate(
-            self._connection, "batches", user_id=user_id, archived=archived, limit=page_size
+        documents = self._connection.paginate(
+            "batches", user_id=user_id, archived=archived, limit=page_size
         )
         return (
             AsyncBatch(self._connection, BatchDocument.model_validate(document))

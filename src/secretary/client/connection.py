@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import httpx
 from pydantic_core import to_json
@@ -92,8 +93,8 @@ class Connection:
 
     async def get(self, path: str, *, attempts: int | None = None, **query: Any) -> Any:
         params = {name: value for name, value in query.items() if value is not None}
-        build = self._builder("GET", path, params=params)
-        return (await self._send(build, safe=True, attempts=attempts)).get("data")
+        build = partial(self._http.build_request, "GET", path, params=params)
+        return (await self._send(build, attempts=attempts)).get("data")
 
     async def post(
         self, path: str, body: Any = None, *, key: str | None = None, safe: bool = True
@@ -101,20 +102,15 @@ class Connection:
         """Send JSON. Requests that are not `safe` to repeat are only retried if not received."""
         headers = {"Content-Type": JSON} | ({"Idempotency-Key": key} if key else {})
         content = b"" if body is None else to_json(body)
-        build = self._builder("POST", path, content=content, headers=headers)
+        build = partial(self._http.build_request, "POST", path, content=content, headers=headers)
         return await self._send(build, safe=safe)
 
     async def upload(self, path: str, form: "Form", *, key: str) -> dict[str, Any]:
-        headers = {
-            "Content-Type": form.content_type,
-            "Content-Length": str(form.length),
-            "Idempotency-Key": key,
-        }
-
-        def build() -> httpx.Request:
-            return self._http.build_request("POST", path, content=form.chunks(), headers=headers)
-
-        return await self._send(build, safe=True)
+        headers = {"Content-Type": form.content_type, "Content-Length": str(form.length)}
+        headers["Idempotency-Key"] = key
+        return await self._send(
+            lambda: self._http.build_request("POST", path, content=form.chunks(), headers=headers)
+        )
 
     async def delete(self, path: str) -> None:
         """Delete a resource; a 404 on a retry means that an earlier attempt deleted it."""
@@ -126,7 +122,7 @@ class Connection:
             return self._http.build_request("DELETE", path)
 
         try:
-            await self._send(build, safe=True)
+            await self._send(build)
         except NotFound:
             if attempts == 1:
                 raise
@@ -147,8 +143,18 @@ class Connection:
         finally:
             await response.aclose()
 
+    async def paginate(self, collection: str, **query: Any) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield all matching documents, fetching each page when it is needed."""
+        cursor: str | None = None
+        while True:
+            page = await self.get(f"/api/{collection}", cursor=cursor, **query)
+            for document in page[collection]:
+                yield document
+            if (cursor := page["next_cursor"]) is None:
+                return
+
     async def events(
-        self, path: str, *, since: str | None = None, attempts: int | None = None
+        self, path: str, attempts: int | None = None, *, since: str | None = None
     ) -> AsyncGenerator[Event, None]:
         """Yield events indefinitely. After a failure, reconnect and continue with the next event;
         give up after `attempts` failures in a row without receiving anything."""
@@ -156,23 +162,20 @@ class Connection:
         failures = 0
         attempts = self.retries.attempts if attempts is None else attempts
         while True:
-            wait = parser.pause or RECONNECT_PAUSE
+            pause = parser.pause or RECONNECT_PAUSE
             try:
                 async with aclosing(self._event_stream(path, parser)) as events:
                     async for event in events:
-                        failures = 0
                         yield event
                 if parser.is_finished:
                     return
                 failures = 0
+                await asyncio.sleep(pause)
             except (httpx.TransportError, ApiError) as error:
                 failures = 1 if parser.has_received else failures + 1
-                if failures >= attempts or not is_retryable(error, safe=True):
-                    if isinstance(error, httpx.ReadTimeout):  # not even a heartbeat
-                        raise StreamUnavailable("No events are received") from error
-                    raise_final(error, self.url)
-                wait = self.retries.wait(failures, retry_after_of(error))
-            await asyncio.sleep(wait)
+                if failures >= attempts and isinstance(error, httpx.ReadTimeout):  # no heartbeat
+                    raise StreamUnavailable("No events are received") from error
+                await self.back_off(error, failures, attempts=attempts)
 
     async def _event_stream(self, path: str, parser: "EventParser") -> AsyncGenerator[Event, None]:
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
@@ -189,23 +192,34 @@ class Connection:
                 for event in parser.feed(chunk):
                     yield event
 
-    def _builder(self, method: str, path: str, **options: Any) -> Callable[[], httpx.Request]:
-        return lambda: self._http.build_request(method, path, **options)
-
     async def _send(
-        self, build: Callable[[], httpx.Request], *, safe: bool, attempts: int | None = None
+        self,
+        build: Callable[[], httpx.Request],
+        *,
+        safe: bool = True,
+        attempts: int | None = None,
     ) -> dict[str, Any]:
-        attempts = self.retries.attempts if attempts is None else attempts
         failures = 0
         while True:
             try:
                 return _parse_response(await self._http.send(build()))
             except (httpx.TransportError, ApiError) as error:
                 failures += 1
-                if failures >= attempts or not is_retryable(error, safe=safe):
-                    raise_final(error, self.url)
-                wait = self.retries.wait(failures, retry_after_of(error))
-            await asyncio.sleep(wait)
+                await self.back_off(error, failures, safe=safe, attempts=attempts)
+
+    async def back_off(
+        self, error: Exception, failures: int, *, safe: bool = True, attempts: int | None = None
+    ) -> None:
+        """Wait before the next attempt. Raise the error as a `ClientError` if it is not retryable
+        or this was the last attempt."""
+        attempts = self.retries.attempts if attempts is None else attempts
+        if failures < attempts and is_retryable(error, safe=safe):
+            retry_after = error.retry_after if isinstance(error, ApiError) else None
+            await asyncio.sleep(self.retries.wait(failures, retry_after))
+        elif isinstance(error, ClientError):
+            raise error
+        else:
+            raise Unreachable(self.url, str(error) or type(error).__name__) from error
 
 
 class EventParser:
@@ -263,17 +277,6 @@ def is_retryable(error: Exception, *, safe: bool) -> bool:
         return error.status in RETRYABLE_STATUSES if safe else error.status == 429
     unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
     return unsent or (safe and not isinstance(error, httpx.UnsupportedProtocol))
-
-
-def retry_after_of(error: Exception) -> float | None:
-    return error.retry_after if isinstance(error, ApiError) else None
-
-
-def raise_final(error: Exception, url: str) -> NoReturn:
-    """Raise the error of the last attempt as a `ClientError`."""
-    if isinstance(error, ClientError):
-        raise error
-    raise Unreachable(url, str(error) or type(error).__name__) from error
 
 
 def _parse_response(response: httpx.Response) -> dict[str, Any]:

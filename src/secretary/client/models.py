@@ -148,6 +148,13 @@ class BatchDocument(ServiceModel):
     completed_at: datetime | None = None
     user_id: str | None = None
 
+    @property
+    def progress(self) -> Progress:
+        finished = self.completed_jobs + self.failed_jobs + self.cancelled_jobs
+        percent = 100 * finished // self.total_jobs if self.total_jobs else 100
+        message = f"{finished} of {self.total_jobs} jobs have ended"
+        return Progress(step=self.status, percent=percent, message=message)
+
 
 class JobType(ServiceModel):
     job_type: str
@@ -186,6 +193,10 @@ class Event(ServiceModel):
         """The progress; 100 if completed."""
         percent = (self.data or {}).get("progress")
         return percent if isinstance(percent, int) else 100 * (self.name == "completed")
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(step=self.phase, percent=self.percent, message=self.message)
 
     @property
     def is_final(self) -> bool:

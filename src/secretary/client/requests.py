@@ -106,6 +106,10 @@ async def open_source(
             yield buffer, name or _file_name(source)  # type: ignore[misc]  # has all methods of one
 
 
+def encode_fields(fields: Mapping[str, Any]) -> dict[str, str]:
+    return {name: form_value(value) for name, value in fields.items() if value is not None}
+
+
 def form_value(value: Any) -> str:
     """Encode a value as a form field."""
     match value:
@@ -148,6 +152,9 @@ UPLOAD_ROUTES = {
 }
 
 
+PLAIN_OPTIONS = ("job_name", "priority", "run_at", "max_attempts", "timeout_s", "user_id")
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """A job to be submitted, on its own or in a batch."""
@@ -168,26 +175,19 @@ class Task:
 
     def document(self) -> dict[str, Any]:
         """The body of `POST /api/jobs`."""
-        return {"job_type": self.job_type, "parameters": dict(self.parameters), **self._options()}
+        webhook = {"url": self.webhook} if isinstance(self.webhook, str) else self.webhook
+        options = {name: getattr(self, name) for name in PLAIN_OPTIONS} | {
+            "webhook": dict(webhook) if webhook is not None else None,
+            "access_control": dict(self.access_control) if self.access_control else None,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        return {"job_type": self.job_type, "parameters": dict(self.parameters), **given}
 
     def form_fields(self) -> dict[str, str]:
         """The fields of a form with a file."""
-        fields = {**self.parameters, **self._options()}
-        return {name: form_value(value) for name, value in fields.items() if value is not None}
-
-    def _options(self) -> dict[str, Any]:
-        webhook = {"url": self.webhook} if isinstance(self.webhook, str) else self.webhook
-        options = {
-            "webhook": dict(webhook) if webhook is not None else None,
-            "job_name": self.job_name,
-            "priority": self.priority,
-            "run_at": self.run_at,
-            "max_attempts": self.max_attempts,
-            "timeout_s": self.timeout_s,
-            "user_id": self.user_id,
-            "access_control": dict(self.access_control) if self.access_control else None,
-        }
-        return {name: value for name, value in options.items() if value is not None}
+        document = self.document()
+        del document["job_type"], document["parameters"]
+        return encode_fields({**self.parameters, **document})
 
 
 async def submit(
@@ -226,10 +226,10 @@ async def submit_batch(
     key = key or new_idempotency_key()
     if not files:
         return await connection.post("/api/batches", {**options, "jobs": documents}, key=key)
-    fields = {name: form_value(value) for name, value in options.items() if value is not None}
     async with AsyncExitStack() as stack:
         contents = [await stack.enter_async_context(open_source(*file)) for file in files]
-        form = Form({**fields, "jobs": to_json(documents).decode()}, *contents)
+        fields = encode_fields({**options, "jobs": to_json(documents).decode()})
+        form = Form(fields, *contents)
         return await connection.upload("/api/batches/from-files", form, key=key)
 
 

@@ -8,12 +8,12 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from functools import wraps
-from types import AsyncGeneratorType, TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from types import AsyncGeneratorType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from .aio import AsyncClient
 from .connection import Retries
-from .jobs import AsyncBatch, AsyncJob, BatchView, JobView, OnProgress, progress_bar
+from .jobs import AsyncBatch, AsyncJob, BatchView, JobView, OnProgress, Resource, progress_bar
 from .models import BatchDocument, JobDocument
 
 P = ParamSpec("P")
@@ -105,17 +105,8 @@ async def _close(items: AsyncGenerator[Any, None]) -> None:
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
+    with asyncio.Runner(loop_factory=lambda: loop):  # at the end it cancels what still runs
         loop.run_forever()
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        loop.close()
 
 
 def _stop_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
@@ -124,7 +115,7 @@ def _stop_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> Non
         thread.join(10)
 
 
-A = TypeVar("A")
+A = TypeVar("A", covariant=True)
 
 
 class _Wrapper(Generic[A]):
@@ -163,6 +154,18 @@ def _update(
     return call
 
 
+def _get(
+    kind: type[W], method: Callable[Concatenate[A, P], Coroutine[Any, Any, Any]]
+) -> Callable[Concatenate[_Wrapper[A], P], W]:
+    """Run a method and wrap its result."""
+
+    @wraps(method)
+    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> W:
+        return kind(self._portal, self._portal.run(method(self._wrapped, *args, **kwargs)))
+
+    return call
+
+
 def _iterate(
     method: Callable[Concatenate[A, P], AsyncGenerator[T, None]],
 ) -> Callable[Concatenate[_Wrapper[A], P], Iterator[T]]:
@@ -173,18 +176,35 @@ def _iterate(
     return call
 
 
-class Job(_Wrapper[AsyncJob], JobView):
+def _list(
+    kind: type[W], method: Callable[Concatenate[A, P], AsyncGenerator[Any, None]]
+) -> Callable[Concatenate[_Wrapper[A], P], Iterator[W]]:
+    """Iterate, and wrap each item."""
+
+    @wraps(method)
+    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[W]:
+        items = self._portal.iterate(method(self._wrapped, *args, **kwargs))
+        return (kind(self._portal, item) for item in items)
+
+    return call
+
+
+R = TypeVar("R", bound=Resource[Any])
+
+
+class _ResourceWrapper(_Wrapper[R]):
+    def wait(self, *, progress: bool | OnProgress = False, timeout: float | None = None) -> Self:
+        """Wait for the end, successful or not. Raise `WaitTimeout` after `timeout` seconds."""
+        with progress_bar(progress, self._wrapped.label) as on_progress:
+            for update in self._portal.iterate(self._wrapped.updates(timeout=timeout)):
+                on_progress(update)
+        return self
+
+
+class Job(_ResourceWrapper[AsyncJob], JobView):
     @property
     def document(self) -> JobDocument:
         return self._wrapped.document
-
-    def wait(self, *, progress: bool | OnProgress = False, timeout: float | None = None) -> "Job":
-        """Wait until the job has finished, successfully or not. Raise `WaitTimeout` after
-        `timeout` seconds."""
-        with progress_bar(progress, self.label) as on_progress:
-            for update in self.updates(timeout=timeout):
-                on_progress(update)
-        return self
 
     refresh = _update(AsyncJob.refresh)
     updates = _iterate(AsyncJob.updates)
@@ -199,28 +219,7 @@ class Job(_Wrapper[AsyncJob], JobView):
     download_archive = _call(AsyncJob.download_archive)
 
 
-def _job(
-    method: Callable[Concatenate[A, P], Coroutine[Any, Any, AsyncJob]],
-) -> Callable[Concatenate[_Wrapper[A], P], Job]:
-    @wraps(method)
-    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Job:
-        return Job(self._portal, self._portal.run(method(self._wrapped, *args, **kwargs)))
-
-    return call
-
-
-def _jobs(
-    method: Callable[Concatenate[A, P], AsyncGenerator[AsyncJob, None]],
-) -> Callable[Concatenate[_Wrapper[A], P], Iterator[Job]]:
-    @wraps(method)
-    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Job]:
-        jobs = self._portal.iterate(method(self._wrapped, *args, **kwargs))
-        return (Job(self._portal, job) for job in jobs)
-
-    return call
-
-
-class Batch(_Wrapper[AsyncBatch], BatchView):
+class Batch(_ResourceWrapper[AsyncBatch], BatchView):
     @property
     def document(self) -> BatchDocument:
         return self._wrapped.document
@@ -229,16 +228,9 @@ class Batch(_Wrapper[AsyncBatch], BatchView):
     def job_ids(self) -> tuple[str, ...]:
         return self._wrapped.job_ids
 
-    def wait(self, *, progress: bool | OnProgress = False, timeout: float | None = None) -> "Batch":
-        """Wait until all jobs have finished, successfully or not."""
-        with progress_bar(progress, self.name or self.id) as on_progress:
-            for update in self.updates(timeout=timeout):
-                on_progress(update)
-        return self
-
     refresh = _update(AsyncBatch.refresh)
     updates = _iterate(AsyncBatch.updates)
-    jobs = _jobs(AsyncBatch.jobs)
+    jobs = _list(Job, AsyncBatch.jobs)
     cancel = _update(AsyncBatch.cancel)
     pause = _update(AsyncBatch.pause)
     resume = _update(AsyncBatch.resume)
@@ -246,27 +238,6 @@ class Batch(_Wrapper[AsyncBatch], BatchView):
     archive = _update(AsyncBatch.archive)
     unarchive = _update(AsyncBatch.unarchive)
     delete = _call(AsyncBatch.delete)
-
-
-def _batch(
-    method: Callable[Concatenate[A, P], Coroutine[Any, Any, AsyncBatch]],
-) -> Callable[Concatenate[_Wrapper[A], P], Batch]:
-    @wraps(method)
-    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Batch:
-        return Batch(self._portal, self._portal.run(method(self._wrapped, *args, **kwargs)))
-
-    return call
-
-
-def _batches(
-    method: Callable[Concatenate[A, P], AsyncGenerator[AsyncBatch, None]],
-) -> Callable[Concatenate[_Wrapper[A], P], Iterator[Batch]]:
-    @wraps(method)
-    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Batch]:
-        batches = self._portal.iterate(method(self._wrapped, *args, **kwargs))
-        return (Batch(self._portal, batch) for batch in batches)
-
-    return call
 
 
 class Client(_Wrapper[AsyncClient]):
@@ -290,23 +261,18 @@ class Client(_Wrapper[AsyncClient]):
     def __enter__(self) -> "Client":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
         self._portal.close(self._wrapped.close())
 
-    submit = _job(AsyncClient.submit)
-    job = _job(AsyncClient.job)
-    jobs = _jobs(AsyncClient.jobs)
-    batch = _batch(AsyncClient.batch)
-    find_batch = _batch(AsyncClient.find_batch)
-    batches = _batches(AsyncClient.batches)
+    submit = _get(Job, AsyncClient.submit)
+    job = _get(Job, AsyncClient.job)
+    jobs = _list(Job, AsyncClient.jobs)
+    batch = _get(Batch, AsyncClient.batch)
+    find_batch = _get(Batch, AsyncClient.find_batch)
+    batches = _list(Batch, AsyncClient.batches)
     events = _iterate(AsyncClient.events)
     job_types = _call(AsyncClient.job_types)
     health = _call(AsyncClient.health)

@@ -67,26 +67,17 @@ def verify_webhook(
         raise WebhookRefused("The webhook-timestamp header is invalid")
     if abs(time.time() - int(timestamp)) > tolerance:
         raise WebhookRefused("The timestamp is too old or in the future")
-    if not _matches_any(webhook_signature(secret, message_id, timestamp, body), signatures):
+    # Compare all pairs, so that the time taken reveals nothing about them.
+    matches = [
+        hmac.compare_digest(expected.encode(), signature.encode())
+        for expected in webhook_signature(secret, message_id, timestamp, body).split()
+        for signature in signatures.split()
+    ]
+    if not any(matches):
         raise WebhookRefused("The signature does not match")
-    return _parse(body, message_id, int(timestamp))
-
-
-def _matches_any(expected: str, signatures: str) -> bool:
-    """Compare all pairs, so that the time taken reveals nothing about them."""
-    return any(
-        [
-            hmac.compare_digest(one.encode(), other.encode())
-            for one in expected.split()
-            for other in signatures.split()
-        ]
-    )
-
-
-def _parse(body: bytes, message_id: str, timestamp: int) -> WebhookEvent:
     try:
         document = json.loads(body)
-        sent_at = datetime.fromtimestamp(timestamp, UTC)
+        sent_at = datetime.fromtimestamp(int(timestamp), UTC)
         return WebhookEvent.model_validate({**document, "id": message_id, "sent_at": sent_at})
     except (ValueError, TypeError, RecursionError, ValidationError) as error:
         raise WebhookRefused("The body is not an event of the service") from error

@@ -1,7 +1,9 @@
 """Markdown primitives shared by all readers: escaping, code fences and pipe tables."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 _LINE_START = re.compile(r"(?=>|[#+|-](?:\s|$)|#{2,6}\s|-{2,}\s*$|=+\s*$|~~~)")
 _LINE_START_NUMBER = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
@@ -39,3 +41,138 @@ def pipe_table(rows: Sequence[Sequence[str]]) -> str:
     lines = [f"| {' | '.join([*row, *[''] * (width - len(row))])} |" for row in rows]
     lines.insert(1, f"|{' --- |' * width}")
     return "\n".join(lines)
+
+
+#: Few tokens have fewer bytes in any language, so this estimate is rarely too low.
+BYTES_PER_TOKEN = 3
+
+FENCE = re.compile(r"\s*(```+|~~~+)")
+HEADING = re.compile(r" {0,3}(#{1,6})(?:\s|$)")
+#: Ever finer split points for oversized blocks: after a line, a sentence, a word.
+SPLIT_POINTS = (
+    re.compile(r"(?<=\n)"),
+    re.compile(r"(?<=[.!?…:;])(?=\s)|(?<=[\u3002\uff01\uff1f])"),
+    re.compile(r"(?<=\s)(?=\S)"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TextChunk:
+    """A block that should stay together. All chunks joined are the original text."""
+
+    text: str
+    #: 1 to 6 for a heading, otherwise 0.
+    level: int = 0
+    #: Code or front matter, which is not prose.
+    is_code: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return estimate_tokens(self.text)
+
+
+def estimate_tokens(text: str) -> int:
+    """Estimate how many tokens a model counts, rather too high than too low."""
+    return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
+
+
+def split_text(text: str, max_tokens: int) -> list[str]:
+    """Split a text into parts of at most `max_tokens`; joined they are the original text."""
+    parts: list[str] = []
+    current: list[TextChunk] = []
+    size = 0
+    for chunk in split_blocks(text, max_tokens):
+        while current and size + chunk.tokens > max_tokens:
+            cut = _split_point(current, max_tokens)
+            parts.append("".join(each.text for each in current[:cut]))
+            current = current[cut:]
+            size = sum(each.tokens for each in current)
+        current.append(chunk)
+        size += chunk.tokens
+    if current:
+        parts.append("".join(each.text for each in current))
+    return parts
+
+
+def _split_point(chunks: Sequence[TextChunk], max_tokens: int) -> int:
+    """Return how many chunks the next part gets: up to a heading, the higher the better, unless
+    that makes a small part; never right after a heading."""
+    before = [0, *accumulate(chunk.tokens for chunk in chunks)]
+    candidates = [
+        (chunk.level, -number)
+        for number, chunk in enumerate(chunks)
+        if chunk.level and before[number] * 2 >= max_tokens
+    ]
+    cut = -min(candidates)[1] if candidates else len(chunks)
+    while cut > 1 and chunks[cut - 1].level:
+        cut -= 1
+    return cut
+
+
+def split_blocks(text: str, max_tokens: int) -> Iterator[TextChunk]:
+    """Yield headings, paragraphs, tables and code blocks, splitting those that are too long."""
+    for block in _markdown_blocks(text):
+        if block.tokens <= max_tokens:
+            yield block
+        else:
+            for part in _split_finer(block.text, max_tokens):
+                yield TextChunk(part, is_code=block.is_code)
+
+
+def _split_finer(text: str, max_tokens: int, level: int = 0) -> Iterator[str]:
+    """Yield the largest fragments that fit, split as coarsely as possible."""
+    if estimate_tokens(text) <= max_tokens:
+        yield text
+    elif level == len(SPLIT_POINTS):
+        step = max(1, max_tokens * BYTES_PER_TOKEN // 4)
+        yield from (text[start : start + step] for start in range(0, len(text), step))
+    else:
+        current = ""
+        for fragment in filter(None, SPLIT_POINTS[level].split(text)):
+            if current and estimate_tokens(current) + estimate_tokens(fragment) > max_tokens:
+                yield from _split_finer(current, max_tokens, level + 1)
+                current = ""
+            current += fragment
+        yield from _split_finer(current, max_tokens, level + 1)
+
+
+def _markdown_blocks(text: str) -> Iterator[TextChunk]:
+    lines = text.splitlines(keepends=True)
+    start = number = _end_of_front_matter(lines)
+    if start:
+        yield TextChunk("".join(lines[:start]), is_code=True)
+    while number < len(lines):
+        line = lines[number]
+        heading, fence = HEADING.match(line), FENCE.match(line)
+        if (heading or fence) and number > start:
+            yield TextChunk("".join(lines[start:number]))
+            start = number
+        number += 1
+        if fence:
+            while number < len(lines) and not _closes(lines[number].strip(), fence[1]):
+                number += 1
+            number = min(number + 1, len(lines))
+        elif not heading and line.strip():
+            continue
+        while number < len(lines) and not lines[number].strip():  # blank lines belong to the block
+            number += 1
+        level = len(heading[1]) if heading else 0
+        yield TextChunk("".join(lines[start:number]), level, is_code=bool(fence))
+        start = number
+    if start < len(lines):
+        yield TextChunk("".join(lines[start:]))
+
+
+def _closes(line: str, fence: str) -> bool:
+    return line.startswith(fence) and not line.strip(f" \t\n\r{fence[0]}")
+
+
+def _end_of_front_matter(lines: Sequence[str]) -> int:
+    if not lines or lines[0].rstrip() != "---":
+        return 0
+    for number, line in enumerate(lines[1:], 1):
+        if line.rstrip() == "---":
+            return number + 1
+        if not line.strip():  # it was a thematic break, not front matter
+            return 0
+    return 0

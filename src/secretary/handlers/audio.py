@@ -1,6 +1,6 @@
 """Job type `audio`: transcribes a recording."""
 
-from ..core.file_types import AUDIO_TYPES, VIDEO_TYPES
+from ..core.files import AUDIO_TYPES, VIDEO_TYPES
 from ..jobs.handler import JobContext, handles
 from .media_pipeline import (
     TIMEOUT,

@@ -21,7 +21,7 @@ from ..core.errors import (
     ProcessingTimeout,
     UnsupportedFile,
 )
-from ..core.file_types import detect_file_type
+from ..core.files import detect_file_type
 from ..documents.assembly import (
     MARKDOWN_FILE,
     PAGES_FILE,
@@ -33,8 +33,7 @@ from ..documents.assembly import (
     is_assembled,
 )
 from ..documents.ocr.engines import open_engine
-from ..documents.page_store import PageStore, link_pages
-from ..documents.page_task import METHODS, OCR_PIPELINE_VERSION, DocumentInfo
+from ..documents.pages import METHODS, OCR_PIPELINE_VERSION, DocumentInfo, PageStore, link_pages
 from ..jobs.handler import DEFAULT_DOCUMENTS, JobContext
 from ..storage.append_log import RecordRef
 from ..storage.cache import CacheEntry, sha256_of
@@ -43,8 +42,6 @@ from ..version import __version__
 from .parameters import (
     DocumentResults,
     LanguageParameters,
-    archive_url,
-    file_url,
     is_from_cache,
     reusable_since,
 )
@@ -52,7 +49,7 @@ from .progress import PageProgress
 from .text_generation import apply_requested_template, requested_template
 
 if TYPE_CHECKING:
-    from ..documents.page_task import PageTask, PendingPage
+    from ..documents.pages import PageTask, PendingPage
 
 DocumentContext = JobContext[LanguageParameters]
 
@@ -205,7 +202,7 @@ async def read_pages(
 ) -> DocumentResults:
     """Read the requested pages of the file at `path`, which is the document or made from it.
     `inspect` returns what is known about the document as a whole, which is cached as well."""
-    from ..documents.page_task import PageTask  # loaded with the first job
+    from ..documents.pages import PageTask  # loaded with the first job
 
     method, limits = METHODS[options.method], ctx.documents
     info = cast(DocumentInfo, entry.metadata)
@@ -338,7 +335,7 @@ class PageProcessor:
         return unfinished
 
     async def _read_with_model(self, task: "PageTask", pages: Sequence["PendingPage"]) -> None:
-        from ..documents.page_task import PageReading, save_page
+        from ..documents.pages import PageReading, save_page
 
         for page in pages:
             assert page.model_image is not None
@@ -418,25 +415,21 @@ def _document_results(
     *,
     processed: bool,
 ) -> DocumentResults:
-    job_id = ctx.job.job_id
+    def if_made(name: str) -> str | None:
+        return name if name in assembled.files else None
 
-    def url_if_made(name: str) -> str | None:
-        return file_url(job_id, name) if name in assembled.files else None
-
-    text_route = "/api/pdf/text-content" if ctx.job.job_type == "pdf" else "/api/files/text"
     return DocumentResults(
-        markdown_file=file_url(job_id, MARKDOWN_FILE) if assembled.has_text else None,
-        extracted_text_file=file_url(job_id, TEXT_FILE) if assembled.has_text else None,
-        page_texts=[file_url(job_id, name, route=text_route) for name in assembled.page_texts],
-        page_markdown_file=url_if_made(PAGES_FILE),
-        assets=[file_url(job_id, name) for name in assembled.pictures],
+        markdown_file=MARKDOWN_FILE if assembled.has_text else None,
+        extracted_text_file=TEXT_FILE if assembled.has_text else None,
+        page_texts=assembled.page_texts,
+        page_markdown_file=if_made(PAGES_FILE),
+        assets=assembled.pictures,
         asset_dir=directory,
         target_dir=directory,
-        archive_url=archive_url(job_id),
         archive_filename=f"{PurePath(metadata['file_name']).stem or 'document'}_files.zip",
-        pages_archive_url=url_if_made(IMAGES) or url_if_made(PREVIEWS),
-        images_archive_url=url_if_made(IMAGES),
-        previews_archive_url=url_if_made(PREVIEWS),
+        pages_archive=if_made(IMAGES) or if_made(PREVIEWS),
+        images_archive=if_made(IMAGES),
+        previews_archive=if_made(PREVIEWS),
         context=ctx.parameters.context,
         is_from_cache=is_from_cache(ctx, processed=processed),
         metadata=metadata,

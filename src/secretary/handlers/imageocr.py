@@ -6,8 +6,8 @@ from typing import Literal
 from pydantic import Field
 
 from ..core.callables import LazyCallable
-from ..core.file_types import IMAGE_TYPES
-from ..documents.page_task import METHOD_ALIASES, DocumentInfo, PendingPage
+from ..core.files import IMAGE_TYPES
+from ..documents.pages import METHOD_ALIASES, DocumentInfo, PendingPage
 from ..jobs.handler import JobContext, handles
 from .document_pipeline import PageOptions, open_page_cache, read_pages, resolve_document
 from .parameters import LANGUAGES, OCR_LANGUAGE, DocumentResults, LanguageParameters

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..core.errors import FileTooLarge, InvalidParameters
-from ..core.file_types import safe_name
+from ..core.files import safe_name
 from ..core.job import Progress
 from ..core.languages import is_same_language, language_code
 from ..documents.assembly import RESULTS_FILE
@@ -39,8 +39,6 @@ from .parameters import (
     LanguageParameters,
     RecordingResults,
     SubtitleFiles,
-    archive_url,
-    file_url,
     is_from_cache,
 )
 from .text_generation import apply_requested_template
@@ -171,7 +169,7 @@ async def _fetch(ctx: RecordingContext, kind: "MediaKind") -> tuple[SourceFile, 
             Progress(step="downloading_or_opening", percent=percent, message=message)
         )
 
-    media = await fetch_media(request, ctx.run, report)
+    media = await fetch_media(request, ctx.run, ctx.sources.network, report)
     if not isinstance(media, SiteMedia):
         return media, Origin()
     name = safe_name(f"{media.title or media.site}{Path(media.path).suffix}")
@@ -277,17 +275,16 @@ async def assemble_results(
         await ctx.log("There is no space left to keep the recording with the results", "warning")
     parts = [part for part in (transcript, slides) if part is not None]
     directory = parts[0].directory if parts else None
-    job_id, name = ctx.job.job_id, media.document.source.name
+    name = media.document.source.name
     results = RecordingResults(
-        markdown_file=file_url(job_id, MARKDOWN_FILE),
-        transcript_file=file_url(job_id, TEXT_FILE) if transcript else None,
-        subtitles=_subtitle_files(job_id) if transcript else None,
-        original_subtitles=_subtitle_files(job_id, ORIGINAL) if translation else None,
+        markdown_file=MARKDOWN_FILE,
+        transcript_file=TEXT_FILE if transcript else None,
+        subtitles=_subtitle_files() if transcript else None,
+        original_subtitles=_subtitle_files(ORIGINAL) if translation else None,
         frames=frames,
-        assets=[frame.url for frame in frames],
+        assets=[frame.file for frame in frames],
         asset_dir=directory,
         target_dir=directory,
-        archive_url=archive_url(job_id),
         archive_filename=f"{PurePath(name).stem or 'recording'}_files.zip",
         context=ctx.parameters.context,
         is_from_cache=is_from_cache(ctx, processed=any(part.processed for part in parts)),
@@ -313,10 +310,8 @@ def _metadata(media: Media, transcript: SpokenText | None) -> dict[str, Any]:
     }
 
 
-def _subtitle_files(job_id: str, prefix: str = "") -> SubtitleFiles:
-    return SubtitleFiles(
-        srt=file_url(job_id, prefix + SRT_FILE), vtt=file_url(job_id, prefix + VTT_FILE)
-    )
+def _subtitle_files(prefix: str = "") -> SubtitleFiles:
+    return SubtitleFiles(srt=prefix + SRT_FILE, vtt=prefix + VTT_FILE)
 
 
 # Keep the recording -----------------------------------------------------------------------------
@@ -350,7 +345,7 @@ def _keep_recording(ctx: RecordingContext, media: Media) -> KeptRecording:
     size, limit = path.stat().st_size, ctx.media.keep_recording_bytes
 
     def not_kept(reason: NotKept) -> KeptRecording:
-        return KeptRecording(url=None, media_type=None, file_size=size, not_kept=reason)
+        return KeptRecording(file=None, media_type=None, file_size=size, not_kept=reason)
 
     playable = _playable_as(path, media.document.file_type, media.recording)
     if playable is None:
@@ -365,8 +360,7 @@ def _keep_recording(ctx: RecordingContext, media: Media) -> KeptRecording:
     except OSError:
         target.unlink(missing_ok=True)
         return not_kept("no_room")
-    url = file_url(ctx.job.job_id, target.name)
-    return KeptRecording(url=url, media_type=media_type, file_size=size, not_kept=None)
+    return KeptRecording(file=target.name, media_type=media_type, file_size=size, not_kept=None)
 
 
 def _playable_as(path: Path, file_type: str | None, recording: Recording) -> tuple[str, str] | None:

@@ -5,8 +5,8 @@ from typing import cast
 from pydantic import Field
 
 from ..core.callables import LazyCallable
-from ..core.file_types import OFFICE_TYPES
-from ..documents.page_task import DocumentInfo
+from ..core.files import OFFICE_TYPES
+from ..documents.pages import DocumentInfo
 from ..jobs.handler import JobContext, handles
 from .document_pipeline import (
     Document,

@@ -2,7 +2,6 @@
 
 import json
 from typing import Annotated, Any
-from urllib.parse import quote
 
 from pydantic import (
     AliasChoices,
@@ -124,11 +123,13 @@ def is_from_cache(ctx: JobContext[SourceParameters], *, processed: bool) -> bool
 
 
 class Results(BaseModel):
-    """Fields that every job type with a document as its result has in common."""
+    """Fields that every job type with a document as its result has in common.
+
+    Files are given by their names; `with_urls` in `storage.artifacts` turns them into URLs.
+    """
 
     markdown_file: str | None
     markdown_content: str | None = None
-    archive_url: str | None
     archive_filename: str | None
     context: dict[str, Any] | None
     metadata: dict[str, Any]
@@ -154,9 +155,9 @@ class DocumentResults(FileResults):
     extracted_text_file: str | None
     page_texts: list[str]
     page_markdown_file: str | None
-    pages_archive_url: str | None
-    images_archive_url: str | None
-    previews_archive_url: str | None
+    pages_archive: str | None
+    images_archive: str | None
+    previews_archive: str | None
 
 
 class SubtitleFiles(BaseModel):
@@ -170,7 +171,6 @@ class Frame(BaseModel):
     time: float
     end: float
     file: str
-    url: str
     #: Left out of the JSON where the text was not requested.
     text: str | None = None
 
@@ -180,9 +180,9 @@ class Frame(BaseModel):
 
 
 class KeptRecording(BaseModel):
-    """Where to play the recording, or why it was not kept with the results."""
+    """The file to play, or why the recording was not kept with the results."""
 
-    url: str | None
+    file: str | None
     media_type: str | None
     file_size: int
     not_kept: str | None
@@ -229,11 +229,3 @@ class SessionResults(Results):
     asset_dir: str
     target_dir: str
     missing: list[MissingPart]
-
-
-def file_url(job_id: str, name: object, *, route: str = "/api/files") -> str:
-    return f"{route}/{job_id}/{quote(str(name))}"
-
-
-def archive_url(job_id: str) -> str:
-    return f"/api/jobs/{job_id}/download-archive"

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..documents.office.libreoffice import clear_profiles
-from ..documents.page_task import METHOD_ALIASES, DocumentInfo, PendingPage
+from ..documents.pages import METHOD_ALIASES, DocumentInfo, PendingPage
 from ..jobs.handler import JobContext, handles
 from .document_pipeline import (
     Document,

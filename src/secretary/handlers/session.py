@@ -3,14 +3,12 @@ document."""
 
 import asyncio
 import json
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
-from uuid import uuid4
 
 from pydantic import Field
 
@@ -22,6 +20,7 @@ from ..core.errors import (
     ProcessDied,
     UnsupportedFile,
 )
+from ..core.files import atomic_write
 from ..core.json_codec import encode_json
 from ..core.languages import language_code
 from ..documents.assembly import MAX_RESULTS_BYTES, RESULTS_FILE
@@ -59,8 +58,6 @@ from .parameters import (
     SessionResults,
     SourceParameters,
     StringList,
-    archive_url,
-    file_url,
 )
 from .pdf import PdfParameters, pdf
 from .progress import ScaledReporter
@@ -410,19 +407,18 @@ async def _write_results(
     ctx: SessionContext, talk: Talk, paths: SessionPaths, rendered: Rendered, markdown: str
 ) -> SessionResults:
     await ctx.progress("postprocessing", 95)
-    directory, job_id = ctx.directory, ctx.job.job_id
+    directory = ctx.directory
     assets = await asyncio.to_thread(write_files, directory, paths, talk, markdown)
     await asyncio.to_thread(publish, directory / ROOT, ctx.cache.data_directory / ROOT)
     more = long_results(talk, rendered.structured_data, markdown)
     await asyncio.to_thread((directory / RESULTS_FILE).write_bytes, more)
     with_archive = ctx.parameters.create_archive
     return SessionResults(
-        markdown_file=file_url(job_id, paths.document),
+        markdown_file=str(paths.document),
         attachments_url=talk.facts["attachments_url"],
-        assets=[file_url(job_id, name) for name in assets],
+        assets=[str(name) for name in assets],
         asset_dir=str(paths.assets),
         target_dir=str(paths.document.parent),
-        archive_url=archive_url(job_id) if with_archive else None,
         archive_filename=f"{paths.document.stem}.zip" if with_archive else None,
         context=ctx.parameters.context,
         missing=list(talk.missing),
@@ -559,9 +555,5 @@ def publish(directory: Path, root: Path) -> None:
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             # A unique name: translations of a talk share files and may be written concurrently.
-            unfinished = target.with_name(f".{uuid4().hex}")
-            try:
-                link_or_copy(path, unfinished)
-                os.replace(unfinished, target)
-            finally:
-                unfinished.unlink(missing_ok=True)
+            with atomic_write(target) as temporary:
+                link_or_copy(path, temporary)

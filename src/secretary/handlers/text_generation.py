@@ -14,7 +14,7 @@ from ..core.callables import map_limited
 from ..core.errors import ContextExceeded, UnsupportedFile
 from ..core.json_codec import encode_json
 from ..core.languages import english_name
-from ..documents.text_chunking import estimate_tokens, split_text
+from ..documents.markdown import estimate_tokens, split_text
 from ..documents.text_output import RESULT_FILE, update_text_output
 from ..jobs.handler import JobContext
 from ..llm.templates import Rendered, Template, parse, prompt_messages, render
@@ -22,7 +22,7 @@ from ..llm.templates.template import schema
 from ..storage import append_log
 from ..storage.cache import CacheEntry
 from ..version import __version__
-from .parameters import FileResults, LanguageParameters, SourceParameters, file_url, reusable_since
+from .parameters import FileResults, LanguageParameters, SourceParameters, reusable_since
 from .progress import StepProgress
 
 T = TypeVar("T")
@@ -170,7 +170,7 @@ async def apply_requested_template(
     llm_info = ctx.llm.info()
     return results.model_copy(
         update={
-            "markdown_file": file_url(ctx.job.job_id, RESULT_FILE),
+            "markdown_file": RESULT_FILE,
             "metadata": {**results.metadata, **template_metadata(template, rendered)},
             "is_from_cache": results.is_from_cache and not llm_info["requests"],
             "llm_info": llm_info,

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from ..core.callables import LazyCallable
 from ..core.errors import FileTooLarge, UnsupportedFile
-from ..core.file_types import OFFICE_TYPES, safe_name
+from ..core.files import OFFICE_TYPES, safe_name
 from ..core.languages import UNSPECIFIED, is_same_language, language_code
 from ..documents.assembly import MARKDOWN_FILE, RESULTS_FILE
 from ..documents.text_output import OUTPUT_FILES, RESULT_FILE, TargetFormat, TextOutput
@@ -24,8 +24,6 @@ from .parameters import (
     MAX_TEXT,
     LanguageParameters,
     TransformerResults,
-    archive_url,
-    file_url,
     is_from_cache,
 )
 from .pdf import read_pdf
@@ -316,11 +314,9 @@ async def _write_results(transformation: _Transformation) -> TransformerResults:
     else:
         await asyncio.to_thread(WRITE, output)
     known = {"file_name": source.file_name, "title": source.title, "url": source.url, **metadata}
-    job_id = ctx.job.job_id
     return TransformerResults(
-        text_file=file_url(job_id, OUTPUT_FILES[target_format]),
-        markdown_file=file_url(job_id, RESULT_FILE),
-        archive_url=archive_url(job_id),
+        text_file=OUTPUT_FILES[target_format],
+        markdown_file=RESULT_FILE,
         archive_filename=safe_name(f"{source.name}_files.zip"),
         context=ctx.parameters.context,
         is_from_cache=llm is not None and is_from_cache(ctx, processed=llm.requests_sent > 0),

@@ -8,7 +8,7 @@ from functools import partial
 from ..core.callables import map_limited
 from ..core.errors import ContextExceeded, InvalidParameters
 from ..core.languages import COMMON_WORDS, detect_language, is_same_language, language_code
-from ..documents.text_chunking import TextChunk, split_blocks
+from ..documents.markdown import TextChunk, split_blocks
 from ..jobs.handler import JobContext
 from ..media.speech.engines import TimedText, Transcription
 from ..media.transcript import StoredTranscript, encode_record

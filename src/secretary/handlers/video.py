@@ -14,9 +14,9 @@ from pydantic import Field
 
 from ..core.callables import LazyCallable, map_limited
 from ..core.errors import UnsupportedFile
-from ..core.file_types import AUDIO_TYPES, VIDEO_TYPES
+from ..core.files import AUDIO_TYPES, VIDEO_TYPES
 from ..documents.ocr.engines import open_engine
-from ..documents.page_store import PageStore
+from ..documents.pages import PageStore
 from ..jobs.handler import JobContext, handles
 from ..media.probe import Recording, VideoTrack
 from ..media.slides import (
@@ -45,7 +45,6 @@ from .parameters import (
     OCR_LANGUAGE,
     Frame,
     RecordingResults,
-    file_url,
     reusable_since,
 )
 from .progress import MediaProgress
@@ -129,13 +128,7 @@ class _SlideExtraction:
         if ctx.parameters.include_slide_text:
             texts = await self._read(slides)
         frames = [
-            Frame(
-                time=slide.time,
-                end=slide.end,
-                file=slide.file_name,
-                url=file_url(ctx.job.job_id, slide.file_name),
-                text=text,
-            )
+            Frame(time=slide.time, end=slide.end, file=slide.file_name, text=text)
             for slide, text in zip(slides, texts, strict=True)
         ]
         return ExtractedSlides(frames=frames, directory=entry.name, processed=processed)

@@ -11,8 +11,10 @@ from ..core.job import ResourceCalculator
 from ..media.speech.engines import Transcription
 from .endpoints import Endpoints, LlmOptions, Model, Provider, Purpose, Usage
 from .structured import fill
-from .transcription import AudioClip, transcribe
+from .transcription import transcribe
 from .translation import translate
+
+__all__ = ["Endpoints", "Llm", "LlmOptions", "Model", "Price", "Provider", "Purpose"]
 
 #: The answer for a page without content: an empty answer would be an error.
 BLANK = "(blank page)"
@@ -35,46 +37,6 @@ FENCED = re.compile(r"\A```[ \t]*(\w*)[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 FENCE = re.compile(r"^\s*```", re.MULTILINE)
 
 
-def image_messages(
-    jpeg: bytes, *, language: str | None = None, context: str | None = None
-) -> list[dict[str, Any]]:
-    """`language` is the expected language, `context` what is known about the document."""
-    text = PROMPT
-    if language:
-        text += f"\nThe text is probably in this language: {language}\n"
-    if context:
-        text += f"\nAbout the document: {context}\n"
-    url = "data:image/jpeg;base64," + base64.b64encode(jpeg).decode("ascii")
-    parts = [
-        {"type": "text", "text": text},
-        {"type": "image_url", "image_url": {"url": url, "detail": "high"}},
-    ]
-    return [{"role": "user", "content": parts}]
-
-
-def page_markdown(answer: str) -> str:
-    """The Markdown of the page, without a code fence around it."""
-    text = without_fence(answer.strip())
-    return "" if text.strip(" .*_`").lower() == BLANK else text
-
-
-def without_fence(text: str) -> str:
-    """Remove a code fence around the whole answer."""
-    match = FENCED.match(text)
-    if match is None:
-        return text
-    language, inner = match.groups()
-    inside = len(FENCE.findall(inner))
-    if language.lower() in ("markdown", "md"):
-        wraps_all = inside % 2 == 0
-    else:  # it may be a page that begins and ends with code
-        wraps_all = language == "" and inside == 0
-    return inner.strip("\n") if wraps_all else text
-
-
-__all__ = ["Endpoints", "Llm", "LlmOptions", "Model", "Price", "Provider", "Purpose"]
-
-
 class Llm:
     """The language models as one job uses them. Its requests are counted for `llm_info`."""
 
@@ -83,10 +45,7 @@ class Llm:
     ) -> None:
         self._endpoints = endpoints or Endpoints()
         self._usage = Usage(resources or ResourceCalculator())
-
-    @property
-    def options(self) -> LlmOptions:
-        return self._endpoints.options
+        self.options = self._endpoints.options
 
     def model(self, purpose: Purpose) -> str:
         """The name of the model. Raises `EngineUnavailable` if none is configured."""
@@ -95,8 +54,19 @@ class Llm:
     async def read_picture(
         self, jpeg: bytes, *, language: str | None = None, context: str | None = None
     ) -> str:
-        """Read the page in an image as Markdown; "" for a blank page."""
-        messages = image_messages(jpeg, language=language, context=context)
+        """Read the page in an image as Markdown; "" for a blank page. `language` is the expected
+        language, `context` what is known about the document."""
+        prompt = PROMPT
+        if language:
+            prompt += f"\nThe text is probably in this language: {language}\n"
+        if context:
+            prompt += f"\nAbout the document: {context}\n"
+        url = "data:image/jpeg;base64," + base64.b64encode(jpeg).decode("ascii")
+        parts = [
+            {"type": "text", "text": prompt},
+            {"type": "image_url", "image_url": {"url": url, "detail": "high"}},
+        ]
+        messages = [{"role": "user", "content": parts}]
         return page_markdown(await self._endpoints.chat("vision", messages, self._usage))
 
     async def transcribe(
@@ -110,10 +80,8 @@ class Llm:
     ) -> Transcription:
         """Transcribe a sound file that is `seconds` long. Its name tells the format, such as
         `chunk.wav`; `prompt` is the preceding text, or names that occur."""
-        clip = AudioClip(file_name=file_name, sound=sound, seconds=seconds)
-        return await transcribe(
-            self._endpoints, self._usage, clip, language=language, prompt=prompt
-        )
+        model, file = (self._endpoints, self._usage), (file_name, sound)
+        return await transcribe(*model, file, seconds=seconds, language=language, prompt=prompt)
 
     async def complete(self, messages: Sequence[Mapping[str, Any]], **parameters: Any) -> str:
         """Send messages to the chat model. `parameters`, such as `max_tokens`, are sent along."""
@@ -122,7 +90,7 @@ class Llm:
 
     async def write(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """Markdown by the chat model, without the code fence that some models put around it."""
-        markdown = without_fence(await self.complete(messages)).strip()
+        markdown = _without_fence(await self.complete(messages)).strip()
         if not markdown:
             raise UpstreamFailed("The language model gave an empty answer")
         return markdown
@@ -143,15 +111,31 @@ class Llm:
     ) -> list[str]:
         """Translate texts with the chat model, in order. Without `source` the model detects the
         language. `instructions` are the client's, such as how to address the reader."""
+        model = self._endpoints, self._usage
         return await translate(
-            self._endpoints,
-            self._usage,
-            texts,
-            source=source,
-            target=target,
-            instructions=instructions,
+            *model, texts, source=source, target=target, instructions=instructions
         )
 
     def info(self) -> dict[str, Any]:
         """`llm_info` of the results: the requests so far and their tokens."""
         return self._usage.info()
+
+
+def page_markdown(answer: str) -> str:
+    """The Markdown of the page, without a code fence around it."""
+    text = _without_fence(answer.strip())
+    return "" if text.strip(" .*_`").lower() == BLANK else text
+
+
+def _without_fence(text: str) -> str:
+    """Remove a code fence around the whole answer."""
+    match = FENCED.match(text)
+    if match is None:
+        return text
+    language, inner = match.groups()
+    inside = len(FENCE.findall(inner))
+    if language.lower() in ("markdown", "md"):
+        wraps_all = inside % 2 == 0
+    else:  # it may be a page that begins and ends with code
+        wraps_all = language == "" and inside == 0
+    return inner.strip("\n") if wraps_all else text

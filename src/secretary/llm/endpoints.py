@@ -1,15 +1,15 @@
-"""Settings of the language models, and the usage of one job."""
+"""The HTTP client of language models: options, requests, time limits, responses, errors, usage."""
 
 import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import BaseModel, FiniteFloat, ValidationError
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from ..config import LlmPriceSettings as Price
 from ..config import LlmProviderSettings, LlmSettings
@@ -26,8 +26,14 @@ from ..core.job import ResourceCalculator
 if TYPE_CHECKING:
     from openai import APIError, AsyncOpenAI
 
+#: Retries within one request after 429, 5xx or a lost connection, with exponential backoff and
+#: jitter. `Retry-After` is respected up to two minutes.
+MAX_RETRIES = 3
+CONNECT_TIMEOUT = 10.0
 
 Purpose = Literal["chat", "vision", "transcription"]
+Messages = list[dict[str, Any]]
+Response = TypeVar("Response", "Completion", "TranscriptionResponse")
 
 
 class Provider(LlmProviderSettings):
@@ -69,35 +75,31 @@ class LlmOptions:
             if not name or given is None:
                 continue
             setting = f"llm.providers.{provider_name}" if provider_name else "llm"
-            provider = Provider(setting=setting, **given.model_dump())
-            price = llm.prices.get(name)
             models[purpose] = Model(
-                provider=provider, name=name, parameters=parameters, price=price
+                provider=Provider(setting=setting, **given.model_dump()),
+                name=name,
+                parameters=parameters,
+                price=llm.prices.get(name),
             )
         return cls(models, context_tokens=llm.context_tokens)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consumption:
-    """The consumption of one request, as the endpoint reports it."""
+class TokenUsage(BaseModel):
+    """What a chat request consumed, as the endpoint reports it."""
+
+    input_tokens: int = Field(default=0, validation_alias="prompt_tokens")
+    output_tokens: int = Field(default=0, validation_alias="completion_tokens")
+    #: Reported by some endpoints; for others it is computed from the price in the settings.
+    cost: FiniteFloat | None = None
+
+
+class AudioUsage(BaseModel):
+    """In seconds or in tokens, depending on how the model is billed."""
 
     input_tokens: int = 0
     output_tokens: int = 0
-    sound_seconds: float | None = None
-    #: Reported by some endpoints; for others it is computed from the price in the settings.
-    cost: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlmRequest:
-    model: str
-    purpose: Purpose
-    input_tokens: int
-    output_tokens: int
-    duration_ms: int
-    #: Set for transcriptions only.
-    sound_seconds: float | None = None
-    cost: float | None = None
+    seconds: FiniteFloat | None = None
+    cost: FiniteFloat | None = None
 
 
 class Usage:
@@ -105,58 +107,48 @@ class Usage:
 
     def __init__(self, resources: ResourceCalculator) -> None:
         self._resources = resources
-        self._requests: list[LlmRequest] = []
+        self._requests: list[dict[str, Any]] = []
+        self._tokens = 0
+        self._costs: list[float] = []
 
     def record(
-        self, model: Model, purpose: Purpose, consumption: Consumption, *, seconds: float
+        self,
+        model: Model,
+        purpose: Purpose,
+        usage: TokenUsage | AudioUsage,
+        *,
+        seconds: float,
+        sound_seconds: float | None = None,
     ) -> None:
-        request = LlmRequest(
-            model=model.name,
-            purpose=purpose,
-            input_tokens=consumption.input_tokens,
-            output_tokens=consumption.output_tokens,
-            duration_ms=round(seconds * 1000),
-            sound_seconds=consumption.sound_seconds,
-            cost=_cost(model, consumption),
-        )
-        self._requests.append(request)
+        """Count a request that took `seconds`; `sound_seconds` is set for transcriptions only."""
+        tokens, cost = (usage.input_tokens, usage.output_tokens), usage.cost
+        if cost is None and (price := model.price) is not None:
+            of_tokens = (tokens[0] * price.input + tokens[1] * price.output) / 1e6
+            cost = round(of_tokens + (sound_seconds or 0) / 60 * price.minute, 9)
+        request = {
+            "model": model.name,
+            "purpose": purpose,
+            "input_tokens": tokens[0],
+            "output_tokens": tokens[1],
+            "duration_ms": round(seconds * 1000),
+            "sound_seconds": sound_seconds,
+            "cost": cost,
+        }
+        self._requests.append({key: value for key, value in request.items() if value is not None})
+        self._tokens += sum(tokens)
         self._resources.add("llm_requests", 1)
-        self._resources.add("llm_input_tokens", request.input_tokens)
-        self._resources.add("llm_output_tokens", request.output_tokens)
-        if request.sound_seconds is not None:
-            self._resources.add("llm_sound_seconds", request.sound_seconds)
-        if request.cost is not None:
-            self._resources.add("llm_cost", request.cost)
+        self._resources.add("llm_input_tokens", tokens[0])
+        self._resources.add("llm_output_tokens", tokens[1])
+        if sound_seconds is not None:
+            self._resources.add("llm_sound_seconds", sound_seconds)
+        if cost is not None:
+            self._costs.append(cost)
+            self._resources.add("llm_cost", cost)
 
     def info(self) -> dict[str, Any]:
         """`llm_info` of the results."""
-        tokens = sum(each.input_tokens + each.output_tokens for each in self._requests)
-        info = {
-            "requests": [_request_info(each) for each in self._requests],
-            "total_tokens": tokens,
-        }
-        costs = [each.cost for each in self._requests if each.cost is not None]
-        return {**info, "total_cost": round(sum(costs), 9)} if costs else info
-
-
-def _cost(model: Model, consumption: Consumption) -> float | None:
-    price = model.price
-    if consumption.cost is not None or price is None:
-        return consumption.cost
-    tokens = consumption.input_tokens * price.input + consumption.output_tokens * price.output
-    return round(tokens / 1e6 + (consumption.sound_seconds or 0) / 60 * price.minute, 9)
-
-
-def _request_info(request: LlmRequest) -> dict[str, Any]:
-    return {name: value for name, value in asdict(request).items() if value is not None}
-
-
-#: Retries within one request after 429, 5xx or a lost connection, with exponential backoff and
-#: jitter. `Retry-After` is respected up to two minutes.
-MAX_RETRIES = 3
-CONNECT_TIMEOUT = 10.0
-
-Messages = list[dict[str, Any]]
+        info = {"requests": [*self._requests], "total_tokens": self._tokens}
+        return {**info, "total_cost": round(sum(self._costs), 9)} if self._costs else info
 
 
 class Endpoints:
@@ -199,11 +191,11 @@ class Endpoints:
             body = {"model": model.name, "messages": messages, **parameters, **model.parameters}
             return await client.post("/chat/completions", cast_to=bytes, body=body)
 
-        response, seconds = await self._send(model, send)
-        completion = parse_completion(response)
+        content, seconds = await self._send(model, send)
+        completion = _parse(Completion, content)
         # Recorded first: an answer that cannot be used costs as much.
-        usage.record(model, purpose, completion.consumption, seconds=seconds)
-        return completion_text(completion, model)
+        usage.record(model, purpose, completion.usage or TokenUsage(), seconds=seconds)
+        return _completion_text(completion, model.provider)
 
     async def transcription(
         self, sound: tuple[str, bytes], form: Mapping[str, Any], usage: Usage, *, seconds: float
@@ -213,44 +205,44 @@ class Endpoints:
 
         async def send(client: "AsyncOpenAI") -> bytes:
             response = await client.audio.transcriptions.with_raw_response.create(
-                model=model.name,
-                file=sound,
-                extra_body={**form, **model.parameters},
+                model=model.name, file=sound, extra_body={**form, **model.parameters}
             )
             return response.content
 
         content, elapsed = await self._send(model, send)
-        response = parse_transcription(content, model)
-        usage.record(model, "transcription", response.consumption(seconds), seconds=elapsed)
+        response = _parse(TranscriptionResponse, content)
+        if response.text is None and response.segments is None:
+            if response.error is None:
+                raise UpstreamFailed(UNREADABLE)
+            reason = _reason(response.error, model.provider)
+            raise UpstreamFailed(f"The language model gave no answer{reason}")
+        used = response.usage or AudioUsage()
+        heard = seconds if used.seconds is None else used.seconds
+        usage.record(model, "transcription", used, seconds=elapsed, sound_seconds=heard)
         return response
 
     async def _send(
         self, model: Model, send: Callable[["AsyncOpenAI"], Awaitable[bytes]]
     ) -> tuple[bytes, float]:
         """The response, and how many seconds it took."""
-        async with self._slot(model.provider):
+        provider = model.provider
+        slots = self._slots.setdefault(provider, asyncio.Semaphore(provider.max_concurrent))
+        async with slots:
             started = time.monotonic()
-            client = await self._client(model.provider)
+            async with self._connecting:
+                if provider not in self._clients:
+                    # In a thread: importing the library takes half a second.
+                    self._clients[provider] = await asyncio.to_thread(_make_client, provider)
             from openai import APIError  # loaded with the client
 
             try:
-                async with asyncio.timeout(model.provider.timeout_sec):
-                    return await send(client), time.monotonic() - started
+                async with asyncio.timeout(provider.timeout_sec):
+                    return await send(self._clients[provider]), time.monotonic() - started
             except TimeoutError:
-                raise timed_out(model.provider) from None
+                raise _timed_out(provider) from None
             except APIError as error:
                 # Not chained: the error contains the request with the API key.
-                raise as_job_error(error, model) from None
-
-    def _slot(self, provider: Provider) -> asyncio.Semaphore:
-        return self._slots.setdefault(provider, asyncio.Semaphore(provider.max_concurrent))
-
-    async def _client(self, provider: Provider) -> "AsyncOpenAI":
-        async with self._connecting:
-            if provider not in self._clients:
-                # In a thread: importing the library takes half a second.
-                self._clients[provider] = await asyncio.to_thread(_make_client, provider)
-            return self._clients[provider]
+                raise _as_job_error(error, provider) from None
 
     async def close(self) -> None:
         clients, self._clients = self._clients, {}
@@ -293,26 +285,11 @@ class Choice(BaseModel):
     finish_reason: str | None = None
 
 
-class TokenUsage(BaseModel):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost: FiniteFloat | None = None
-
-
 class Completion(BaseModel):
     choices: list[Choice] = []
     usage: TokenUsage | None = None
     #: Some endpoints respond with 200 although they failed.
     error: Any = None
-
-    @property
-    def consumption(self) -> Consumption:
-        usage = self.usage or TokenUsage()
-        return Consumption(
-            input_tokens=usage.prompt_tokens,
-            output_tokens=usage.completion_tokens,
-            cost=usage.cost,
-        )
 
 
 class Segment(BaseModel):
@@ -325,15 +302,6 @@ class Segment(BaseModel):
     avg_logprob: float | None = None
 
 
-class AudioUsage(BaseModel):
-    """In seconds or in tokens, depending on how the model is billed."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    seconds: FiniteFloat | None = None
-    cost: FiniteFloat | None = None
-
-
 class TranscriptionResponse(BaseModel):
     text: str | None = None
     #: An English name or a code.
@@ -342,44 +310,22 @@ class TranscriptionResponse(BaseModel):
     usage: AudioUsage | None = None
     error: Any = None
 
-    def consumption(self, seconds: float) -> Consumption:
-        usage = self.usage or AudioUsage()
-        return Consumption(
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            sound_seconds=seconds if usage.seconds is None else usage.seconds,
-            cost=usage.cost,
-        )
 
-
-def parse_transcription(content: bytes, model: Model) -> TranscriptionResponse:
+def _parse(kind: type[Response], content: bytes) -> Response:
     try:
-        response = TranscriptionResponse.model_validate_json(content)
-    except ValidationError:
-        raise UpstreamFailed(UNREADABLE) from None
-    if response.text is None and response.segments is None:
-        if response.error is None:
-            raise UpstreamFailed(UNREADABLE)
-        reason = upstream_reason(response.error, model.provider)
-        raise UpstreamFailed(f"The language model gave no answer{reason}")
-    return response
-
-
-def parse_completion(content: bytes) -> Completion:
-    try:
-        return Completion.model_validate_json(content)
+        return kind.model_validate_json(content)
     except ValidationError:
         raise UpstreamFailed(UNREADABLE) from None
 
 
-def completion_text(completion: Completion, model: Model) -> str:
+def _completion_text(completion: Completion, provider: Provider) -> str:
     """The answer of the model. Raises an error if it is empty, cut off or refused."""
     if not completion.choices:
-        reason = upstream_reason(completion.error, model.provider)
+        reason = _reason(completion.error, provider)
         raise UpstreamFailed(f"The language model gave no answer{reason}")
     choice = completion.choices[0]
     if choice.message.refusal or choice.finish_reason == "content_filter":
-        reason = upstream_reason(choice.message.refusal, model.provider)
+        reason = _reason(choice.message.refusal, provider)
         raise UpstreamRefused(f"The language model refuses to answer{reason}")
     if choice.finish_reason == "length":
         text = "The answer of the language model was cut off: it exceeds the maximum length"
@@ -407,79 +353,55 @@ OVERFLOW = re.compile(
 )
 
 
-def as_job_error(error: "APIError", model: Model) -> JobFailed:
+def _as_job_error(error: "APIError", provider: Provider) -> JobFailed:
     from openai import APIStatusError, APITimeoutError
 
-    if isinstance(error, APIStatusError):
-        return _status_error(error.status_code, error.body, error.response.headers, model.provider)
     if isinstance(error, APITimeoutError):
-        return timed_out(model.provider)
-    text = "The endpoint of the language model cannot be reached"
-    return UpstreamFailed(f"{text}: see {model.provider.setting}.base_url")
+        return _timed_out(provider)
+    if not isinstance(error, APIStatusError):
+        text = "The endpoint of the language model cannot be reached"
+        return UpstreamFailed(f"{text}: see {provider.setting}.base_url")
+    status = error.status_code
+    if status in (401, 403):  # not quoted: the message tends to contain the key
+        text = f"The endpoint of the language model does not accept the API key ({status})"
+        return EngineUnavailable(f"{text}: see {provider.setting}.api_key", status=status)
+    reason = _reason(error.body, provider)
+    body: Mapping[str, Any] = error.body if isinstance(error.body, Mapping) else {}
+    texts = [str(body.get(key) or "") for key in ("code", "type", "message")]
+    if status not in TRANSIENT and any(OVERFLOW.search(text) for text in texts):
+        text = f"The text is too long for the language model{reason}"
+        return ContextExceeded(text, status=status)
+    if status < 500 and (status not in TRANSIENT or body.get("code") == "insufficient_quota"):
+        text = f"The endpoint of the language model refuses the request ({status}){reason}"
+        return UpstreamRefused(text, status=status)
+    failed = UpstreamFailed(f"The language model gave no answer ({status}){reason}", status=status)
+    # Only if it was too long to wait within the request.
+    wait = read_retry_after(error.response.headers.get("retry-after"), datetime.now(UTC))
+    if wait is not None:
+        failed.retry_after = min(max(wait, timedelta(seconds=1)), MAX_RETRY_AFTER)
+    return failed
 
 
-def timed_out(provider: Provider) -> UpstreamFailed:
+def _timed_out(provider: Provider) -> UpstreamFailed:
     return UpstreamFailed(
         f"The language model did not answer in {provider.timeout_sec:g} s:"
         f" see {provider.setting}.timeout_sec"
     )
 
 
-def _status_error(
-    status: int, body: object, headers: Mapping[str, str], provider: Provider
-) -> JobFailed:
-    if status in (401, 403):  # not quoted: the message tends to contain the key
-        text = f"The endpoint of the language model does not accept the API key ({status})"
-        return EngineUnavailable(f"{text}: see {provider.setting}.api_key", status=status)
-    reason = upstream_reason(body, provider)
-    if status not in TRANSIENT and _is_overflow(body):
-        return ContextExceeded(
-            f"The text is too long for the language model{reason}", status=status
-        )
-    if status < 500 and (status not in TRANSIENT or _is_quota_exhausted(body)):
-        text = f"The endpoint of the language model refuses the request ({status}){reason}"
-        return UpstreamRefused(text, status=status)
-    failed = UpstreamFailed(f"The language model gave no answer ({status}){reason}", status=status)
-    failed.retry_after = _retry_after(headers)
-    return failed
-
-
-def _is_overflow(body: object) -> bool:
-    if not isinstance(body, Mapping):
-        return False
-    texts = (str(body.get(key) or "") for key in ("code", "type", "message"))
-    return any(OVERFLOW.search(text) for text in texts)
-
-
-def _is_quota_exhausted(body: object) -> bool:
-    return isinstance(body, Mapping) and body.get("code") == "insufficient_quota"
-
-
-def upstream_reason(body: Any, provider: Provider) -> str:
+def _reason(body: Any, provider: Provider) -> str:
     """`: ` and the message of the endpoint, shortened and without secrets; "" if there is none."""
     message = body.get("message") if isinstance(body, Mapping) else body
     if not isinstance(message, str) or message.lstrip().startswith(("<", "{")):  # HTML, JSON
         return ""
-    words = re.split(r"[\s\x00-\x1f]+", message)
-    text = " ".join(_mask(word, provider.api_key) for word in words)
+    key = provider.api_key or ""
+    starts = range(max(1, len(key) - KEY_FRAGMENT + 1)) if key else ()
+    fragments = [key[start : start + KEY_FRAGMENT] for start in starts]
+    words = (
+        "***" if any(fragment in word for fragment in fragments) else word
+        for word in re.split(r"[\s\x00-\x1f]+", message)
+    )
+    text = " ".join(words)
     if len(text) > MAX_REASON:
         text = text[:MAX_REASON] + "…"
     return f": {text.strip()}" if text.strip() else ""
-
-
-def _mask(word: str, secret: str | None) -> str:
-    if not secret:
-        return word
-    parts = (
-        secret[start : start + KEY_FRAGMENT]
-        for start in range(max(1, len(secret) - KEY_FRAGMENT + 1))
-    )
-    return "***" if any(part in word for part in parts) else word
-
-
-def _retry_after(headers: Mapping[str, str]) -> timedelta | None:
-    """The delay that the endpoint asks for, if it was too long to wait within the request."""
-    wait = read_retry_after(headers.get("retry-after"), datetime.now(UTC))
-    if wait is None:
-        return None
-    return min(max(wait, timedelta(seconds=1)), MAX_RETRY_AFTER)

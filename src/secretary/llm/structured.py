@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, NoReturn
+from typing import Any
 
 from ..core.errors import ContextExceeded, UpstreamFailed, UpstreamRefused
 from .endpoints import Endpoints, Messages, Usage
@@ -31,7 +31,13 @@ async def fill(
 ) -> dict[str, Any]:
     """An object that matches the schema. One that does not is sent back once, with its errors."""
     validator = SchemaValidator(schema)
-    request = _with_schema(messages, schema)
+    # In the prompt as well: not every endpoint shows the schema to the model.
+    prompt = PROMPT + json.dumps(schema, ensure_ascii=False)
+    request = [dict(message) for message in messages]
+    if request[0]["role"] == "system" and isinstance(request[0]["content"], str):
+        request[0]["content"] += f"\n\n{prompt}"
+    else:
+        request.insert(0, {"role": "system", "content": prompt})
     answer = await ask_json(endpoints, usage, request, schema)
     try:
         return validator.validate(parse_object(answer))
@@ -50,21 +56,17 @@ async def fill(
         raise UpstreamFailed(f"{text}: {problems[0]}", faults=problems) from None
 
 
-def _with_schema(messages: Sequence[Mapping[str, Any]], schema: Schema) -> Messages:
-    """In the prompt as well: not every endpoint shows the schema to the model."""
-    prompt = PROMPT + json.dumps(schema, ensure_ascii=False)
-    first, *others = [dict(message) for message in messages]
-    if first["role"] == "system" and isinstance(first["content"], str):
-        return [{**first, "content": f"{first['content']}\n\n{prompt}"}, *others]
-    return [{"role": "system", "content": prompt}, first, *others]
-
-
 async def ask_json(endpoints: Endpoints, usage: Usage, messages: Messages, schema: Schema) -> str:
     """An answer in the strictest format that the endpoint supports. Rejected formats are not
     requested again."""
     model = endpoints.model("chat")
+    complete, strict = strict_schema(schema), strict_schema(schema, STRICT_KEYWORDS)
+    formats = {"json_schema": _response_format(complete)}
+    if strict != complete:
+        formats["json_schema of few keywords"] = _response_format(strict)
+    formats |= {"json_object": {"response_format": {"type": "json_object"}}, "text": {}}
     rejected: list[str] = []
-    for name, parameters in _formats(schema):
+    for name, parameters in formats.items():
         if endpoints.lacks(model, name):
             continue
         try:
@@ -82,16 +84,6 @@ async def ask_json(endpoints: Endpoints, usage: Usage, messages: Messages, schem
     raise AssertionError("the last format has no parameters and cannot be rejected")
 
 
-def _formats(schema: Schema) -> Iterator[tuple[str, dict[str, Any]]]:
-    """From the strictest to the one that every endpoint supports."""
-    complete, strict = strict_schema(schema), strict_schema(schema, STRICT_KEYWORDS)
-    yield "json_schema", _response_format(complete)
-    if strict != complete:
-        yield "json_schema of few keywords", _response_format(strict)
-    yield "json_object", {"response_format": {"type": "json_object"}}
-    yield "text", {}
-
-
 def _response_format(schema: Schema) -> dict[str, Any]:
     form = {"name": "answer", "strict": True, "schema": schema}
     return {"response_format": {"type": "json_schema", "json_schema": form}}
@@ -103,7 +95,6 @@ STRICT_KEYWORDS = frozenset({
     "$ref", "$defs", "definitions", "description", "title", "pattern", "format", "minimum",
     "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems",
 })  # fmt: skip
-MAPS = ("properties", "$defs", "definitions")
 LISTS = ("anyOf", "allOf", "oneOf")
 MAX_PROBLEMS = 20
 MAX_PROBLEM_LENGTH = 200
@@ -112,32 +103,30 @@ MAX_PROBLEM_LENGTH = 200
 def strict_schema(schema: Schema, keywords: frozenset[str] | None = None) -> dict[str, Any]:
     """The schema as strict modes require it: all fields of an object are required and there are no
     others; optional ones may be null. With `keywords`, all other keywords are removed."""
+
+    def part(inner: Any) -> Any:
+        return strict_schema(inner, keywords) if isinstance(inner, Mapping) else inner
+
     node = {key: value for key, value in schema.items() if keywords is None or key in keywords}
-    for key in MAPS:
+    for key in ("properties", "$defs", "definitions"):
         if key in node:
-            node[key] = {name: _part(part, keywords) for name, part in node[key].items()}
+            node[key] = {name: part(inner) for name, inner in node[key].items()}
     for key in LISTS:
         if key in node:
-            node[key] = [_part(part, keywords) for part in node[key]]
+            node[key] = [part(inner) for inner in node[key]]
     if "items" in node:
-        node["items"] = _part(node["items"], keywords)
+        node["items"] = part(node["items"])
     if "properties" in node and not node.get("additionalProperties"):
         needed = set(node.get("required", ()))
         node["properties"] = {
-            name: part if name in needed else _or_null(part)
-            for name, part in node["properties"].items()
+            name: inner
+            if name in needed or _may_be_null(inner)
+            else {"anyOf": [inner, {"type": "null"}]}
+            for name, inner in node["properties"].items()
         }
         node["required"] = list(node["properties"])
         node["additionalProperties"] = False
     return node
-
-
-def _part(part: Any, keywords: frozenset[str] | None) -> Any:
-    return strict_schema(part, keywords) if isinstance(part, Mapping) else part
-
-
-def _or_null(part: Any) -> Any:
-    return part if _may_be_null(part) else {"anyOf": [part, {"type": "null"}]}
 
 
 def _may_be_null(part: Any) -> bool:
@@ -152,32 +141,28 @@ def without_nulls(value: Any, schema: Any, root: Schema, seen: frozenset[int] = 
     if not isinstance(schema, Mapping) or id(schema) in seen:  # references may be circular
         return value
     seen |= {id(schema)}
-    for part in (
-        _resolve_reference(schema, root),
-        *(part for key in LISTS for part in schema.get(key, ())),
-    ):
+    parts = [part for key in LISTS for part in schema.get(key, ())]
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#/"):
+        target: Any = root
+        for name in reference[2:].split("/"):
+            target = target.get(name) if isinstance(target, Mapping) else None
+        parts.insert(0, target)
+    for part in parts:
         value = without_nulls(value, part, root, seen)
     if isinstance(value, list):
         return [without_nulls(each, schema.get("items"), root) for each in value]
     if not isinstance(value, dict):
         return value
-    parts, needed = schema.get("properties", {}), schema.get("required", ())
+    properties, needed = schema.get("properties", {}), schema.get("required", ())
     return {
-        name: without_nulls(each, parts.get(name), root)
+        name: without_nulls(each, properties.get(name), root)
         for name, each in value.items()
-        if each is not None or name not in parts or name in needed or _may_be_null(parts[name])
+        if each is not None
+        or name not in properties
+        or name in needed
+        or _may_be_null(properties[name])
     }
-
-
-def _resolve_reference(schema: Schema, root: Schema) -> Any:
-    """The target of `$ref` within the schema."""
-    reference = schema.get("$ref")
-    if not isinstance(reference, str) or not reference.startswith("#/"):
-        return None
-    part: Any = root
-    for name in reference[2:].split("/"):
-        part = part.get(name) if isinstance(part, Mapping) else None
-    return part
 
 
 class SchemaValidator:
@@ -222,22 +207,13 @@ def parse_object(text: str) -> dict[str, Any]:
     """The JSON object in the text: all of it, in a code fence, or else the longest one."""
     for candidate in (text, *FENCED.findall(text)):
         try:
-            value = _loads(candidate.strip())
+            value = DECODER.decode(candidate.strip())
+            _check_encodable(value)
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
             return value
         raise InvalidAnswer("it is not a JSON object")
-    return _longest_object(text)
-
-
-def _loads(text: str) -> Any:
-    value = DECODER.decode(text)
-    _check_encodable(value)
-    return value
-
-
-def _longest_object(text: str) -> dict[str, Any]:
     longest: dict[str, Any] | None = None
     size = position = 0
     for _ in range(MAX_BEGINNINGS):
@@ -271,8 +247,5 @@ def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _reject_constant(constant: str) -> NoReturn:
-    raise ValueError(constant)
-
-
-DECODER = json.JSONDecoder(object_pairs_hook=_unique_fields, parse_constant=_reject_constant)
+#: `int` raises ValueError for NaN and Infinity, which are not JSON.
+DECODER = json.JSONDecoder(object_pairs_hook=_unique_fields, parse_constant=int)

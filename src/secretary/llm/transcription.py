@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.errors import UpstreamRefused
 from ..core.languages import language_code
 from ..media.speech.engines import TimedText, Transcription
-from .endpoints import Endpoints, TranscriptionResponse, Usage
+from .endpoints import Endpoints, Usage
 
 #: The response format with segments and times. Some models and servers support plain text only.
 VERBOSE = "verbose_json"
@@ -16,112 +15,82 @@ VERBOSE = "verbose_json"
 REJECTS_FORMAT = frozenset({400, 415, 422})
 #: ISO 639-2 code of an undetermined language.
 UNDETERMINED = "und"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AudioClip:
-    """A sound file; the suffix of its name tells the server the format."""
-
-    file_name: str
-    sound: bytes = field(repr=False)
-    seconds: float
-
-
-async def transcribe(
-    endpoints: Endpoints, usage: Usage, clip: AudioClip, *, language: str | None, prompt: str | None
-) -> Transcription:
-    """The language is `und` if neither the caller nor the endpoint names it; the confidence is 0
-    if the endpoint reports none."""
-    model = endpoints.model("transcription")
-    code = (language_code(language) or language) if language else None
-    form = {"language": code, "prompt": prompt}
-    form = {name: value for name, value in form.items() if value}
-    if endpoints.lacks(model, VERBOSE):
-        response = await _request(endpoints, usage, clip, form)
-    else:
-        try:
-            response = await _request(endpoints, usage, clip, {**form, **_with_times()})
-        except UpstreamRefused as error:
-            if error.details.get("status") not in REJECTS_FORMAT:
-                raise
-            response = await _request(endpoints, usage, clip, form)
-            endpoints.mark_unsupported(model, VERBOSE)  # it was the format
-    return _transcription(response, clip.seconds, code)
-
-
-def _with_times() -> dict[str, Any]:
-    return {"response_format": VERBOSE, "timestamp_granularities": ["segment"]}
-
-
-async def _request(
-    endpoints: Endpoints, usage: Usage, clip: AudioClip, form: dict[str, Any]
-) -> TranscriptionResponse:
-    file = (clip.file_name, clip.sound)
-    fields = {"response_format": "json", **form}
-    return await endpoints.transcription(file, fields, usage, seconds=clip.seconds)
-
-
-def _transcription(
-    response: TranscriptionResponse, seconds: float, requested: str | None
-) -> Transcription:
-    segments = response.segments or []
-    text = response.text or " ".join(segment.text.strip() for segment in segments)
-    words = repair_timestamps(
-        [(segment.start, segment.end, segment.text) for segment in segments], text, seconds
-    )
-    return Transcription(
-        # The requested language was used, whatever the response says.
-        language=requested or language_code(response.language or "") or UNDETERMINED,
-        segments=words,
-        confidence=_confidence(response) if words else 0.0,
-    )
-
-
-def _confidence(response: TranscriptionResponse) -> float:
-    """The mean probability, weighted by words."""
-    words = probability = 0.0
-    for segment in response.segments or []:
-        if segment.avg_logprob is None or math.isnan(segment.avg_logprob):
-            continue
-        count = len(segment.text.split())
-        words += count
-        probability += count * math.exp(min(segment.avg_logprob, 0.0))
-    return probability / words if words else 0.0
-
-
 #: Tolerated beyond the end of the sound: Whisper rounds times to windows.
 TOLERANCE_SECONDS = 1.0
 
-Segment = tuple[float, float, str]
+
+async def transcribe(
+    endpoints: Endpoints,
+    usage: Usage,
+    file: tuple[str, bytes],
+    *,
+    seconds: float,
+    language: str | None,
+    prompt: str | None,
+) -> Transcription:
+    """Transcribe a file, given as its name and content. The language is `und` if neither the caller
+    nor the endpoint names it; the confidence is 0 if the endpoint reports none."""
+    model = endpoints.model("transcription")
+    requested = (language_code(language) or language) if language else None
+    plain: dict[str, Any] = {"response_format": "json", "language": requested, "prompt": prompt}
+    plain = {name: value for name, value in plain.items() if value}
+    verbose = {**plain, "response_format": VERBOSE, "timestamp_granularities": ["segment"]}
+    if endpoints.lacks(model, VERBOSE):
+        response = await endpoints.transcription(file, plain, usage, seconds=seconds)
+    else:
+        try:
+            response = await endpoints.transcription(file, verbose, usage, seconds=seconds)
+        except UpstreamRefused as error:
+            if error.details.get("status") not in REJECTS_FORMAT:
+                raise
+            response = await endpoints.transcription(file, plain, usage, seconds=seconds)
+            endpoints.mark_unsupported(model, VERBOSE)  # it was the format
+    segments = response.segments or []
+    text = response.text or " ".join(segment.text.strip() for segment in segments)
+    times = [(segment.start, segment.end, segment.text) for segment in segments]
+    words = repair_timestamps(times, text, seconds)
+    # The mean probability, weighted by words.
+    probabilities = [
+        (len(segment.text.split()), math.exp(min(segment.avg_logprob, 0.0)))
+        for segment in segments
+        if segment.avg_logprob is not None and not math.isnan(segment.avg_logprob)
+    ]
+    total = sum(count for count, _ in probabilities) if words else 0
+    confidence = sum(count * one for count, one in probabilities) / total if total else 0.0
+    # The requested language was used, whatever the response says.
+    used = requested or language_code(response.language or "") or UNDETERMINED
+    return Transcription(language=used, segments=words, confidence=confidence)
 
 
 def repair_timestamps(
-    segments: Sequence[Segment], text: str, seconds: float
+    segments: Sequence[tuple[float, float, str]], text: str, seconds: float
 ) -> tuple[TimedText, ...]:
     """Small errors are corrected. Without plausible times the whole text becomes one segment, so
     that no word is lost or misplaced."""
-    spoken = [
-        (start, end, line) for start, end, said in segments if (line := " ".join(said.split()))
-    ]
-    whole = " ".join(text.split())
-    if spoken and _are_plausible(spoken, seconds):
-        words = _fill_gaps(_resolve_overlaps(spoken, seconds), seconds)
+    lines = [TimedText(start, end, " ".join(line.split())) for start, end, line in segments]
+    spoken = [line for line in lines if line.text]
+    starts = [segment.start for segment in spoken]
+    if (
+        spoken
+        and starts == sorted(starts)
+        and all(segment.start <= segment.end for segment in spoken)
+        and starts[0] >= -TOLERANCE_SECONDS
+        and starts[-1] < seconds + TOLERANCE_SECONDS
+    ):
+        words = _resolve_overlaps(spoken, seconds)
+        # A segment without length lasts until the next begins.
+        following = [*(word.start for word in words[1:]), seconds]
+        words = [
+            word if word.start < word.end else word._replace(end=begin)
+            for word, begin in zip(words, following, strict=True)
+        ]
         if all(word.start < word.end for word in words):
             return tuple(words)
+    whole = " ".join(text.split())
     return (TimedText(0.0, seconds, whole),) if whole else ()
 
 
-def _are_plausible(segments: Sequence[Segment], seconds: float) -> bool:
-    starts = [start for start, _, _ in segments]
-    return (
-        starts == sorted(starts)
-        and all(start <= end for start, end, _ in segments)
-        and starts[0] >= -TOLERANCE_SECONDS
-        and starts[-1] < seconds + TOLERANCE_SECONDS
-    )
-
-
-def _resolve_overlaps(segments: Sequence[Segment], seconds: float) -> list[TimedText]:
+def _resolve_overlaps(segments: Sequence[TimedText], seconds: float) -> list[TimedText]:
     """A segment ends where the next begins; one that begins with the previous is joined to it."""
     words: list[TimedText] = []
     for start, end, text in segments:
@@ -134,12 +103,3 @@ def _resolve_overlaps(segments: Sequence[Segment], seconds: float) -> list[Timed
             words[-1] = last._replace(end=begin)
         words.append(TimedText(begin, until, text))
     return words
-
-
-def _fill_gaps(words: list[TimedText], seconds: float) -> list[TimedText]:
-    """A segment without length lasts until the next begins."""
-    following = [word.start for word in words[1:]] + [seconds]
-    return [
-        word if word.start < word.end else word._replace(end=begin)
-        for word, begin in zip(words, following, strict=True)
-    ]

@@ -1,13 +1,12 @@
 """Translates many texts in a few requests, and checks that none is lost, swapped or merged."""
 
-import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from ..core.callables import map_limited
 from ..core.errors import ContextExceeded, UpstreamFailed
 from ..core.languages import english_name, is_same_language
-from .endpoints import Endpoints, Messages, Usage
+from .endpoints import Endpoints, Usage
 from .structured import InvalidAnswer, ask_json, parse_object
 
 #: Per request. Models become careless in longer answers.
@@ -45,14 +44,12 @@ async def translate(
     prompt = PROMPT.format(source=origin, target=english_name(target))
     if instructions:
         prompt += f"\nHow to translate, as the client wishes:\n{instructions}\n"
-    translator = _Translator(endpoints, usage, prompt)
-    tasks = [asyncio.ensure_future(translator.translate(batch)) for batch in _batches(texts)]
-    try:
-        parts = await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:  # after an error the others are not needed
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    batches = list(_batches(texts))
+
+    async def process(batch: Texts) -> Texts:
+        return await _translate(endpoints, usage, prompt, batch)
+
+    parts = await map_limited(batches, len(batches), process)
     translated = {index: text for part in parts for index, text in part.items()}
     return [translated.get(index, text) for index, text in enumerate(texts)]
 
@@ -72,66 +69,44 @@ def _batches(texts: Sequence[str]) -> Iterator[Texts]:
         yield batch
 
 
-class _Translator:
-    def __init__(self, endpoints: Endpoints, usage: Usage, prompt: str) -> None:
-        self._endpoints = endpoints
-        self._usage = usage
-        self._prompt = prompt
-
-    async def translate(self, batch: Texts) -> Texts:
-        translated = await self._request(batch)
-        doubtful = _doubtful(batch, translated)
-        again = await self._request(doubtful) if doubtful else {}
-        missing = doubtful.keys() - again.keys()
-        if missing:
-            text = f"The language model left {len(missing)} of {len(batch)} texts untranslated"
-            raise UpstreamFailed(text)
-        return {**translated, **again}
-
-    async def _request(self, batch: Texts) -> Texts:
-        """The texts that were translated. A batch that exceeds the context is halved."""
-        keys = dict(zip(_keys(len(batch)), batch, strict=True))
-        try:
-            answer = await ask_json(
-                self._endpoints, self._usage, self._messages(keys, batch), _schema(keys)
-            )
-        except ContextExceeded:
-            if len(batch) == 1:
-                raise
-            indexes = list(batch)
-            middle = len(indexes) // 2
-            halves = [
-                await self._request({index: batch[index] for index in half})
-                for half in (indexes[:middle], indexes[middle:])
-            ]
-            return {**halves[0], **halves[1]}
-        return _parse(answer, keys)
-
-    def _messages(self, keys: Mapping[str, int], batch: Texts) -> Messages:
-        pieces = {key: batch[index] for key, index in keys.items()}
-        return [
-            {"role": "system", "content": self._prompt},
-            {"role": "user", "content": json.dumps(pieces, ensure_ascii=False, indent=0)},
-        ]
+async def _translate(endpoints: Endpoints, usage: Usage, prompt: str, batch: Texts) -> Texts:
+    """Translate a batch; what is missing is requested once more."""
+    translated = await _request(endpoints, usage, prompt, batch)
+    # With their neighbours, which may contain the words of the missing ones.
+    indexes = list(batch)
+    missing = [position for position, index in enumerate(indexes) if index not in translated]
+    near = {position + offset for position in missing for offset in (-1, 0, 1)}
+    doubtful = {index: batch[index] for n, index in enumerate(indexes) if n in near}
+    again = await _request(endpoints, usage, prompt, doubtful) if doubtful else {}
+    if lost := doubtful.keys() - again.keys():
+        text = f"The language model left {len(lost)} of {len(batch)} texts untranslated"
+        raise UpstreamFailed(text)
+    return {**translated, **again}
 
 
-def _keys(count: int) -> list[str]:
-    """Not consecutive: a model that skips a text would just go on counting, unnoticed."""
-    return [f"t{(11 + 37 * number) % 101:02d}" for number in range(count)]
-
-
-def _schema(keys: Mapping[str, int]) -> dict[str, Any]:
-    return {
+async def _request(endpoints: Endpoints, usage: Usage, prompt: str, batch: Texts) -> Texts:
+    """The texts that were translated. A batch that exceeds the context is halved."""
+    # Not consecutive: a model that skips a text would just go on counting, unnoticed.
+    keys = {f"t{(11 + 37 * n) % 101:02d}": index for n, index in enumerate(batch)}
+    pieces = {key: batch[index] for key, index in keys.items()}
+    messages = [
+        {"role": "system", "content": prompt},
+        {"role": "user", "content": json.dumps(pieces, ensure_ascii=False, indent=0)},
+    ]
+    schema = {
         "type": "object",
         "properties": {key: {"type": "string"} for key in keys},
         "required": list(keys),
         "additionalProperties": False,
     }
-
-
-def _parse(answer: str, keys: Mapping[str, int]) -> Texts:
     try:
-        fields = parse_object(answer)
+        fields = parse_object(await ask_json(endpoints, usage, messages, schema))
+    except ContextExceeded:
+        if len(batch) == 1:
+            raise
+        items, middle = list(batch.items()), len(batch) // 2
+        first = await _request(endpoints, usage, prompt, dict(items[:middle]))
+        return {**first, **await _request(endpoints, usage, prompt, dict(items[middle:]))}
     except InvalidAnswer:
         return {}
     if fields.keys() - keys.keys():  # unknown keys: the model confused the texts
@@ -141,11 +116,3 @@ def _parse(answer: str, keys: Mapping[str, int]) -> Texts:
         for key, text in fields.items()
         if isinstance(text, str) and text.strip()
     }
-
-
-def _doubtful(batch: Texts, translated: Texts) -> Texts:
-    """The missing texts and their neighbours, which may contain the words of the missing ones."""
-    indexes = list(batch)
-    missing = {position for position, index in enumerate(indexes) if index not in translated}
-    again = {near for position in missing for near in (position - 1, position, position + 1)}
-    return {index: batch[index] for position, index in enumerate(indexes) if position in again}

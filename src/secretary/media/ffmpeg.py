@@ -19,7 +19,7 @@ from ..core.errors import (
     UnsupportedFile,
     WorkerCrashed,
 )
-from ..core.file_types import detect_file_type
+from ..core.files import detect_file_type
 from ..core.processes import inherited_environment, running_program
 
 #: The ffmpeg demuxers for each file type. Formats that reference other files (playlists, manifests,

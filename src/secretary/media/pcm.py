@@ -26,7 +26,7 @@ from ..core.errors import (
     FileTooLarge,
     UnsupportedFile,
 )
-from ..core.file_types import share_between_frames
+from ..core.files import share_between_frames
 from .ffmpeg import FfmpegResult, input_arguments, run_ffmpeg
 from .probe import AudioTrack, Recording
 from .speech.engines import SAMPLE_RATE

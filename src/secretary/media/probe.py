@@ -57,7 +57,7 @@ class Chapter:
 class Recording:
     """What the file declares; only decoding shows what it really contains."""
 
-    #: The type that `core.file_types` detects.
+    #: The type that `core.files` detects.
     format: str
     #: Seconds; None if the file declares none, or more than its size allows.
     duration: float | None

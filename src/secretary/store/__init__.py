@@ -40,6 +40,7 @@ __all__ = [
     "Throughput",
     "TransferStore",
     "WorkerInfo",
+    "WorkerStore",
     "open_store",
 ]
 
@@ -48,6 +49,10 @@ STORES = {
     "mongodb": "secretary.store.mongo:MongoStore",
     "mongodb+srv": "secretary.store.mongo:MongoStore",
 }
+
+
+class WorkerStore(JobStore, ClaimStore, Protocol):
+    """What running jobs and maintenance need."""
 
 
 class Store(JobStore, BatchStore, ClaimStore, OutboxStore, StatsStore, TransferStore, Protocol):

@@ -3,11 +3,11 @@
 import hashlib
 import json
 from collections.abc import AsyncIterator, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
-from ..core.job import Batch, Job
+from ..core.job import Batch, Job, JobStatus
 from .outbox import ProgressSchedule
 
 Kind = Literal["jobs", "batches", "keys"]
@@ -52,6 +52,11 @@ class JobRecord:
     @property
     def record_id(self) -> str:
         return self.job.job_id
+
+    @property
+    def needs_position(self) -> bool:
+        waits = self.paused or self.job.run_at is not None
+        return self.job.status is JobStatus.PENDING and self.position is None and not waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,30 +108,19 @@ class TransferStore(Protocol):
 
 def digest(record: Record) -> str:
     """Return a hash that is equal for equal records, whatever stores they come from."""
-    text = json.dumps(_portable(record), sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _portable(record: Record) -> dict[str, Any]:
     match record:
         case JobRecord(job=job):
-            document = job.model_dump(mode="json", by_alias=True)
-            queue = [record.position, record.paused, record.dropped_logs]
-            return {**document, "queue": queue, **_portable_outbox(record.outbox)}
+            portable = job.model_dump(mode="json", by_alias=True)
+            portable["queue"] = [record.position, record.paused, record.dropped_logs]
         case BatchRecord(batch=batch):
-            document = batch.model_dump(mode="json", by_alias=True, exclude={"counts"})
-            counts = {status.value: n for status, n in batch.counts.items() if n}
-            return {**document, "counts": counts, **_portable_outbox(record.outbox)}
+            portable = batch.model_dump(mode="json", by_alias=True, exclude={"counts"})
+            portable["counts"] = {status.value: n for status, n in batch.counts.items() if n}
         case KeyRecord():
-            return {name: getattr(record, name) for name in KeyRecord.__slots__}
-
-
-def _portable_outbox(outbox: OutboxState) -> dict[str, Any]:
-    schedule = outbox.schedule
-    times = schedule and [
-        schedule.sent_percent, schedule.early_percent, schedule.early_at, schedule.due_at,
-    ]  # fmt: skip
-    return {"due": [outbox.due_at, outbox.final], "schedule": times}
+            portable = asdict(record)
+    if not isinstance(record, KeyRecord):
+        portable["outbox"] = asdict(record.outbox)
+    text = json.dumps(portable, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def differs(source: Record, target: Record) -> bool:

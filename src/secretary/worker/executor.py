@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum, auto
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from pydantic_core import to_jsonable_python
@@ -48,7 +49,6 @@ from ..jobs.handler import (
     Handler,
     JobContext,
     Registry,
-    Results,
     Runner,
     results_as_json,
 )
@@ -57,8 +57,8 @@ from ..llm.templates import Library
 from ..observability.logging import current_job, current_trace
 from ..storage.artifacts import JobFiles
 from ..storage.sources import Sources
-from ..store import Store
-from .isolation import isolated
+from ..store import ClaimStore, WorkerStore
+from .isolation import run_isolated
 from .sandbox import RemoteError, Sandbox, SandboxInterrupted
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class Stop(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    store: Store
+    store: WorkerStore
     registry: Registry
     sandbox: Sandbox
     files: JobFiles
@@ -107,7 +107,7 @@ class Execution:
         self.job = job
         self._executor = executor
         self._stop: Stop | None = None
-        self._worked = False
+        self._has_outcome = False
         self._resources = ResourceCalculator()
         on_lost = partial(self.stop, Stop.LOST)
         self._reporter = StoreReporter(executor.store, job, executor.observer, on_lost=on_lost)
@@ -115,7 +115,7 @@ class Execution:
 
     def stop(self, why: Stop) -> None:
         """Stop the work. The reason decides the outcome; a lost job records none."""
-        if not self._worked and self._stop is None:
+        if not self._has_outcome and self._stop is None:
             self._stop = why
             self.task.cancel()
 
@@ -125,14 +125,21 @@ class Execution:
         observer = self._executor.observer
         observer.started(self.job)
         outcome = await self._outcome()
-        self._worked = True
+        self._has_outcome = True
         if outcome is not None:
             outcome = await self._record(outcome)
         if outcome is not None:
             observer.ended(self.job, outcome)
         else:
             observer.lost(self.job)
-        await self._clean_up_files(outcome)
+        files = self._executor.files
+        try:
+            if isinstance(outcome, Completed):
+                await files.remove_superseded(self.job)
+            else:
+                await files.discard_attempt(self.job)
+        except StoreUnavailable as error:
+            logger.warning("Could not remove unneeded files; maintenance will: %s", error)
 
     async def _outcome(self) -> Outcome | None:
         """Run the handler and map its result or error to an outcome; None if the lease was lost."""
@@ -141,10 +148,13 @@ class Execution:
             await self._executor.files.clear_scratch(self.job)
             return Completed(results)
         except asyncio.CancelledError:
-            if self._stop is None:  # the whole worker is being cancelled
+            task = asyncio.current_task()
+            if self._stop is None or task is None:  # the whole worker is being cancelled
                 raise
-            _clear_cancellation()
-            return _stopped(self._stop)
+            task.uncancel()  # it is handled; what remains to be done must not be cancelled too
+            outcomes: dict[Stop, Outcome]
+            outcomes = {Stop.CANCELLED: Cancelled(), Stop.INTERRUPTED: Released()}
+            return outcomes.get(self._stop)  # none for a lost job
         except LeaseLost:
             return None
         except SandboxInterrupted:
@@ -192,21 +202,22 @@ class Execution:
     async def _run_handler(
         self, handler: Handler[Any], ctx: JobContext[Any]
     ) -> dict[str, Any] | None:
-        job = self.job
-        seconds = job.timeout_s or (handler.timeout.total_seconds() if handler.timeout else None)
+        seconds = self.job.timeout_s
+        if not seconds and handler.timeout:
+            seconds = handler.timeout.total_seconds()
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                return results_as_json(await self._runner(handler)(ctx))
+                if handler.isolated and handler.origin is not None:
+                    results = await run_isolated(handler, ctx, self._executor.sandbox)
+                else:
+                    results = await handler.run(ctx)
+                return results_as_json(results)
         except TimeoutError:
             if not limit.expired():
                 raise
             text = f"The job exceeded its time limit of {seconds:g} s"
             raise ProcessingTimeout(text, limit_seconds=seconds) from None
-
-    def _runner(self, handler: Handler[Any]) -> Callable[[JobContext[Any]], Awaitable[Results]]:
-        runs_in_sandbox = handler.isolated and handler.origin is not None
-        return isolated(handler, self._executor.sandbox) if runs_in_sandbox else handler.run
 
     async def _run_in_sandbox(
         self,
@@ -220,20 +231,17 @@ class Execution:
         return await run(function, *args)
 
     def _failed(self, error: JobFailed) -> Failed:
+        job, crashed = self.job, isinstance(error, ProcessDied)
+        if crashed:
+            retry = job.crashes + 1 < self._executor.max_crashes
+        elif retry := error.retryable:
+            max_attempts = job.max_attempts or self._executor.registry[job.job_type].max_attempts
+            retry = job.failures + 1 < max_attempts
+        failures = job.crashes if crashed else job.failures
+        retry_at = utc_now() + backoff(error, failures) if retry else None
         details = _to_json(error.details) if error.details else None
         job_error = JobError(code=error.code, message=error.message, details=details)
-        if isinstance(error, ProcessDied):
-            retry = self.job.crashes + 1 < self._executor.max_crashes
-            failures = self.job.crashes
-        else:
-            retry = error.retryable and self.job.failures + 1 < self._max_attempts()
-            failures = self.job.failures
-        retry_at = utc_now() + backoff(error, failures) if retry else None
-        return Failed(job_error, retry_at, crashed=isinstance(error, ProcessDied))
-
-    def _max_attempts(self) -> int:
-        handler = self._executor.registry[self.job.job_type]
-        return self.job.max_attempts or handler.max_attempts
+        return Failed(job_error, retry_at, crashed=crashed)
 
     async def _record(self, outcome: Outcome) -> Outcome | None:
         """Store the outcome. Returns what was stored; None if the lease was lost."""
@@ -271,28 +279,19 @@ class Execution:
                 stored = await _retry_until_available("Could not read the job back", look)
             except NotFound:
                 return False
-            if _claim_of(stored) != _claim_of(self.job):
+            claim = attrgetter("attempt", "worker_id", "processing_started_at")
+            if claim(stored) != claim(self.job):
                 return False
             if stored.status is not JobStatus.PROCESSING:
                 return stored.status is JobStatus.COMPLETED
             await asyncio.sleep(0.1)
-
-    async def _clean_up_files(self, outcome: Outcome | None) -> None:
-        files = self._executor.files
-        try:
-            if isinstance(outcome, Completed):
-                await files.remove_superseded(self.job)
-            else:
-                await files.discard_attempt(self.job)
-        except StoreUnavailable as error:
-            logger.warning("Could not remove unneeded files; maintenance will: %s", error)
 
 
 class StoreReporter:
     """Buffers the progress and logs of one attempt; calls `on_lost` once its lease is lost."""
 
     def __init__(
-        self, store: Store, job: Job, observer: Observer, *, on_lost: Callable[[], None]
+        self, store: ClaimStore, job: Job, observer: Observer, *, on_lost: Callable[[], None]
     ) -> None:
         self._store = store
         self._job = job
@@ -349,10 +348,6 @@ class StoreReporter:
             await self._write()
 
 
-def _claim_of(job: Job) -> tuple[object, ...]:
-    return job.attempt, job.worker_id, job.processing_started_at
-
-
 async def _retry_until_available(problem: str, call: Callable[[], Awaitable[T]]) -> T:
     """Retry while the store or the blob store is down, however long: no work may be lost."""
     wait = 0.1
@@ -363,16 +358,6 @@ async def _retry_until_available(problem: str, call: Callable[[], Awaitable[T]])
             logger.error("%s; retrying: %s", problem, error)
             await asyncio.sleep(wait)
             wait = min(wait * 2, 5.0)
-
-
-def _stopped(why: Stop) -> Outcome | None:
-    match why:
-        case Stop.CANCELLED:
-            return Cancelled()
-        case Stop.INTERRUPTED:
-            return Released()
-        case Stop.LOST:
-            return None
 
 
 def backoff(error: JobFailed, failures: int) -> timedelta:
@@ -407,10 +392,3 @@ def _unexpected(error: Exception) -> Failed:
         error_type = type(error).__name__
     details = {"type": error_type}
     return Failed(JobError(code="INTERNAL_ERROR", message="Internal error", details=details))
-
-
-def _clear_cancellation() -> None:
-    """The cancellation has been handled; what remains to be done must not be cancelled too."""
-    task = asyncio.current_task()
-    assert task is not None
-    task.uncancel()

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from ..core.errors import NotFound, StoreUnavailable
 from ..core.job import FINAL_STATUSES, Job, JobStatus, utc_now
@@ -13,7 +14,7 @@ from ..core.processes import has_died
 from ..jobs.events import Observer
 from ..storage.artifacts import JobFiles
 from ..storage.blob_store import BlobStore
-from ..store import JobQuery, Store
+from ..store import JobQuery, WorkerStore
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +35,9 @@ class MaintenanceOptions:
     #: After a store outage, how long workers have to renew their leases before jobs are rescued.
     rescue_grace: timedelta = timedelta(seconds=5)
     max_crashes: int = 2
-    #: Retention of ended jobs by status; a status that is missing is blob forever.
+    #: Retention of ended jobs by status; a status that is missing is kept forever.
     retention: Mapping[JobStatus, timedelta] = field(default_factory=dict)
-    #: How long the upload of a failed or cancelled job is blob, so that it can be restarted.
+    #: How long the upload of a failed or cancelled job is kept, so that it can be restarted.
     upload_retention: timedelta = timedelta(days=1)
     #: Interval of the sweeps that list every file.
     sweep_files_every: timedelta = timedelta(minutes=10)
@@ -48,7 +49,7 @@ class Maintenance:
 
     def __init__(
         self,
-        store: Store,
+        store: WorkerStore,
         files: JobFiles,
         options: MaintenanceOptions,
         observer: Observer | None = None,
@@ -60,25 +61,21 @@ class Maintenance:
         self._no_rescue_before = 0.0
         self._sweep_files_at = 0.0
         # Not right at the start: processes that start together need not all sweep.
-        self._sweep_blob_store_at = (
-            time.monotonic() + options.sweep_blob_store_every.total_seconds()
-        )
+        self._sweep_blob_store_at = _after(options.sweep_blob_store_every)
 
     async def run(self) -> None:
-        tidy_at = time.monotonic() + self._options.tidy_every.total_seconds()
+        tidy_at = _after(self._options.tidy_every)
         while True:
             try:
                 await self.rescue()
                 if time.monotonic() >= tidy_at:
-                    tidy_at = time.monotonic() + self._options.tidy_every.total_seconds()
+                    tidy_at = _after(self._options.tidy_every)
                     await self.prune()
                     await self._store.tidy()
                     await self._sweep_if_due()
             except StoreUnavailable as error:
                 # Nobody could renew a lease meanwhile: give the live workers time to do so.
-                self._no_rescue_before = (
-                    time.monotonic() + self._options.rescue_grace.total_seconds()
-                )
+                self._no_rescue_before = _after(self._options.rescue_grace)
                 logger.error("Maintenance failed; retrying: %s", error)
             except Exception:
                 logger.exception("Unexpected error in maintenance; retrying")
@@ -127,16 +124,12 @@ class Maintenance:
 
     async def _sweep_if_due(self) -> None:
         if time.monotonic() >= self._sweep_files_at:
-            self._sweep_files_at = (
-                time.monotonic() + self._options.sweep_files_every.total_seconds()
-            )
+            self._sweep_files_at = _after(self._options.sweep_files_every)
             await self.sweep_uploads()
             await self.prune_cache()
             await self.clear_local_files()
         if self._files.blob_store is not None and time.monotonic() >= self._sweep_blob_store_at:
-            self._sweep_blob_store_at = (
-                time.monotonic() + self._options.sweep_blob_store_every.total_seconds()
-            )
+            self._sweep_blob_store_at = _after(self._options.sweep_blob_store_every)
             await self.sweep_blob_store(self._files.blob_store)
 
     async def prune_cache(self) -> int:
@@ -149,10 +142,7 @@ class Maintenance:
         """With a shared blob store: remove local files that a process left behind when it died."""
         removed = 0
         for job_id in await asyncio.to_thread(self._files.stale_local_jobs, MAX_UPLOAD_TIME):
-            try:
-                job = await self._store.get(job_id)
-            except NotFound:
-                job = None
+            job = await self._find(job_id)
             if job is None or job.status is not JobStatus.PROCESSING:
                 await self._files.remove_local(job_id)
                 removed += 1
@@ -164,78 +154,65 @@ class Maintenance:
         await blob_store.remove_incomplete()
         entries = await prune_cache(blob_store, self._files.cache.max_bytes)
         orphans = 0
-        async for job_id in job_ids_in(blob_store, older_than=ORPHAN_AGE):
-            try:
-                await self._store.get(job_id)
-            except NotFound:
-                await self._files.remove(job_id)
-                orphans += 1
+        before, seen = time.time() - ORPHAN_AGE.total_seconds(), ""
+        async for blob in blob_store.list_blobs(JOBS):
+            job_id = blob.key.split("/")[1]
+            if job_id != seen and blob.stored_at < before:
+                seen = job_id
+                if await self._find(job_id) is None:
+                    await self._files.remove(job_id)
+                    orphans += 1
         if entries or orphans:
-            logger.info(
-                "Removed %d cache entries and %d orphaned jobs from the blob store",
-                entries,
-                orphans,
-            )
+            text = "Removed %d cache entries and %d orphaned jobs from the blob store"
+            logger.info(text, entries, orphans)
 
     async def sweep_uploads(self) -> int:
         """Remove uploads that no job will read: the process died, the job failed for good, or the
         request was aborted."""
-        uploads, retention = self._files.uploads, self._options.upload_retention
+        uploads = self._files.uploads
         removed = 0
         for job_id in await uploads.stale(MAX_UPLOAD_TIME):
-            try:
-                job = await self._store.get(job_id)
-            except NotFound:
-                needed = False
-            else:
-                needed = _may_need_upload(job, utc_now() - retention)
-            if not needed:
+            job = await self._find(job_id)
+            if job is None or not self._may_need_upload(job):
                 await uploads.remove(job_id)
                 removed += 1
         if removed:
             logger.info("Removed %d unneeded uploads", removed)
         return removed
 
+    def _may_need_upload(self, job: Job) -> bool:
+        if job.status not in FINAL_STATUSES:
+            return True
+        if job.status is JobStatus.COMPLETED or job.completed_at is None:
+            return False
+        return job.completed_at > utc_now() - self._options.upload_retention
 
-def _may_need_upload(job: Job, ended_after: datetime) -> bool:
-    if job.status not in FINAL_STATUSES:
-        return True
-    if job.status is JobStatus.COMPLETED or job.completed_at is None:
-        return False
-    return job.completed_at > ended_after
+    async def _find(self, job_id: str) -> Job | None:
+        try:
+            return await self._store.get(job_id)
+        except NotFound:
+            return None
 
 
-@dataclass(slots=True)
-class _Entry:
-    used_at: float = 0.0
-    size: int = 0
+def _after(delay: timedelta) -> float:
+    return time.monotonic() + delay.total_seconds()
 
 
 async def prune_cache(blob_store: BlobStore, max_bytes: int) -> int:
     """Evict the least recently used cache entries until the rest fits; returns how many."""
-    entries: dict[str, _Entry] = {}
+    used_at: dict[str, float] = {}
+    sizes: Counter[str] = Counter()
     async for blob in blob_store.list_blobs(CACHE):
-        entry = entries.setdefault("/".join(blob.key.split("/")[:4]) + "/", _Entry())
-        entry.used_at = max(entry.used_at, blob.stored_at)
-        entry.size += blob.size
-    surplus = sum(entry.size for entry in entries.values()) - max_bytes
+        prefix = "/".join(blob.key.split("/")[:4]) + "/"
+        used_at[prefix] = max(used_at.get(prefix, 0.0), blob.stored_at)
+        sizes[prefix] += blob.size
+    surplus = sizes.total() - max_bytes
     before = time.time() - IN_USE.total_seconds()
     removed = 0
-    for prefix, entry in sorted(entries.items(), key=lambda one: one[1].used_at):
-        if surplus <= 0 or entry.used_at > before:
+    for prefix in sorted(used_at, key=used_at.__getitem__):
+        if surplus <= 0 or used_at[prefix] > before:
             break
         await blob_store.remove(prefix)
-        surplus -= entry.size
+        surplus -= sizes[prefix]
         removed += 1
     return removed
-
-
-async def job_ids_in(blob_store: BlobStore, *, older_than: timedelta) -> AsyncIterator[str]:
-    """The ids of jobs with files of at least this age."""
-    before = time.time() - older_than.total_seconds()
-    seen = ""
-    async for blob in blob_store.list_blobs(JOBS):
-        job_id = blob.key.split("/")[1]
-        if job_id != seen and blob.stored_at < before:
-            seen = job_id
-            yield job_id

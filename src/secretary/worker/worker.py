@@ -9,45 +9,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
 from uuid import uuid4
 
 from ..core.errors import LeaseLost, StoreUnavailable
 from ..core.job import Job, utc_now
 from ..core.processes import process_identity
-from ..store import Capacity, ClaimStore, Renewal, WorkerInfo
+from ..store import Capacity, ClaimStore, WorkerInfo
 from ..store.claims import is_alive
 from ..version import __version__
 from .executor import Execution, Executor, Stop
-
-#: How long a lost worker, or another one like it, is expected to come back.
-EXPECTED_BACK_SECONDS = 600.0
-
-
-class PeerCapabilities:
-    """`handles` are the types that this worker has a handler for."""
-
-    def __init__(
-        self, handles: Collection[str], *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._handles = frozenset(handles)
-        self._clock = clock
-        self._seen: dict[str, float] = {}
-
-    def update(self, workers: Iterable[WorkerInfo]) -> None:
-        now = self._clock()
-        for worker in workers:
-            if is_alive(worker):
-                self._seen |= dict.fromkeys(set(worker.handles) - self._handles, now)
-        self._seen = {
-            name: at for name, at in self._seen.items() if now - at < EXPECTED_BACK_SECONDS
-        }
-
-    @property
-    def job_types(self) -> Collection[str]:
-        """Types to leave to other workers."""
-        return self._seen.keys()
-
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +34,8 @@ CLAIM_BATCH_WINDOW = 0.005
 LEASE_SAFETY = 0.8
 #: How long a worker that is shutting down keeps trying to record outcomes.
 SHUTDOWN_WRITE_TIMEOUT = 15.0
+#: How long a lost worker, or another one like it, is expected to come back.
+EXPECTED_BACK_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +60,19 @@ class Worker:
         self._store = store
         self._executor = executor
         self._options = options
-        self._info = _worker_info(options)
+        now = utc_now()
+        self._info = WorkerInfo(
+            worker_id=_new_worker_id(),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            birth=process_identity(os.getpid()),
+            slots=options.slots,
+            version=__version__,
+            job_types=sorted(options.job_types) if options.job_types is not None else (),
+            handles=sorted(options.handles),
+            started_at=now,
+            seen_at=now,
+        )
         self._peers = PeerCapabilities(options.handles)
         self._running: dict[str, Execution] = {}
         self._free = options.slots
@@ -121,14 +105,20 @@ class Worker:
         ]
         if self._store.remote:
             tasks.append(asyncio.create_task(self._stop_before_lease_expires()))
+        draining = asyncio.create_task(self._draining.wait())
         try:
-            await _run_until_one_ends(asyncio.create_task(self._draining.wait()), *tasks)
+            done, _ = await asyncio.wait([draining, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()  # raises if one of them failed
             await self._drain_running()
         finally:
-            for task in tasks:
+            for task in (draining, *tasks):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await self._unregister()
+            await asyncio.gather(draining, *tasks, return_exceptions=True)
+            try:
+                await self._store.unregister_worker(self.worker_id)
+            except StoreUnavailable as error:
+                logger.warning("Could not unregister the worker: %s", error)
 
     # Claiming
 
@@ -137,7 +127,13 @@ class Worker:
         while not self._draining.is_set():
             self._claim_now.clear()
             if backlog and self._store.remote:
-                await self._wait_for_more_slots()
+                # Fill slots together that become free together: with a remote store, a claim for
+                # many slots costs the same as for one.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(CLAIM_BATCH_WINDOW):
+                        while 0 < self._free < self._options.slots:
+                            self._claim_now.clear()
+                            await self._claim_now.wait()
             free = self._free
             jobs = await self._claim(free) if free > 0 else []
             for job in jobs:
@@ -147,28 +143,17 @@ class Worker:
             if not jobs or len(jobs) < free:
                 await self._claim_now.wait()
 
-    async def _wait_for_more_slots(self) -> None:
-        """Fill slots together that become free together: with a remote store, a claim for many
-        slots costs the same as for one."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLAIM_BATCH_WINDOW):
-                while 0 < self._free < self._options.slots:
-                    self._claim_now.clear()
-                    await self._claim_now.wait()
-
-    def _capacity(self, slots: int) -> Capacity:
+    async def _claim(self, slots: int) -> list[Job]:
         options = self._options
-        return Capacity(
+        capacity = Capacity(
             slots=slots,
             job_types=options.job_types,
             excluded_types=self._peers.job_types,
             max_per_type=options.max_per_type,
             max_per_user=options.max_per_user,
         )
-
-    async def _claim(self, slots: int) -> list[Job]:
         try:
-            return await self._store.claim(self.worker_id, self._capacity(slots))
+            return await self._store.claim(self.worker_id, capacity)
         except LeaseLost:
             await self._register_again()
         except StoreUnavailable as error:
@@ -192,15 +177,13 @@ class Worker:
 
     async def _watch_store(self) -> None:
         """Claim and renew when the store has changed, or after the poll interval."""
-        since = -1
+        since, seconds = -1, self._options.poll_interval.total_seconds()
         while True:
             try:
-                since = await self._store.wait(
-                    since, seconds=self._options.poll_interval.total_seconds()
-                )
+                since = await self._store.wait(since, seconds=seconds)
             except StoreUnavailable as error:
                 logger.error("Could not wait for changes; retrying: %s", error)
-                await asyncio.sleep(self._options.poll_interval.total_seconds())
+                await asyncio.sleep(seconds)
             self._claim_now.set()
             self._renew_now.set()
 
@@ -223,7 +206,12 @@ class Worker:
                 running, requested_at = list(self._running.values()), time.monotonic()
                 renewal = await self._store.renew(self.worker_id, self._options.lease)
                 self._renewed_at = requested_at
-                _apply_renewal(renewal, running)
+                for execution in running:
+                    job = execution.job
+                    if job.job_id in renewal.cancelled:
+                        execution.stop(Stop.CANCELLED)
+                    elif renewal.attempts.get(job.job_id) != job.attempt:
+                        execution.stop(Stop.LOST)
             except LeaseLost:
                 await self._register_again()
             except StoreUnavailable as error:
@@ -231,11 +219,11 @@ class Worker:
             await asyncio.sleep(MIN_RENEW_INTERVAL)
             self._renew_now.clear()
             interval = RENEW_INTERVAL if self._running else self._options.lease.total_seconds() / 3
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(interval):
-                    await self._wait_to_renew()
-            except TimeoutError:
-                pass
+                    # Without running jobs nothing can be cancelled, so wake-ups are ignored.
+                    while await self._renew_now.wait() and not self._running:
+                        self._renew_now.clear()
 
     async def _stop_before_lease_expires(self) -> None:
         """Stop jobs before an unrenewed lease expires and other workers claim them. If the store
@@ -248,14 +236,6 @@ class Worker:
                 for execution in list(self._running.values()):
                     execution.stop(Stop.INTERRUPTED)
             await asyncio.sleep(remaining if remaining > 0 else 1.0)
-
-    async def _wait_to_renew(self) -> None:
-        """Wait for a wake-up while jobs are running: without any, nothing can be cancelled."""
-        while True:
-            await self._renew_now.wait()
-            if self._running:
-                return
-            self._renew_now.clear()
 
     async def _send_heartbeats(self) -> None:
         """Keep sandbox processes alive: without heartbeats they stop, so none outlives a worker."""
@@ -299,9 +279,8 @@ class Worker:
         for execution in list(self._running.values()):
             execution.stop(Stop.INTERRUPTED)
         await asyncio.wait({all_finished}, timeout=SHUTDOWN_WRITE_TIMEOUT)
-        for execution in list(
-            self._running.values()
-        ):  # the store is unreachable: rely on lease expiry
+        # If the store is unreachable, rely on lease expiry.
+        for execution in list(self._running.values()):
             execution.task.cancel()
         await all_finished
         stop_now.cancel()
@@ -311,46 +290,31 @@ class Worker:
             await asyncio.wait([execution.task for execution in self._running.values()])
             await asyncio.sleep(0)  # let their callbacks run
 
-    async def _unregister(self) -> None:
-        try:
-            await self._store.unregister_worker(self.worker_id)
-        except StoreUnavailable as error:
-            logger.warning("Could not unregister the worker: %s", error)
-
-
-def _apply_renewal(renewal: Renewal, running: Collection[Execution]) -> None:
-    """Stop cancelled jobs, and those that no longer belong to this worker."""
-    for execution in running:
-        job = execution.job
-        if job.job_id in renewal.cancelled:
-            execution.stop(Stop.CANCELLED)
-        elif renewal.attempts.get(job.job_id) != job.attempt:
-            execution.stop(Stop.LOST)
-
-
-async def _run_until_one_ends(*tasks: asyncio.Task[Any]) -> None:
-    """Wait until one of the tasks ends, and raise its error."""
-    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    tasks[0].cancel()
-    for task in done:
-        task.result()
-
-
-def _worker_info(options: WorkerOptions) -> WorkerInfo:
-    now = utc_now()
-    return WorkerInfo(
-        worker_id=_new_worker_id(),
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        birth=process_identity(os.getpid()),
-        slots=options.slots,
-        version=__version__,
-        job_types=sorted(options.job_types) if options.job_types is not None else (),
-        handles=sorted(options.handles),
-        started_at=now,
-        seen_at=now,
-    )
-
 
 def _new_worker_id() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
+
+
+class PeerCapabilities:
+    """Job types that only other workers can run: during a deploy not all workers have the same
+    version, and some have handlers of their own. `handles` are the types of this worker."""
+
+    def __init__(
+        self, handles: Collection[str], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._handles = frozenset(handles)
+        self._clock = clock
+        self._seen: dict[str, float] = {}
+
+    def update(self, workers: Iterable[WorkerInfo]) -> None:
+        now = self._clock()
+        for worker in workers:
+            if is_alive(worker):
+                self._seen |= dict.fromkeys(set(worker.handles) - self._handles, now)
+        self._seen = {
+            name: at for name, at in self._seen.items() if now - at < EXPECTED_BACK_SECONDS
+        }
+
+    @property
+    def job_types(self) -> Collection[str]:
+        return self._seen.keys()

@@ -19,7 +19,7 @@ from ...core.errors import (
     InvalidParameters,
     UnsupportedFile,
 )
-from ...core.file_types import IMAGE_TYPES, detect_file_type
+from ...core.files import IMAGE_TYPES, detect_file_type
 
 #: A progressive JPEG is decoded at full size in memory, even if it is scaled down.
 PROGRESSIVE_FACTOR = 4

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from ...core.errors import FileTooLarge
-from ..page_store import Page
+from ..pages import Page
 
 
 class Style(NamedTuple):

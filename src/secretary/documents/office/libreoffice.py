@@ -20,7 +20,7 @@ from ...core.errors import (
     UnsupportedFile,
     WorkerCrashed,
 )
-from ...core.file_types import detect_file_type
+from ...core.files import detect_file_type
 from ...core.processes import inherited_environment, running_program
 from .containers import declared_bytes, detect_ole_type
 from .text import decode_text, detect_delimiter, read_limited

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ..markdown import code_fence, pipe_table
-from ..page_store import Page
+from ..pages import Page
 from .blocks import (
     PLAIN,
     Block,

@@ -7,8 +7,7 @@ from typing import cast
 
 from ...core.callables import LazyCallable
 from ...core.errors import FileCorrupt, UnsupportedFile
-from ..page_store import PageStore
-from ..page_task import DocumentInfo
+from ..pages import DocumentInfo, PageStore
 from .blocks import OfficeDocument, Pictures
 from .containers import MIB, open_archive, reject_ole
 from .text import read_text
@@ -16,7 +15,7 @@ from .text import read_text
 #: Readers are imported when needed: processes that only send work to others load no parsers.
 _ZIPPED: dict[str, LazyCallable[OfficeDocument]] = {
     "docx": LazyCallable("documents.office.docx", "read_docx"),
-    "epub": LazyCallable("documents.office.epub", "read_epub"),
+    "epub": LazyCallable("documents.office.html", "read_epub"),
     "odp": LazyCallable("documents.office.odf", "read_odp"),
     "odt": LazyCallable("documents.office.odf", "read_odt"),
     "pptx": LazyCallable("documents.office.pptx", "read_pptx"),
@@ -54,7 +53,7 @@ def read_office(
     max_expanded_bytes: int = 1024 * MIB,
     max_cells: int = 2_000_000,
 ) -> OfficeDocument:
-    """Read a file of the given type (see `core.file_types`) into pages.
+    """Read a file of the given type (see `core.files`) into pages.
 
     Pictures are saved in `directory` if `include_images` is set. `name` is the original file name:
     only its extension tells whether a text file is a table.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from ..page_store import Page
+from ..pages import Page
 from .blocks import (
     Block,
     Cell,

@@ -7,7 +7,7 @@ import re
 from pathlib import Path, PurePath
 
 from ...core.errors import FileTooLarge
-from ..page_store import Page
+from ..pages import Page
 from .blocks import Grid, OfficeDocument, Pictures
 from .containers import MIB
 from .markdown import build_page, fenced_code

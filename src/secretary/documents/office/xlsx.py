@@ -1,8 +1,15 @@
 """Reads Excel workbooks (xlsx): one page per sheet, with cells as displayed."""
 
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
 
 from ...core.errors import FileTooLarge, UnsupportedFile
 from .blocks import (
@@ -17,7 +24,6 @@ from .blocks import (
 )
 from .containers import Archive
 from .markdown import build_page
-from .number_formats import BUILT_IN, format_general, format_value
 from .ooxml import CHART, DRAWING, RELATIONSHIP, Part, chart_blocks, core_properties, main_part
 from .xml_parser import Element, iter_elements, parse_bool, parse_int
 
@@ -292,3 +298,366 @@ def _read_drawing(part: Part | None, pictures: Pictures, *, has_charts: bool) ->
             for paragraph in element.iterchildren(f"{DRAWING}p"):
                 text = "".join(each.text or "" for each in paragraph.iter(f"{DRAWING}t"))
                 yield Paragraph([Run(text)])
+
+
+#: Formats identified by number alone. Those that depend on the country are written as ISO.
+BUILT_IN = {
+    1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 11: "0.00E+00",
+    12: "# ?/?", 13: "# ??/??", 14: "yyyy-mm-dd", 15: "d-mmm-yy", 16: "d-mmm", 17: "mmm-yy",
+    18: "h:mm AM/PM", 19: "h:mm:ss AM/PM", 20: "h:mm", 21: "h:mm:ss", 22: "yyyy-mm-dd hh:mm",
+    37: "#,##0;(#,##0)", 38: "#,##0;(#,##0)", 39: "#,##0.00;(#,##0.00)",
+    40: "#,##0.00;(#,##0.00)", 41: '#,##0;-#,##0;"-"', 42: '"$"#,##0;-"$"#,##0;"-"',
+    43: '#,##0.00;-#,##0.00;"-"', 44: '"$"#,##0.00;-"$"#,##0.00;"-"', 45: "mm:ss",
+    46: "[h]:mm:ss", 47: "mm:ss.0", 48: "##0.0E+0", 49: "@",
+}  # fmt: skip
+_MAX_DECIMALS = 30
+_TOKEN = re.compile(
+    r'"(?P<quoted>[^"]*)"?|\\(?P<escaped>.)|_.|\*.'
+    r"|\[\$(?P<currency>[^\]-]*)(?:-(?P<locale>[^\]]*))?\]"
+    r"|\[(?P<elapsed>h+|m+|s+)\]|\[(?P<condition>[<>=]+-?[\d.]+)\]|\[[^\]]*\]"
+    r"|(?P<general>General|Standard)"
+    r"|(?P<half>AM/PM|A/P)|(?P<fraction>\.0+(?=$|[^0#?]))"
+    r"|(?P<exponent>E[+-](?=[0#?]))|(?P<date>y+|m+|d+|h+|s+)"
+    r"|(?P<digit>[0#?])|(?P<point>\.)|(?P<comma>,)|(?P<percent>%)|(?P<slash>/)|(?P<text>@)"
+    r"|(?P<literal>.)",
+    re.IGNORECASE | re.DOTALL,
+)
+_CONDITION = re.compile(r"([<>=]+)(-?[\d.]+)")
+_DAYS_UNTIL_10000 = 2_958_466
+_MONTHS = {
+    False: "January February March April May June July August September October November December",
+    True: "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+}
+_WEEKDAYS = {
+    False: "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
+    True: "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
+}
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    tokens: tuple[_Token, ...]
+    is_date: bool
+    is_general: bool
+    #: For example `>=` and 100.
+    condition: tuple[str, float] | None
+    is_german: bool
+
+
+def format_value(value: float, code: str, *, is_1904: bool = False) -> str:
+    """Format `value`; as a plain number if the format code is not supported."""
+    if not math.isfinite(value):
+        return str(value)
+    section, number = _choose_section(_parse_format(code), value)
+    if section.is_date:
+        date = _format_date(value, section, is_1904=is_1904)
+        return format_general(value) if date is None else date
+    if section.is_general:
+        return "".join(
+            format_general(number) if token.kind == "general" else token.text
+            for token in section.tokens
+        )
+    try:
+        return _format_number(section, number).strip()
+    except InvalidOperation:  # hundreds of digits
+        return format_general(value)
+
+
+def format_general(value: float) -> str:
+    """Format with fifteen digits, the precision of spreadsheets."""
+    if math.isfinite(value) and value == int(value) and abs(value) < 1e15:
+        return str(int(value))
+    text = f"{value:.15g}"
+    return text.replace("e", "E")
+
+
+@lru_cache(maxsize=4096)
+def _parse_format(code: str) -> tuple[_Section, ...]:
+    """Parse a format code into its sections for positive, negative and zero numbers and text."""
+    parts: list[list[re.Match[str]]] = [[]]
+    for match in _TOKEN.finditer(code[:1000]):
+        if match["literal"] == ";":
+            parts.append([])
+        else:
+            parts[-1].append(match)
+    return tuple(_section(part) for part in parts[:4])
+
+
+def _section(matches: list[re.Match[str]]) -> _Section:
+    tokens: list[_Token] = []
+    condition = None
+    is_german = False
+    for match in matches:
+        kind = match.lastgroup
+        if match["locale"] is not None:
+            is_german |= match["locale"].lower().endswith(("407", "de-de", "c07", "807"))
+        if kind in ("currency", "locale"):
+            tokens.append(_Token("literal", match["currency"]))
+        elif kind == "condition" and (parts := _CONDITION.fullmatch(match["condition"])):
+            condition = (parts[1], float(parts[2]))
+        elif kind in ("quoted", "escaped", "literal"):
+            tokens.append(_Token("literal", match[kind]))
+        elif kind is not None and kind != "condition":
+            tokens.append(_Token(kind, match[kind]))
+    is_date = any(token.kind in ("date", "elapsed", "half") for token in tokens)
+    if not is_date:
+        tokens = [plain for token in tokens for plain in _without_fraction(token)]
+    is_general = any(token.kind == "general" for token in tokens)
+    return _Section(tuple(tokens), is_date, is_general, condition, is_german)
+
+
+def _without_fraction(token: _Token) -> list[_Token]:
+    """Split `.00` into point and digits: only in times it is a fraction of a second."""
+    if token.kind != "fraction":
+        return [token]
+    return [_Token("point", "."), *(_Token("digit", sign) for sign in token.text[1:])]
+
+
+def _choose_section(parts: tuple[_Section, ...], value: float) -> tuple[_Section, float]:
+    conditional = [part for part in parts if part.condition]
+    if conditional:
+        for part in parts[:3]:
+            if part.condition is None or _matches(part.condition, value):
+                return part, value
+        return parts[0], value
+    if value < 0 and len(parts) > 1:
+        return parts[1], -value
+    if value == 0 and len(parts) > 2:
+        return parts[2], value
+    return parts[0], value
+
+
+def _matches(condition: tuple[str, float], value: float) -> bool:
+    sign, limit = condition
+    if sign == "<>":
+        return value != limit
+    return (
+        ("<" in sign and value < limit)
+        or (">" in sign and value > limit)
+        or ("=" in sign and value == limit)
+    )
+
+
+def _format_number(section: _Section, value: float) -> str:
+    tokens = section.tokens
+    kinds = [token.kind for token in tokens]
+    if "digit" not in kinds:
+        return "".join(
+            format_general(value) if token.kind == "text" else token.text
+            for token in tokens
+            if token.kind in ("literal", "text", "percent", "slash", "point", "comma")
+        )
+    if "slash" in kinds and kinds.index("slash") > kinds.index("digit"):
+        return _format_fraction(tokens, value)
+    number = Decimal(repr(value)) * 100 ** kinds.count("percent")
+    if "exponent" in kinds:
+        return _format_scientific(tokens, number)
+    sign = "-" if number < 0 else ""
+    text = _fill_digits(tokens, abs(number))
+    has_digits = any(char in "123456789" for char in text)
+    return (sign if has_digits else "") + text
+
+
+def _fill_digits(tokens: tuple[_Token, ...], number: Decimal) -> str:
+    """Fill the digits of a number into the placeholders of a format."""
+    whole, after = _split_at_point(tokens)
+    number /= 1000 ** _scaling(tokens)
+    decimals = min(sum(token.kind == "digit" for token in after), _MAX_DECIMALS)
+    with localcontext() as context:
+        context.prec = 400
+        rounded = number.quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_HALF_UP)
+    digits, _, decimals_text = f"{rounded:f}".partition(".")
+    return _whole_part(whole, digits.lstrip("0")) + _decimal_part(after, decimals_text)
+
+
+def _split_at_point(tokens: tuple[_Token, ...]) -> tuple[list[_Token], list[_Token]]:
+    kinds = [token.kind for token in tokens]
+    at = kinds.index("point") if "point" in kinds else len(tokens)
+    return list(tokens[:at]), list(tokens[at:])
+
+
+def _scaling(tokens: tuple[_Token, ...]) -> int:
+    """Count the commas after the last digit: each divides by a thousand."""
+    last = max(index for index, token in enumerate(tokens) if token.kind == "digit")
+    count = 0
+    for token in tokens[last + 1 :]:
+        if token.kind != "comma":
+            break
+        count += 1
+    return count
+
+
+def _whole_part(tokens: list[_Token], digits: str) -> str:
+    indexes = [index for index, token in enumerate(tokens) if token.kind == "digit"]
+    if not indexes:
+        return "".join(token.text for token in tokens if token.kind != "comma") + digits
+    is_grouped = any(
+        token.kind == "comma" and indexes[0] < index < indexes[-1]
+        for index, token in enumerate(tokens)
+    )
+    parts: list[str] = []
+    written = 0
+    for index in range(len(tokens) - 1, -1, -1):
+        token = tokens[index]
+        if token.kind == "digit":
+            digit_total = len(digits) if index == indexes[0] else 1
+            for _ in range(max(digit_total, 1)):
+                digit = digits[-1:] or ("0" if token.text == "0" else "")
+                digits = digits[:-1]
+                if digit and is_grouped and written and written % 3 == 0:
+                    parts.append(",")
+                written += bool(digit)
+                parts.append(digit)
+        elif token.kind != "comma":
+            parts.append(token.text)
+    return "".join(reversed(parts))
+
+
+def _decimal_part(tokens: list[_Token], digits: str) -> str:
+    placeholders = [token.text for token in tokens if token.kind == "digit"]
+    needed = max((at + 1 for at, sign in enumerate(placeholders) if sign == "0"), default=0)
+    digit_count = max(needed, len(digits.rstrip("0")))
+    at = 0
+    parts: list[str] = []
+    for token in tokens:
+        if token.kind == "digit":
+            parts.append(digits[at : at + 1] if at < digit_count else "")
+            at += 1
+        elif token.kind == "point":
+            parts.append("." if digit_count else "")
+        elif token.kind != "comma":
+            parts.append(token.text)
+    return "".join(parts)
+
+
+def _format_scientific(tokens: tuple[_Token, ...], number: Decimal) -> str:
+    at = [token.kind for token in tokens].index("exponent")
+    before, after = tokens[:at], tokens[at + 1 :]
+    whole = max(sum(token.kind == "digit" for token in _split_at_point(before)[0]), 1)
+    exponent = number.adjusted() if number else 0
+    exponent -= exponent % whole if whole > 1 else 0
+    mantissa = _fill_digits(before, abs(number).scaleb(-exponent))
+    if mantissa.startswith("10") and whole == 1:  # rounded up to the next power of ten
+        exponent += 1
+        mantissa = _fill_digits(before, abs(number).scaleb(-exponent))
+    digits = sum(token.kind == "digit" for token in after)
+    sign = "-" if exponent < 0 else "+" if tokens[at].text.endswith("+") else ""
+    minus = "-" if number < 0 else ""
+    return f"{minus}{mantissa}E{sign}{abs(exponent):0{digits}}"
+
+
+def _format_fraction(tokens: tuple[_Token, ...], value: float) -> str:
+    at = [token.kind for token in tokens].index("slash")
+    size = sum(token.kind == "digit" for token in tokens[at:])
+    has_whole = any(token.text == " " for token in tokens[:at])
+    number = Fraction(abs(value)).limit_denominator(10 ** min(max(size, 1), 9) - 1)
+    sign = "-" if value < 0 else ""
+    whole, rest = divmod(number.numerator, number.denominator) if has_whole else (0, 0)
+    if not has_whole:
+        return f"{sign}{number.numerator}/{number.denominator}"
+    if not rest:
+        return f"{sign}{whole}"
+    return f"{sign}{f'{whole} ' if whole else ''}{rest}/{number.denominator}"
+
+
+def _format_date(value: float, section: _Section, *, is_1904: bool) -> str | None:
+    """Return None if the value is not a date before the year 10000."""
+    if not 0 <= value < _DAYS_UNTIL_10000 - 1462 * is_1904:
+        return None
+    tokens = _with_minutes(section.tokens)
+    decimals = max((len(token.text) - 1 for token in tokens if token.kind == "fraction"), default=0)
+    has_seconds = any(
+        token.kind in ("date", "elapsed") and token.text[0] in "sS" for token in tokens
+    )
+    try:
+        moment = _moment(value, is_1904, decimals if has_seconds else None)
+    except OverflowError:  # rounded up beyond the year 9999
+        return None
+    has_am_pm = any(token.kind == "half" for token in tokens)
+    return "".join(
+        _format_token(token, moment, value, has_am_pm=has_am_pm, is_german=section.is_german)
+        for token in tokens
+    ).strip()
+
+
+def _moment(value: float, is_1904: bool, decimals: int | None) -> datetime:
+    days = int(value)
+    milliseconds = round((value - days) * 86_400_000)
+    if decimals is not None and decimals < 3:
+        unit = 10 ** (3 - decimals)
+        milliseconds = (milliseconds + unit // 2) // unit * unit
+    # Day 60 is 29 February 1900, which never existed.
+    start = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30 if days >= 60 else 31)
+    return start + timedelta(days=days, milliseconds=milliseconds)
+
+
+def _with_minutes(tokens: tuple[_Token, ...]) -> list[_Token]:
+    """`m` is a minute after an hour or before a second, otherwise a month."""
+    dates = [index for index, token in enumerate(tokens) if token.kind in ("date", "elapsed")]
+    result = list(tokens)
+    for at, index in enumerate(dates):
+        if tokens[index].kind != "date" or tokens[index].text[0] not in "mM":
+            continue
+        before = tokens[dates[at - 1]].text[0].lower() if at else ""
+        after = tokens[dates[at + 1]].text[0].lower() if at + 1 < len(dates) else ""
+        if len(tokens[index].text) <= 2 and (before == "h" or after == "s"):
+            result[index] = _Token("minute", tokens[index].text)
+    return result
+
+
+def _format_token(
+    token: _Token, moment: datetime, value: float, *, has_am_pm: bool, is_german: bool
+) -> str:
+    text = token.text
+    match token.kind:
+        case "date":
+            return _date_part(text.lower(), moment, has_am_pm, is_german)
+        case "minute":
+            return f"{moment.minute:0{min(len(text), 2)}}"
+        case "elapsed":
+            seconds = round(value * 86_400)
+            size = {"h": 3600, "m": 60, "s": 1}[text[0].lower()]
+            return f"{seconds // size:0{len(text)}}"
+        case "half":
+            return "AM" if moment.hour < 12 else "PM"
+        case "fraction":
+            return f".{moment.microsecond:06}"[: len(text)]
+        case "general" | "text":
+            return ""
+        case _:
+            return text
+
+
+def _date_part(text: str, moment: datetime, has_am_pm: bool, is_german: bool) -> str:
+    size = len(text)
+    match text[0]:
+        case "y":
+            return f"{moment.year % 100:02}" if size <= 2 else f"{moment.year:04}"
+        case "m":
+            return _number_or_name(moment.month, _MONTHS[is_german].split()[moment.month - 1], size)
+        case "d":
+            return _number_or_name(
+                moment.day, _WEEKDAYS[is_german].split()[moment.weekday()], size, is_german
+            )
+        case "h":
+            hour = (moment.hour % 12 or 12) if has_am_pm else moment.hour
+            return f"{hour:0{min(size, 2)}}"
+        case _:
+            return f"{moment.second:0{min(size, 2)}}"
+
+
+def _number_or_name(number: int, name: str, size: int, is_short: bool = False) -> str:
+    match size:
+        case 1 | 2:
+            return f"{number:0{size}}"
+        case 3:
+            return name[: 2 if is_short else 3]
+        case 5:
+            return name[0]
+        case _:
+            return name

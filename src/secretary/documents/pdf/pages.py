@@ -1,8 +1,12 @@
 """Reads the pages of a PDF: text layer, rendering, OCR and page images."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+import ctypes
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import islice, repeat
 from typing import Literal
 
 import pypdfium2
@@ -10,7 +14,7 @@ import pypdfium2.raw as raw
 from PIL import Image
 
 from ...core.errors import FileCorrupt
-from ..page_task import (
+from ..pages import (
     DocumentInfo,
     PageReading,
     PageTask,
@@ -20,11 +24,9 @@ from ..page_task import (
     save_page_images,
 )
 from . import pdfium
-from .document import RepairedPdf, open_page, open_pdf, require_complete
-from .font_stats import FontStats
 from .layout.analysis import analyse_page
-from .layout.blocks import Block, to_markdown, to_text
-from .layout.drawings import Box
+from .layout.blocks import to_markdown, to_text
+from .layout.drawings import Box, Drawings
 from .layout.headings import (
     LARGER_SIZE,
     FontSizes,
@@ -33,8 +35,8 @@ from .layout.headings import (
     mark_headings,
     mark_tagged_headings,
 )
-from .layout.runs import clean_text, is_clean
-from .text_layer_quality import text_layer_fault
+from .layout.runs import clean_text, font_traits, is_clean
+from .pdfium import PdfFile, RepairedPdf, open_page, open_pdf, read_structure, require_complete
 
 POINTS_PER_INCH = 72
 #: The best trade-off between quality and time; docs/explanation/ocr.md has the figures.
@@ -85,7 +87,7 @@ def process_pdf_pages(task: PageTask, numbers: Sequence[int]) -> list[PendingPag
 
 
 def _process_page(
-    task: PageTask, number: int, page: pypdfium2.PdfPage, font_stats: FontStats
+    task: PageTask, number: int, page: pypdfium2.PdfPage, font_stats: "FontStats"
 ) -> PendingPage | None:
     method = task.method
     needs_ocr = method.ocr and not method.auto
@@ -94,7 +96,7 @@ def _process_page(
         native = read_page(page, font_stats)
         if method.auto and native.fault:
             return PendingPage(number=number, reason=native.fault)
-        readings["native"] = _as_reading(native)
+        readings["native"] = native
     needs_images = method.llm or method.preview or task.with_images
     if not (needs_ocr or needs_images):
         save_page(task, number, readings, ())
@@ -105,10 +107,11 @@ def _process_page(
     if needs_ocr:
         from ..ocr.recognition import ocr_page  # heavy, and most pages do not need it
 
-        readings["ocr"] = ocr_page(task, image, dpi=_actual_dpi(image, page))
+        actual_dpi = int(image.width / max(page.get_width(), 1) * POINTS_PER_INCH)
+        readings["ocr"] = ocr_page(task, image, dpi=actual_dpi)
         if not readings["ocr"].text.strip() and has_broken_image(page):
             raise FileCorrupt(f"Page {number} of the PDF has a damaged picture", page=number)
-    pictures = save_page_images(task, number, _for_display(image, dpi))
+    pictures = save_page_images(task, number, image)
     if method.llm:
         path = save_model_image(task, number, image)
         return PendingPage(number=number, readings=readings, pictures=pictures, model_image=path)
@@ -116,46 +119,28 @@ def _process_page(
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class NativePage:
-    """The text layer of a page."""
-
-    text: str
-    markdown: str
-    #: Why the text layer is unusable, or None: no text, garbage, recognised text behind a scan.
-    fault: str | None = None
-
-
-def read_page(page: pypdfium2.PdfPage, font_stats: FontStats | None = None) -> NativePage:
+def read_page(page: pypdfium2.PdfPage, font_stats: "FontStats | None" = None) -> PageReading:
     """Read the text layer. `font_stats` of the document make heading levels consistent."""
     with pdfium.open_text_layer(page) as layer:
         box = Box(*page.get_bbox())
         tagged: bool = page.pdf.is_tagged
         layout = analyse_page(pdfium.handle(page), layer, box, tagged=tagged)
+        blocks = layout.blocks
         if layout.tagged_headings or (tagged and font_stats and font_stats.has_tagged_headings):
-            mark_tagged_headings(layout.blocks, font_stats.font_sizes if font_stats else None)
+            mark_tagged_headings(blocks, font_stats.font_sizes if font_stats else None)
+        elif font_stats is not None and (font_sizes := font_stats.font_sizes) is not None:
+            mark_headings(blocks, font_sizes)
         else:
-            _mark_headings(layout.blocks, font_stats)
-        text, markdown = to_text(layout.blocks), to_markdown(layout.blocks)
+            body = body_size(line for block in blocks for line in block.lines)
+            sizes = {round(size * 2) / 2 for size in heading_sizes(blocks, body)}
+            larger = sorted((size for size in sizes if size >= LARGER_SIZE * body), reverse=True)
+            mark_headings(blocks, FontSizes(body, tuple(larger)))
+        text, markdown = to_text(blocks), to_markdown(blocks)
         if not is_clean(layer.text):
             text, markdown = clean_text(text), clean_text(markdown)
     fault = text_layer_fault(text, layout.hidden_share, layout.drawings, box)
-    return NativePage(text, markdown, fault)
-
-
-def _mark_headings(blocks: list[Block], font_stats: FontStats | None) -> None:
-    if font_stats is not None and (font_sizes := font_stats.font_sizes) is not None:
-        mark_headings(blocks, font_sizes)
-        return
-    body = body_size(line for block in blocks for line in block.lines)
-    sizes = {round(size * 2) / 2 for size in heading_sizes(blocks, body)}
-    larger = sorted((size for size in sizes if size >= LARGER_SIZE * body), reverse=True)
-    mark_headings(blocks, FontSizes(body, tuple(larger)))
-
-
-def _as_reading(native: NativePage) -> PageReading:
-    facts = {"text_layer": native.fault} if native.fault else {}
-    return PageReading(text=native.text, markdown=native.markdown, fault=native.fault, facts=facts)
+    facts = {"text_layer": fault} if fault else {}
+    return PageReading(text=text, markdown=markdown, fault=fault, facts=facts)
 
 
 def render_page(
@@ -175,10 +160,6 @@ def render_page(
         bitmap.close()
 
 
-def _actual_dpi(image: Image.Image, page: pypdfium2.PdfPage) -> int:
-    return int(image.width / max(page.get_width(), 1) * POINTS_PER_INCH)
-
-
 def has_broken_image(page: pypdfium2.PdfPage) -> bool:
     """Return whether the main image of a page cannot be decoded, so that it is rendered blank."""
     width, height = page.get_size()
@@ -194,7 +175,182 @@ def has_broken_image(page: pypdfium2.PdfPage) -> bool:
     return False
 
 
-def _for_display(image: Image.Image, dpi: int) -> Image.Image:
-    if dpi <= IMAGE_DPI:
-        return image
-    return image.reduce(max(1, round(dpi / IMAGE_DPI)))
+SAMPLE_PAGES = 6
+MAX_OBJECTS = 1_500
+#: More sizes than this are not heading levels.
+MAX_HEADING_SIZES = 5
+#: A size with more than this share of the body's characters is other body text, such as a second
+#: column.
+SECOND_BODY_SHARE = 0.2
+#: Sizes within this ratio are the same.
+SAME_SIZE_RATIO = 1.06
+
+
+#: Results for recent files: a process reads a document in several calls.
+_cache: dict[tuple[object, ...], FontSizes | None] = {}
+MAX_CACHED = 16
+
+
+class FontStats:
+    """Font statistics of a document, computed when the first page is read."""
+
+    def __init__(self, document: PdfFile) -> None:
+        self._document = document
+
+    @cached_property
+    def font_sizes(self) -> FontSizes | None:
+        identity = self._document.identity
+        if identity not in _cache:
+            if len(_cache) >= MAX_CACHED:
+                _cache.clear()
+            pages = [_characters_by_size(page) for page in self._pages()]
+            # Source code says nothing about the text around it, unless there is nothing else.
+            weights = _merge_pages([text for text, _ in pages])
+            weights = weights or _merge_pages([code for _, code in pages])
+            _cache[identity] = _estimate_sizes(weights)
+        return _cache[identity]
+
+    @cached_property
+    def has_tagged_headings(self) -> bool:
+        """Whether the structure tree marks headings on any of the sampled pages."""
+        return any(read_structure(page).has_headings for page in self._pages())
+
+    def _pages(self) -> Iterator[int]:
+        count, steps = len(self._document), SAMPLE_PAGES - 2
+        # The first pages and some of the others.
+        numbers = [1, 2, 3, *(count * step // steps for step in range(1, steps))]
+        for number in numbers if count > SAMPLE_PAGES else range(1, count + 1):
+            # Other pages than the requested one may be damaged.
+            with suppress(FileCorrupt), open_page(self._document, number) as page:
+                yield pdfium.handle(page)
+
+
+def _characters_by_size(page: int) -> tuple[Counter[float], Counter[float]]:
+    """Return the number of characters per font size, estimated by width: of text and of code."""
+    count = min(pdfium.count_objects(page), MAX_OBJECTS)
+    buffer = pdfium.floats(11)
+    base = ctypes.addressof(buffer)
+    weights: Counter[float] = Counter()
+    code: Counter[float] = Counter()
+    fonts: dict[int, bool] = {}
+    for address in map(pdfium.get_object, repeat(page), range(count)):
+        if not pdfium.text_size(address, base):
+            continue
+        font = pdfium.text_font(address)
+        if font not in fonts:
+            fonts[font] = font_traits(font)[2]
+        pdfium.object_matrix(address, base + 4)
+        pdfium.object_bounds(address, base + 28, base + 32, base + 36, base + 40)
+        size, _, _, c, d, _, _, left, bottom, right, top = buffer
+        height = round(2 * size * (c * c + d * d) ** 0.5) / 2
+        if 1 < height < 500:
+            kind = code if fonts[font] else weights
+            kind[height] += max(right - left, top - bottom) / height
+    return weights, code
+
+
+def _merge_pages(pages: Sequence[Counter[float]]) -> Counter[float]:
+    """Merge the pages; of the first one, which is a title page, only its largest size counts
+    unless other pages use it too."""
+    weights: Counter[float] = Counter()
+    for page in pages[1:]:
+        weights.update(page)
+    if not weights:
+        return pages[0] if pages else weights
+    largest = max(pages[0], default=0.0)
+    for size, weight in pages[0].items():
+        if size == largest or size in weights:
+            weights[size] += weight
+    return weights
+
+
+def _estimate_sizes(weights: Counter[float]) -> FontSizes | None:
+    if not weights:
+        return None
+    body, body_weight = weights.most_common(1)[0]
+    sizes: list[float] = []
+    for size in sorted(weights, reverse=True):
+        if size < LARGER_SIZE * body or weights[size] > SECOND_BODY_SHARE * body_weight:
+            continue
+        if not sizes or size * SAME_SIZE_RATIO < sizes[-1]:
+            sizes.append(size)
+        else:
+            sizes[-1] = size
+    return FontSizes(body, tuple(sizes[:MAX_HEADING_SIZES]))
+
+
+#: Characters from broken fonts.
+GARBAGE_CHARACTERS = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd\U000f0000-\U0010fffd]"
+)
+#: Share of odd characters above which the text is garbage.
+MAX_GARBAGE_SHARE = 0.12
+#: How many characters the statistics need.
+MIN_CHARACTERS = 150
+#: How many characters are inspected.
+MAX_CHARACTERS = 2_000
+LATIN = bytes(range(65, 91)) + bytes(range(97, 123))
+VOWELS = b"aeiouyAEIOUY"
+PUNCTUATION = b"!\"#$%&'*+/;<=>?@[\\]^`{|}~"
+MAX_PUNCTUATION_SHARE, MIN_VOWEL_SHARE = 0.4, 0.19
+#: Share of the page above which an image may be a scan.
+SCAN_COVERAGE = 0.65
+#: Share of the page that images must cover to be worth reading.
+IMAGE_COVERAGE = 0.02
+MIN_STROKES = 20
+#: Pages with a scan and fewer words have only stamps or page numbers as text.
+MIN_WORDS = 12
+
+NO_TEXT = "The page has no text"
+PICTURE_ONLY = "The page is a picture without text"
+GARBAGE = "The text of the page is garbage: its fonts do not say which letters they hold"
+SCANNED = "The page is a scan, with recognised text behind it"
+SCAN_AND_LITTLE = "The page is a scan with hardly any text"
+
+
+def text_layer_fault(text: str, hidden_share: float, drawings: Drawings, page: Box) -> str | None:
+    """Return why the text is unusable, or None. `hidden`: the share of invisible text."""
+    if not text or text.isspace():
+        if _image_coverage(drawings.images, page) >= IMAGE_COVERAGE:
+            return PICTURE_ONLY
+        # Text may be drawn as shapes, but not with a few strokes; a blank page has none.
+        return NO_TEXT if drawings.object_count >= MIN_STROKES else None
+    if _is_garbage(text):
+        return GARBAGE
+    if not drawings.images or _image_coverage(drawings.images, page) < SCAN_COVERAGE:
+        return None
+    if hidden_share > 0.5:
+        return SCANNED
+    return SCAN_AND_LITTLE if len(text.split()) < MIN_WORDS else None
+
+
+def _is_garbage(text: str) -> bool:
+    """Return whether the text is what fonts without a character map give."""
+    text = text[:MAX_CHARACTERS]
+    if not text.isascii():
+        letters = "".join(text.split())
+        if len(GARBAGE_CHARACTERS.findall(letters)) > MAX_GARBAGE_SHARE * len(letters):
+            return True
+    plain = text.encode("ascii", "ignore")
+    if len(plain) < MIN_CHARACTERS or len(plain) < 0.95 * len(text):
+        # With many accents, which are on vowels, the statistics do not hold.
+        return False
+    if len(plain) - len(plain.translate(None, PUNCTUATION)) > MAX_PUNCTUATION_SHARE * len(plain):
+        return True
+    latin = len(plain) - len(plain.translate(None, LATIN))
+    vowels = len(plain) - len(plain.translate(None, VOWELS))
+    # Letters shifted by a constant have few vowels.
+    return latin > MIN_CHARACTERS and vowels < MIN_VOWEL_SHARE * latin
+
+
+def _image_coverage(images: list[Box], page: Box) -> float:
+    """Return the share of the page that images cover; a scan may be cut into strips."""
+    area = (page.right - page.left) * (page.top - page.bottom)
+    if area <= 0:
+        return 0.0
+    total = 0.0
+    for box in images[:2_000]:
+        width = min(box.right, page.right) - max(box.left, page.left)
+        height = min(box.top, page.top) - max(box.bottom, page.bottom)
+        total += max(width, 0.0) * max(height, 0.0)
+    return total / area

@@ -2,13 +2,15 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import yaml
 
-from .template import Diagnostic, Entry, Interpolation, Json, Placeholder, Slot
+from ...core.errors import InvalidParameters
+from .template import Entry, Interpolation, Json, Placeholder, Report, Slot
 
 #: Deeper than any real front matter, and far from Python's recursion limit.
 MAX_DEPTH = 50
@@ -46,44 +48,33 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-def compose(text: str) -> yaml.Node | None:
-    loader = _Loader(text)
-    try:
-        return loader.get_single_node()
-    finally:
-        loader.dispose()
-
-
-def data_of(node: yaml.Node, text_of: Callable[[str], Any]) -> Any:
+def _data_of(node: yaml.Node, text_of: Callable[[str], Any]) -> Any:
     """The node as JSON; `text_of` converts texts."""
     match node:
         case yaml.MappingNode():
-            return {_key(key): data_of(value, text_of) for key, value in node.value}
+            pairs = {}
+            for key, value in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    text = "a key must be a single word or text"
+                    raise NotPlain(problem=text, problem_mark=key.start_mark)
+                pairs[str(key.value)] = _data_of(value, text_of)
+            return pairs
         case yaml.SequenceNode():
-            return [data_of(item, text_of) for item in node.value]
-        case yaml.ScalarNode():
-            return text_of(node.value) if node.style else _scalar(node.value, text_of)
+            return [_data_of(item, text_of) for item in node.value]
+        case yaml.ScalarNode(value=text):
+            if node.style:  # quoted, or a block
+                return text_of(text)
+            if text in CONSTANTS:
+                return CONSTANTS[text]
+            if INTEGER.fullmatch(text):
+                return int(text)
+            return float(text) if FLOAT.fullmatch(text) else text_of(text)
         case _:
             raise NotPlain(problem="it is neither a value nor a list nor a mapping")
 
 
-def _key(node: yaml.Node) -> str:
-    if not isinstance(node, yaml.ScalarNode):
-        raise NotPlain(problem="a key must be a single word or text", problem_mark=node.start_mark)
-    return str(node.value)
-
-
-def _scalar(text: str, text_of: Callable[[str], Any]) -> Any:
-    if text in CONSTANTS:
-        return CONSTANTS[text]
-    if INTEGER.fullmatch(text):
-        return int(text)
-    return float(text) if FLOAT.fullmatch(text) else text_of(text)
-
-
 #: YAML parsers need not support longer keys.
 MAX_KEY = 1000
-
 #: Longer texts are quoted without checking them, which takes much memory.
 MAX_UNQUOTED = 1000
 
@@ -100,19 +91,11 @@ NOT_IN_BLOCK = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\
 NAMED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
-class UnwritableKey(ValueError):
-    """The key is too long."""
-
-
-def dump_entry(key: str, value: Json) -> str:
-    """One entry of a mapping as YAML, without the final line break."""
-    return "\n".join(_dump_entry(key, value, ""))
-
-
-def _dump_entry(key: str, value: Json, pad: str) -> Iterator[str]:
+def dump_entry(key: str, value: Json, pad: str = "") -> Iterator[str]:
+    """The lines of one entry of a mapping as YAML."""
     name = _text(key)
     if len(name) > MAX_KEY:
-        raise UnwritableKey(f"The key {key[:40]}… is too long for a front matter")
+        raise InvalidParameters(f"The key {key[:40]}… is too long for a front matter")
     if isinstance(value, dict | list) and value:
         yield f"{pad}{name}:"
         yield from _inner(value, pad + "  ")
@@ -123,7 +106,7 @@ def _dump_entry(key: str, value: Json, pad: str) -> Iterator[str]:
 def _inner(value: dict[str, Json] | list[Json], pad: str) -> Iterator[str]:
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _dump_entry(key, item, pad)
+            yield from dump_entry(key, item, pad)
         return
     for item in value:
         if isinstance(item, dict | list) and item:
@@ -140,30 +123,26 @@ def _dump_scalar(value: Any, pad: str) -> str:
             return "null"
         case bool():
             return "true" if value else "false"
+        case float():  # older parsers read `1e+20` as a text: a decimal point is required
+            text = repr(value)
+            return text if "." in text or "e" not in text else text.replace("e", ".0e")
         case int():
             return str(value)
-        case float():
-            return _float(value)
         case str():
             return _block(value, pad) or _text(value)
         case _:
             return "[]" if isinstance(value, list) else "{}"
 
 
-def _float(value: float) -> str:
-    """Older parsers read `1e+20` as a text: a decimal point is required."""
-    text = repr(value)
-    return text if "." in text or "e" not in text else text.replace("e", ".0e")
-
-
 def _text(text: str) -> str:
-    return text if _needs_no_quotes(text) else '"' + ESCAPED.sub(_escaped, text) + '"'
-
-
-def _needs_no_quotes(text: str) -> bool:
-    if len(text) > MAX_UNQUOTED or not UNQUOTED.fullmatch(text):
-        return False
-    return text[-1] != " " and text.lower() not in YAML_KEYWORDS
+    if (
+        len(text) <= MAX_UNQUOTED
+        and UNQUOTED.fullmatch(text)
+        and text[-1] != " "
+        and text.lower() not in YAML_KEYWORDS
+    ):
+        return text
+    return '"' + ESCAPED.sub(_escaped, text) + '"'
 
 
 def _escaped(match: re.Match[str]) -> str:
@@ -194,130 +173,132 @@ TRAILING = re.compile(r"#|\s*$")
 #: A value that begins so is meant as YAML, not as text.
 STRUCTURE = frozenset("[{|>&*!%@`")
 
-Report = Callable[[Diagnostic], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """The lines of one entry, and their numbers in the template."""
-
-    key: str
-    lines: list[str]
-    numbers: list[int]
-
 
 class _Tokens:
     """Replaces slots by words while the front matter is parsed as YAML. The words contain a
     digest of the text, so that nothing in it can look like one."""
 
-    def __init__(self, pieces: Iterable[str | Placeholder]) -> None:
-        self._pieces = list(pieces)
-        whole = "\0".join(piece if isinstance(piece, str) else "" for piece in self._pieces)
+    def __init__(self, pieces: Sequence[str | Placeholder]) -> None:
+        self._pieces = pieces
+        self._names = [piece.name for piece in pieces if isinstance(piece, Placeholder)]
+        whole = "\0".join(piece if isinstance(piece, str) else "" for piece in pieces)
         digest = hashlib.sha256(whole.encode()).hexdigest()[:24]
-        self._placeholders = [piece for piece in self._pieces if isinstance(piece, Placeholder)]
-        self._pattern = re.compile(f"slot{digest}n([0-9]+)z")
+        self.pattern = re.compile(f"slot{digest}n([0-9]+)z")
         self._word = f"slot{digest}n%dz"
 
-    def lines(self, number: int) -> tuple[list[str], list[int]]:
-        """The text with a word for each slot, and the number of each line in the template."""
+    def lines(self, number: int) -> Iterator[tuple[str, int]]:
+        """The lines with a word for each slot, and the number of each in the template."""
         parts: list[str] = []
-        extra: dict[int, int] = {}
-        count = row = 0
+        breaks: Counter[int] = Counter()
+        numbers, row = count(), 0
         for piece in self._pieces:
             if isinstance(piece, str):
                 parts.append(piece)
                 row += piece.count("\n")
             else:
-                parts.append(self._word % count)
-                extra[row] = extra.get(row, 0) + piece.breaks
-                count += 1
-        lines = "".join(parts).split("\n")
-        numbers = []
-        for row in range(len(lines)):
-            numbers.append(number)
-            number += 1 + extra.get(row, 0)
-        return lines, numbers
-
-    def are_in(self, text: str) -> bool:
-        return bool(self._pattern.search(text))
+                parts.append(self._word % next(numbers))
+                breaks[row] += piece.breaks
+        for row, line in enumerate("".join(parts).split("\n")):
+            yield line, number
+            number += 1 + breaks[row]
 
     def resolved(self, text: str) -> Any:
         """A text, a slot, or both. Whitespace around a single slot is dropped."""
-        if match := self._pattern.fullmatch(text.strip()):
-            return self._slot(int(match[1]))
-        parts = self._pattern.split(text)
+        if match := self.pattern.fullmatch(text.strip()):
+            return Slot(self._names[int(match[1])])
+        parts = self.pattern.split(text)
         if len(parts) == 1:
             return text
         pieces = [
-            self._slot(int(part)) if odd % 2 else part for odd, part in enumerate(parts) if part
+            Slot(self._names[int(part)]) if odd % 2 else part
+            for odd, part in enumerate(parts)
+            if part
         ]
         return Interpolation(tuple(pieces))
-
-    def _slot(self, index: int) -> Slot:
-        return Slot(self._placeholders[index].name)
 
 
 def read_entries(
     pieces: Sequence[str | Placeholder],
-    number: int,
+    first_line: int,
     *,
     report_error: Report,
     report_warning: Report,
 ) -> list[Entry]:
-    """Parse the entries; `number` is the number of the first line."""
+    """Parse the entries; `first_line` is the number of the first line."""
     tokens = _Tokens(pieces)
+    blocks: list[tuple[str, list[str], list[int]]] = []
+    for line, number in tokens.lines(first_line):
+        if CONTINUATION.match(line):
+            if blocks:
+                blocks[-1][1].append(line)
+                blocks[-1][2].append(number)
+            elif not COMMENT.match(line):
+                report_error(number, "The front matter must begin with `key: value`")
+        elif match := ENTRY_START.match(line):
+            blocks.append((match[1].rstrip(), [line], [number]))
+        else:
+            report_error(number, "This line of the front matter is not `key: value`")
     entries: dict[str, Entry] = {}
-    for block in _blocks(*tokens.lines(number), report_error):
-        entry = _entry(block, tokens, report_error, report_warning)
+    for key, lines, numbers in blocks:
+        while TRAILING.match(lines[-1]):  # belongs to the next entry, or to none
+            lines.pop()
+        entry = _entry(key, "\n".join(lines), numbers, tokens, report_error, report_warning)
         if entry is None:
             continue
         if entry.key in entries:
             first = entries[entry.key].line
-            report_error(
-                Diagnostic(entry.line, f"`{entry.key}` occurs twice, first in line {first}")
-            )
+            report_error(entry.line, f"`{entry.key}` occurs twice, first in line {first}")
         entries.setdefault(entry.key, entry)
     return list(entries.values())
 
 
-def _blocks(lines: list[str], numbers: list[int], report_error: Report) -> list[_Lines]:
-    blocks: list[_Lines] = []
-    for line, number in zip(lines, numbers, strict=True):
-        if CONTINUATION.match(line):
-            if blocks:
-                blocks[-1].lines.append(line)
-                blocks[-1].numbers.append(number)
-            elif not COMMENT.match(line):
-                report_error(Diagnostic(number, "The front matter must begin with `key: value`"))
-        elif match := ENTRY_START.match(line):
-            blocks.append(_Lines(match[1].rstrip(), [line], [number]))
-        else:
-            report_error(Diagnostic(number, "This line of the front matter is not `key: value`"))
-    for block in blocks:
-        while TRAILING.match(block.lines[-1]):  # belongs to the next entry, or to none
-            block.lines.pop()
-    return blocks
-
-
 def _entry(
-    block: _Lines, tokens: _Tokens, report_error: Report, report_warning: Report
+    key: str,
+    text: str,
+    numbers: list[int],
+    tokens: _Tokens,
+    report_error: Report,
+    report_warning: Report,
 ) -> Entry | None:
-    text, line = "\n".join(block.lines), block.numbers[0]
-    if tokens.are_in(block.key):
-        report_error(Diagnostic(line, "A key of the front matter cannot be a slot"))
+    line = numbers[0]
+    if tokens.pattern.search(key):
+        report_error(line, "A key of the front matter cannot be a slot")
         return None
     try:
-        key, value = _pair(text, tokens)
+        key, value = _parse_pair(text, tokens)
     except RecursionError:
-        report_error(Diagnostic(line, f"`{block.key}` is nested too deeply"))
+        report_error(line, f"`{key}` is nested too deeply")
         return None
     except yaml.YAMLError as error:
-        return _not_yaml(error, block, tokens, report_error, report_warning)
-    if len(key) > MAX_KEY // 2:
-        report_error(Diagnostic(line, "The key is too long"))
+        # A single line that is not YAML is taken as text: `note: Important: read it`.
+        start = ENTRY_START.match(text)
+        if start is not None and "\n" not in text and key[0] not in "\"'":
+            plain = text[start.end() :].strip()
+            if plain and plain[0] not in STRUCTURE:
+                report_warning(line, f"The value of `{key}` is taken as text; put it in quotes")
+                return Entry(key, tokens.resolved(plain), line)
+        if (mark := getattr(error, "problem_mark", None)) is not None:
+            line = numbers[min(mark.line, len(numbers) - 1)]
+        problem = getattr(error, "problem", None) or error
+        report_error(line, f"`{key}` cannot be read as YAML: {problem}")
         return None
-    is_constant = not tokens.are_in(text) and _can_be_copied(text)
+    if len(key) > MAX_KEY // 2:
+        report_error(line, "The key is too long")
+        return None
+    is_constant = not tokens.pattern.search(text) and _can_be_copied(text)
     return Entry(key, value, line, text if is_constant else None)
+
+
+def _parse_pair(text: str, tokens: _Tokens) -> tuple[str, Any]:
+    loader = _Loader(text + "\n")
+    try:
+        node = loader.get_single_node()
+    finally:
+        loader.dispose()
+    if not isinstance(node, yaml.MappingNode) or len(node.value) != 1 or node.flow_style:
+        raise yaml.YAMLError("it is not one key with one value")
+    ((key, value),) = _data_of(node, tokens.resolved).items()
+    return key, value
 
 
 def _can_be_copied(text: str) -> bool:
@@ -327,34 +308,3 @@ def _can_be_copied(text: str) -> bool:
     except (yaml.YAMLError, ArithmeticError, TypeError, ValueError, RecursionError):
         return False
     return True
-
-
-def _pair(text: str, tokens: _Tokens) -> tuple[str, Any]:
-    node = compose(text + "\n")
-    if not isinstance(node, yaml.MappingNode) or len(node.value) != 1 or node.flow_style:
-        raise yaml.YAMLError("it is not one key with one value")
-    ((key, value),) = data_of(node, tokens.resolved).items()
-    return key, value
-
-
-def _not_yaml(
-    error: yaml.YAMLError,
-    block: _Lines,
-    tokens: _Tokens,
-    report_error: Report,
-    report_warning: Report,
-) -> Entry | None:
-    """A single line that is not YAML is taken as text: `note: Important: read it`."""
-    line = block.numbers[0]
-    if len(block.lines) == 1 and block.key[0] not in "\"'":
-        text = block.lines[0][ENTRY_START.match(block.lines[0]).end() :].strip()  # type: ignore[union-attr]
-        if text and text[0] not in STRUCTURE:
-            report_warning(
-                Diagnostic(line, f"The value of `{block.key}` is taken as text; put it in quotes")
-            )
-            return Entry(block.key, tokens.resolved(text), line)
-    problem, mark = getattr(error, "problem", None), getattr(error, "problem_mark", None)
-    if mark is not None:
-        line = block.numbers[min(mark.line, len(block.numbers) - 1)]
-    report_error(Diagnostic(line, f"`{block.key}` cannot be read as YAML: {problem or error}"))
-    return None

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...core.errors import InvalidTemplate, UnknownTemplate
+from ...core.languages import language_code
 from .parsing import MAX_LENGTH, invalid_template, parse
-from .template import Diagnostic, Template, language_code
+from .template import Diagnostic, Template
 
 SHIPPED = Path(__file__).parent / "shipped"
 SUFFIX = ".md"
@@ -45,23 +46,16 @@ class ListedTemplate:
     faults: tuple[Diagnostic, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        template = self.template
+        template = self.template or Template(name=self.name, title=self.name)
         return {
             "name": self.name,
-            "title": template.title if template else self.name,
-            "language": template.language if template else None,
+            "title": template.title,
+            "language": template.language,
             "source": self.origin,
-            "fields": [field.document() for field in template.fields] if template else [],
-            "context_keys": list(template.context_keys) if template else [],
+            "fields": [field.document() for field in template.fields],
+            "context_keys": list(template.context_keys),
             "faults": [asdict(fault) for fault in self.faults],
         }
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    name: str
-    path: Path
-    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,56 +83,61 @@ class Library:
             text = "The name of a template has only letters, digits, spaces, `.`, `_` and `-`"
             raise UnknownTemplate(text)
         files = self._files()
-        file = _select(files, wanted, language_code(language or ""))
-        if file is None:
-            there = ", ".join(sorted({file.name for file in files}))
-            raise UnknownTemplate(f"There is no template {wanted}; there are {there}")
-        return self._read(file)
+        by_name = {(origin, path.stem.casefold()): path for origin, path in reversed(files)}
+        if not any(key[1] == wanted for key in by_name):
+            wanted = GERMAN_NAMES.get(wanted, wanted)
+        code = _language_code(language or "")
+        names = [f"{wanted}_{code}", wanted] if code else [wanted]
+        order = [(origin, name) for origin in ORIGINS for name in names]
+        order += [(origin, f"{wanted}_en") for origin in ORIGINS]
+        variants = [(key, VARIANT.fullmatch(key[1])) for key in sorted(by_name)]
+        order += [key for key, match in variants if match and match[1] == wanted]
+        for key in order:
+            if key in by_name:
+                return self._read(key[0], by_name[key])
+        there = ", ".join(sorted({path.stem for _, path in files}))
+        raise UnknownTemplate(f"There is no template {wanted}; there are {there}")
 
     def listed(self) -> list[ListedTemplate]:
         """All templates by name; one of the operator hides a shipped one of the same name."""
         templates: dict[str, ListedTemplate] = {}
-        for file in self._files():
-            templates.setdefault(file.name.casefold(), self._read(file))
+        for origin, path in self._files():
+            templates.setdefault(path.stem.casefold(), self._read(origin, path))
         return [templates[name] for name in sorted(templates)]
 
-    def _files(self) -> list[_File]:
-        own = _files_in(self.directory, "own") if self.directory else []
-        return [*own, *_files_in(SHIPPED, "shipped")]
+    def _files(self) -> list[tuple[Origin, Path]]:
+        return [
+            (origin, path)
+            for directory, origin in zip((self.directory, SHIPPED), ORIGINS, strict=True)
+            if directory is not None
+            for path in sorted(_paths(directory))[:MAX_FILES]
+        ]
 
-    def _read(self, file: _File) -> ListedTemplate:
+    def _read(self, origin: Origin, path: Path) -> ListedTemplate:
+        name, template = path.stem, None
+        faults: tuple[Diagnostic, ...] = ()
         try:
-            version = _version(os.stat(file.path))
-            cached = self._cache.get(file.path)
+            status = os.stat(path)
+            version = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+            cached = self._cache.get(path)
             if cached and cached[0] == version:
                 return cached[1]
-            listed = _parsed(file)
+            match = VARIANT.fullmatch(name.casefold())
+            template = parse(read(path), name, language=match[2] if match else None)
         except OSError:
-            return ListedTemplate(
-                file.name, file.origin, None, (Diagnostic(1, "The file cannot be read"),)
-            )
-        self._cache[file.path] = version, listed
+            faults = (Diagnostic(1, "The file cannot be read"),)
+            return ListedTemplate(name, origin, None, faults)
+        except InvalidTemplate as error:
+            faults = tuple(Diagnostic(**fault) for fault in error.details["faults"])
+        listed = ListedTemplate(name, origin, template, faults)
+        self._cache[path] = version, listed
         return listed
 
 
-def _select(files: list[_File], wanted: str, language: str | None) -> _File | None:
-    by_name = {(file.origin, file.name.casefold()): file for file in reversed(files)}
-    if not any(key[1] == wanted for key in by_name):
-        wanted = GERMAN_NAMES.get(wanted, wanted)
-    names = [f"{wanted}_{language}", wanted] if language else [wanted]
-    order = [(origin, name) for origin in ORIGINS for name in names]
-    order += [(origin, f"{wanted}_en") for origin in ORIGINS]
-    order += [key for key in sorted(by_name) if _is_variant(key[1], wanted)]
-    return next((by_name[key] for key in order if key in by_name), None)
-
-
-def _is_variant(name: str, wanted: str) -> bool:
-    match = VARIANT.fullmatch(name)
-    return match is not None and match[1] == wanted
-
-
-def _files_in(directory: Path, origin: Origin) -> list[_File]:
-    return [_File(path.stem, path, origin) for path in sorted(_paths(directory))[:MAX_FILES]]
+def _language_code(language: str) -> str | None:
+    """`de` for `de-AT` and for `German`; None for an unknown language."""
+    code = language.strip().lower().replace("_", "-").partition("-")[0]
+    return language_code(language) or (code if len(code) == 2 and code.isalpha() else None)
 
 
 def _paths(directory: Path) -> Iterator[Path]:
@@ -159,17 +158,6 @@ def _paths(directory: Path) -> Iterator[Path]:
                     yield path
 
 
-def _parsed(file: _File) -> ListedTemplate:
-    match = VARIANT.fullmatch(file.name.casefold())
-    try:
-        text = read(file.path)
-        template = parse(text, file.name, language=match[2] if match else None)
-    except InvalidTemplate as error:
-        faults = tuple(Diagnostic(**fault) for fault in error.details["faults"])
-        return ListedTemplate(file.name, file.origin, None, faults)
-    return ListedTemplate(file.name, file.origin, template)
-
-
 def read(path: Path) -> str:
     """Read a file, without blocking on pipes and no further than a template can be long."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -177,16 +165,11 @@ def read(path: Path) -> str:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "It is not a file")
         content = opened.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        fault = Diagnostic(1, f"It is longer than {MAX_BYTES:,} bytes")
+        raise invalid_template(path.stem, [fault])
     try:
-        if len(content) > MAX_BYTES:
-            raise invalid_template(
-                path.stem, [Diagnostic(1, f"It is longer than {MAX_BYTES:,} bytes")]
-            )
         return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise invalid_template(path.stem, [Diagnostic(line, "This is not UTF-8")]) from None
-
-
-def _version(status: os.stat_result) -> tuple[int, ...]:
-    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size

@@ -1,30 +1,20 @@
-"""Values for a template: normalized to JSON, validated, and described in the prompt."""
+"""Fills a template: describes its fields in a prompt, validates the answer, and renders it."""
 
 import hashlib
 import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, time
 from typing import Any, Literal
+from urllib.parse import quote
 
 from ...core.errors import InvalidParameters, UpstreamFailed
-from . import front_matter
+from ...core.languages import english_name
+from .front_matter import dump_entry
 from .parsing import NAME_KEY, SOURCE_KEY
-from .template import (
-    FORM,
-    Entry,
-    Field,
-    FieldType,
-    Interpolation,
-    Json,
-    Section,
-    Slot,
-    SlotPosition,
-    Template,
-    language_name,
-)
+from .template import FORM, Field, FieldType, Interpolation, Json, Section, Slot, Template
 
 MAX_DEPTH = 20
 #: Python does not convert integers with more digits to text.
@@ -40,7 +30,11 @@ def to_json(value: Any, depth: int = 0) -> Json:
         case None | bool():
             return value
         case str():
-            return _without_surrogates(str(value))
+            try:
+                value.encode()  # much faster than searching
+            except UnicodeEncodeError:
+                return SURROGATES.sub("\ufffd", value)
+            return str(value)
         case int():
             return int(value) if abs(value) < MAX_INTEGER else hex(value)
         case float():
@@ -56,18 +50,8 @@ def to_json(value: Any, depth: int = 0) -> Json:
     )
 
 
-def _without_surrogates(text: str) -> str:
-    try:
-        text.encode()  # much faster than searching
-    except UnicodeEncodeError:
-        return SURROGATES.sub("\ufffd", text)
-    return text
-
-
 def is_empty(value: Json) -> bool:
     match value:
-        case None:
-            return True
         case str():
             return not value.strip()
         case list():
@@ -75,39 +59,39 @@ def is_empty(value: Json) -> bool:
         case dict():
             return all(is_empty(item) for item in value.values())
         case _:
-            return False
+            return value is None
 
 
 def validate_answer(fields: Iterable[Field], filled: Mapping[str, Any]) -> list[str]:
     """The errors in a model's answer, as sentences that a model understands."""
-    errors: list[str] = []
-    for field in fields:
-        if field.name not in filled:
-            errors.append(f"`{field.name}` is missing")
-        else:
-            errors.extend(_errors(f"`{field.name}`", field.field_type, filled[field.name]))
-    return errors
+    return [
+        error
+        for field in fields
+        for error in (
+            _errors(f"`{field.name}`", field.field_type, filled[field.name])
+            if field.name in filled
+            else [f"`{field.name}` is missing"]
+        )
+    ]
 
 
 def _errors(name: str, field_type: FieldType, value: Any) -> Iterator[str]:
-    if field_type.is_list:
-        if not isinstance(value, list):
-            yield f"{name} must be a list"
-            return
+    if not field_type.is_list:
+        if value is not None or not field_type.nullable:
+            yield from _value_errors(name, field_type, value)
+    elif not isinstance(value, list):
+        yield f"{name} must be a list"
+    else:
         for number, item in enumerate(value, 1):
             yield from _value_errors(f"item {number} of {name}", field_type, item)
-    elif value is not None or not field_type.nullable:
-        yield from _value_errors(name, field_type, value)
 
 
 def _value_errors(name: str, field_type: FieldType, value: Any) -> Iterator[str]:
     match field_type.base:
-        case "number" | "integer":
+        case "number" | "integer" as base:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 yield f"{name} must be a number"
-            elif (
-                field_type.base == "integer" and isinstance(value, float) and not value.is_integer()
-            ):
+            elif base == "integer" and isinstance(value, float) and not value.is_integer():
                 yield f"{name} must be a whole number"
         case "boolean":
             if not isinstance(value, bool):
@@ -116,49 +100,40 @@ def _value_errors(name: str, field_type: FieldType, value: Any) -> Iterator[str]
             if value not in field_type.choices and value != "":
                 yield f"{name} must be one of " + ", ".join(field_type.choices)
         case "object":
-            yield from _property_errors(name, field_type, value)
+            if not isinstance(value, dict):
+                yield f"{name} must be an object"
+                return
+            for part, inner in field_type.properties:
+                if part in value:
+                    yield from _errors(f"`{part}` of {name}", inner, value[part])
+                else:
+                    yield f"`{part}` of {name} is missing"
         case _:
             if not isinstance(value, str):
                 yield f"{name} must be a text"
 
 
-def _property_errors(name: str, field_type: FieldType, value: Any) -> Iterator[str]:
-    if not isinstance(value, dict):
-        yield f"{name} must be an object"
-        return
-    for part, inner in field_type.properties:
-        if part in value:
-            yield from _errors(f"`{part}` of {name}", inner, value[part])
-        else:
-            yield f"`{part}` of {name} is missing"
-
-
 def fill_without_model(fields: Iterable[Field], known: Mapping[str, Any]) -> dict[str, Json]:
     """Answers without a model: known values of the right type, and empty ones."""
-    return {
-        field.name: to_json(known[field.name])
-        if field.name in known and not validate_answer([field], known)
-        else _empty_value(field.field_type)
-        for field in fields
-    }
+    answers: dict[str, Json] = {}
+    for field in fields:
+        if field.name in known and not validate_answer([field], known):
+            answers[field.name] = to_json(known[field.name])
+        else:
+            kind = field.field_type
+            answers[field.name] = [] if kind.is_list else None if kind.nullable else ""
+    return answers
 
 
-def _empty_value(field_type: FieldType) -> Json:
-    return [] if field_type.is_list else None if field_type.nullable else ""
-
-
-def normalize_answer(field_type: FieldType, value: Json) -> Json:
+def _normalize(field_type: FieldType, value: Json) -> Json:
     """A valid answer in canonical form: whole numbers as integers, properties in order."""
     if field_type.is_list and isinstance(value, list):
-        return [_single(field_type, item) for item in value]
-    return _single(field_type, value)
-
-
-def _single(field_type: FieldType, value: Json) -> Json:
+        single = replace(field_type, is_list=False)
+        return [_normalize(single, item) for item in value]
     if field_type.base == "integer" and isinstance(value, float):
         return int(value)
     if field_type.base == "object" and isinstance(value, dict):
-        return {part: normalize_answer(inner, value[part]) for part, inner in field_type.properties}
+        return {part: _normalize(inner, value[part]) for part, inner in field_type.properties}
     return value
 
 
@@ -191,12 +166,19 @@ def prompt_messages(
     # A digest of the source, which the source itself cannot contain.
     mark = "=====" + hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
     system = [template.system_prompt or DEFAULT, RULES.format(mark=mark)]
-    language = target_language or template.language
-    if language and (name := language_name(language)):
+    language = english_name(target_language or template.language or "")
+    # An unknown name must be a single word: it must not be able to inject instructions.
+    if language.isalpha() and len(language) <= 35:
         system.append(
-            f"Write in {name}, whatever the language of the source; keep names as they are."
+            f"Write in {language}, whatever the language of the source; keep names as they are."
         )
-    parts = ["Fill these fields:\n" + "\n".join(_line(field) for field in template.fields)]
+    lines = []  # in the prompt as well: servers need not show the schema to the model
+    for field in template.fields:
+        form = FORM.get(field.field_type.base)
+        kind = f"{field.field_type}, {form}" if form else str(field.field_type)
+        null = ", or null" if field.field_type.nullable else ""
+        lines.append(f"- {field.name} ({kind}{null}): {' '.join(field.instruction.split())}")
+    parts = ["Fill these fields:\n" + "\n".join(lines)]
     known = {key: value for key, value in to_json(context).items() if not is_empty(value)}
     if known:
         values = json.dumps(known, ensure_ascii=False, indent=1)
@@ -206,14 +188,6 @@ def prompt_messages(
         {"role": "system", "content": "\n\n".join(system)},
         {"role": "user", "content": "\n\n".join(parts)},
     ]
-
-
-def _line(field: Field) -> str:
-    """In the prompt as well: servers need not show the schema to the model."""
-    form = FORM.get(field.field_type.base)
-    kind = f"{field.field_type}, {form}" if form else str(field.field_type)
-    null = ", or null" if field.field_type.nullable else ""
-    return f"- {field.name} ({kind}{null}): {' '.join(field.instruction.split())}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,30 +209,27 @@ def render(
         problems = "; ".join(faults[:10])
         raise UpstreamFailed(f"The answer of the language model is not valid: {problems}")
     answers = {
-        one.name: normalize_answer(one.field_type, to_json(filled[one.name]))
-        for one in template.fields
+        field.name: _normalize(field.field_type, to_json(filled[field.name]))
+        for field in template.fields
     }
     values = {SOURCE_KEY: to_json(text), NAME_KEY: template.name, **to_json(context), **answers}
     missing = [name for name in template.context_keys if values.get(name) is None]
     values |= dict.fromkeys(missing, "")
-    body = _body(template, values, frozenset(answers))
-    front_matter = {entry.key: _value(entry.value, values) for entry in template.entries}
+    body = _body(template, values, frozenset(answers)).strip("\n")
+    head = {entry.key: _value(entry.value, values) for entry in template.entries}
+    lines: list[str] = []
+    for entry in template.entries:
+        lines += [entry.verbatim] if entry.verbatim else dump_entry(entry.key, head[entry.key])
+    if lines:
+        markdown = "\n".join(["---", *lines, "---\n"]) + (f"\n{body}\n" if body else "")
+    else:  # without front matter, a value must not look like it
+        markdown = f"***{body[3:]}\n" if body.startswith("---") else f"{body}\n"
     return Rendered(
-        markdown=_joined(_head(template.entries, front_matter), body),
-        front_matter=front_matter,
+        markdown=markdown,
+        front_matter=head,
         structured_data=answers,
         warnings=[f"There is no value for `{name}`: it is left empty" for name in missing],
     )
-
-
-def _head(entries: tuple[Entry, ...], values: Mapping[str, Json]) -> str:
-    try:
-        return "".join(
-            f"{entry.verbatim or front_matter.dump_entry(entry.key, values[entry.key])}\n"
-            for entry in entries
-        )
-    except front_matter.UnwritableKey as error:
-        raise InvalidParameters(str(error)) from None
 
 
 def _value(value: Any, values: Mapping[str, Json]) -> Json:
@@ -273,62 +244,52 @@ def _value(value: Any, values: Mapping[str, Json]) -> Json:
         case dict():
             return {key: _value(item, values) for key, item in value.items()}
         case list():
-            return [item for part in value for item in _items(part, values)]
+            items: list[Json] = []
+            for part in value:
+                item = _value(part, values)
+                # A list in the slot of a list item is merged into the list.
+                items += item if isinstance(part, Slot) and isinstance(item, list) else [item]
+            return items
         case _:
             return value
 
 
-def _items(part: Any, values: Mapping[str, Json]) -> list[Json]:
-    """A list in the slot of a list item is merged into the list."""
-    value = _value(part, values)
-    return value if isinstance(part, Slot) and isinstance(value, list) else [value]
-
-
 def _body(template: Template, values: Mapping[str, Json], answered: frozenset[str]) -> str:
     """The body, without sections that contain nothing but empty values."""
-    positions = iter(template.positions)
-    texts = [_section(section, values, positions, answered) for section in template.sections]
     rendered: list[str] = []
     level_below = 0
-    for section, text in zip(reversed(template.sections), reversed(texts), strict=True):
-        if level_below <= section.level and _has_only_empty_values(section, values):
-            continue
-        rendered.append(text)
-        level_below = section.level
+    for section in reversed(template.sections):
+        if level_below > section.level or not _has_only_empty_values(section, values):
+            rendered.append(_section(section, values, answered))
+            level_below = section.level
     return "".join(reversed(rendered))
 
 
-def _section(
-    section: Section,
-    values: Mapping[str, Json],
-    positions: Iterator[SlotPosition],
-    answered: frozenset[str],
-) -> str:
+def _section(section: Section, values: Mapping[str, Json], answered: frozenset[str]) -> str:
     """An empty value that is alone on its line, or after a label, removes the line."""
     parts: list[str] = []
     gone: Literal["line", "blank"] | None = None
     for piece in (*section.heading, *section.pieces):
         if isinstance(piece, Slot):
-            position = next(positions)
-            text = render_value(values[piece.name], position, from_model=piece.name in answered)
+            text = _render_value(values[piece.name], piece, from_model=piece.name in answered)
+            position = piece.position
             gone = "line" if position.form in ("alone", "labelled") and not text else None
             if not gone:
                 parts.append(text)
             elif position.lead or position.bullet or position.form == "labelled":
                 parts.pop()
         elif gone == "line":
-            gone = "blank" if _is_after_blank(parts) else None
+            # After an empty line, or at the beginning, the next empty line goes too.
+            is_after_blank = not parts or (
+                parts[-1] == "\n" and all(part.endswith("\n") for part in parts[-2:-1])
+            )
+            gone = "blank" if is_after_blank else None
         elif gone == "blank" and piece == "\n":
             continue
         else:
             gone = None
             parts.append(piece)
     return "".join(parts)
-
-
-def _is_after_blank(parts: list[str]) -> bool:
-    """Whether an empty line, or nothing, precedes."""
-    return not parts or (parts[-1] == "\n" and all(part.endswith("\n") for part in parts[-2:-1]))
 
 
 def _has_only_empty_values(section: Section, values: Mapping[str, Json]) -> bool:
@@ -342,21 +303,14 @@ def _has_only_empty_values(section: Section, values: Mapping[str, Json]) -> bool
     )
 
 
-def _joined(head: str, body: str) -> str:
-    body = body.strip("\n")
-    if head:
-        return f"---\n{head}---\n\n{body}\n" if body else f"---\n{head}---\n"
-    # Without front matter, a value must not look like it.
-    return f"***{body[3:]}\n" if body.startswith("---") else f"{body}\n"
-
-
 #: Control characters, by which many programs take a file for binary.
 CONTROLS = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 127])
 IN_A_LINK = re.compile(r"[\s()<>\"'\\]")
 PIPE = re.compile(r"(?<!\\)\|")
 
 
-def render_value(value: Json, position: SlotPosition, *, from_model: bool) -> str:
+def _render_value(value: Json, slot: Slot, *, from_model: bool) -> str:
+    position = slot.position
     match position.form:
         case "alone":
             first, *rest = _lines(value, position.bullet) or [""]
@@ -366,7 +320,7 @@ def render_value(value: Json, position: SlotPosition, *, from_model: bool) -> st
         case "cell":
             return _in_a_cell(value)
         case "link":
-            return IN_A_LINK.sub(_percent, one_line(value))
+            return IN_A_LINK.sub(lambda match: quote(match[0], safe=""), one_line(value))
         case "link text":
             return re.sub(r"([\[\]])", r"\\\1", one_line(value))
         case _:
@@ -394,19 +348,18 @@ def one_line(value: Json) -> str:
 def _lines(value: Json, bullet: str) -> list[str]:
     """The lines of a value; the template itself has the bullet of the first."""
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-        first, *rest = _table(value)
-        return [first, *(" " * len(bullet) + line for line in rest)]
-    if isinstance(value, list):
+        names = list(dict.fromkeys(name for row in value for name in row))
+        rows = [names, ["---"] * len(names)]
+        rows += [[_in_a_cell(row.get(name)) for name in names] for row in value]
+        lines = [f"| {' | '.join(row)} |" for row in rows]
+    elif isinstance(value, list):
         return _list_items([_block(item) for item in value], bullet)
-    if isinstance(value, dict):
+    elif isinstance(value, dict):
         pairs = ((one_line(key), one_line(item)) for key, item in value.items())
         return _list_items([f"{key}: {text}" for key, text in pairs if text], bullet)
-    first, *rest = _block(value).split("\n")
-    return [first, *(" " * len(bullet) + line for line in rest)]
-
-
-def _block(value: Json) -> str:
-    return _clean(value) if isinstance(value, str) else one_line(value)
+    else:
+        lines = _block(value).split("\n")
+    return [lines[0], *(" " * len(bullet) + line for line in lines[1:])]
 
 
 def _list_items(texts: list[str], bullet: str) -> list[str]:
@@ -419,11 +372,8 @@ def _list_items(texts: list[str], bullet: str) -> list[str]:
     return lines
 
 
-def _table(rows: list[dict[str, Json]]) -> list[str]:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    lines = [names, ["---"] * len(names)]
-    lines += [[_in_a_cell(row.get(name)) for name in names] for row in rows]
-    return [f"| {' | '.join(line)} |" for line in lines]
+def _block(value: Json) -> str:
+    return _clean(value) if isinstance(value, str) else one_line(value)
 
 
 def _in_a_cell(value: Json) -> str:
@@ -433,7 +383,3 @@ def _in_a_cell(value: Json) -> str:
 def _clean(text: str) -> str:
     text = text.replace("\r\n", "\n").replace("\r", "\n").translate(CONTROLS)
     return text.strip("\n").rstrip()
-
-
-def _percent(match: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in match[0].encode())

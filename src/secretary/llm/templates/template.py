@@ -2,10 +2,8 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Literal
-
-from ...core import languages
 
 BaseType = Literal["text", "number", "integer", "boolean", "date", "choice", "object"]
 
@@ -46,9 +44,6 @@ class FieldType:
         return f"list of {inner}" if self.is_list else inner
 
 
-TEXT_TYPE = FieldType()
-
-
 @dataclass(frozen=True, slots=True)
 class Field:
     """A value that the model fills in."""
@@ -63,10 +58,21 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotPosition:
+    """The position of a slot in the body, which decides how its value is written."""
+
+    form: Literal["alone", "labelled", "open", "inline", "heading", "cell", "link", "link text"]
+    #: The beginning of its line: quotes and indents, then a bullet.
+    lead: str = ""
+    bullet: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
     """Where the value of a field, or one from the context, is inserted."""
 
     name: str
+    position: SlotPosition = SlotPosition("inline")
 
 
 #: A text with slots in it.
@@ -92,16 +98,6 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotPosition:
-    """The position of a slot in the body, which decides how its value is written."""
-
-    form: Literal["alone", "labelled", "open", "inline", "heading", "cell", "link", "link text"]
-    #: The beginning of its line: quotes and indents, then a bullet.
-    lead: str = ""
-    bullet: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Section:
     """A heading and its content, up to the next heading."""
 
@@ -124,26 +120,9 @@ class Template:
     system_prompt: str = ""
     source: str = ""
     warnings: tuple[Diagnostic, ...] = ()
-    #: The position of each slot in the body, in order.
-    positions: tuple[SlotPosition, ...] = field(default=(), repr=False)
 
 
-def language_code(language: str) -> str | None:
-    """`de` for `de-AT` and for `German`; None for an unknown language."""
-    code = language.strip().lower().replace("_", "-").partition("-")[0]
-    return languages.language_code(language) or (
-        code if len(code) == 2 and code.isalpha() else None
-    )
-
-
-def language_name(language: str) -> str | None:
-    """The English name. An unknown name must be a single word: it becomes part of a prompt and
-    must not be able to inject instructions."""
-    name = languages.english_name(language)
-    return name if name.isalpha() and len(name) <= 35 else None
-
-
-TYPES = {"text": "string", "date": "string", "choice": "string"}
+#: How a value of the type is written, for the model.
 FORM = {"date": "YYYY-MM-DD"}
 
 Schema = dict[str, Any]
@@ -151,28 +130,26 @@ Schema = dict[str, Any]
 
 def schema(template: Template) -> Schema:
     """The JSON Schema of the answer: every field is required, and there are no others."""
-    return _object({field.name: _described(field) for field in template.fields})
+    properties = {}
+    for one in template.fields:
+        form = FORM.get(one.field_type.base)
+        description = f"{one.instruction} ({form})" if form else one.instruction
+        properties[one.name] = {**_schema_of(one.field_type), "description": description}
+    return _object(properties)
 
 
-def _described(field: Field) -> Schema:
-    description = field.instruction
-    if form := FORM.get(field.field_type.base):
-        description = f"{description} ({form})"
-    return {**_of(field.field_type), "description": description}
-
-
-def _of(field_type: FieldType) -> Schema:
+def _schema_of(field_type: FieldType) -> Schema:
     if field_type.is_list:
-        return {"type": "array", "items": _single(field_type)}
-    single = _single(field_type)
-    return {**single, "type": [single["type"], "null"]} if field_type.nullable else single
-
-
-def _single(field_type: FieldType) -> Schema:
+        items = _schema_of(replace(field_type, is_list=False, nullable=False))
+        return {"type": "array", "items": items}
     if field_type.base == "object":
-        return _object({name: _of(part) for name, part in field_type.properties})
-    schema: Schema = {"type": TYPES.get(field_type.base, field_type.base)}
-    return {**schema, "enum": list(field_type.choices)} if field_type.choices else schema
+        single = _object({name: _schema_of(part) for name, part in field_type.properties})
+    else:
+        is_text = field_type.base in ("text", "date", "choice")
+        single = {"type": "string" if is_text else field_type.base}
+        if field_type.choices:
+            single["enum"] = list(field_type.choices)
+    return {**single, "type": [single["type"], "null"]} if field_type.nullable else single
 
 
 def _object(properties: Schema) -> Schema:
@@ -188,6 +165,9 @@ MAX_NAME = 64
 NAME = re.compile(r"[^\W\d][\w-]*")
 MAX_SHOWN = 40
 
+#: Called with the line and the message of an error or a warning.
+Report = Callable[[int, str], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
@@ -200,60 +180,47 @@ class Placeholder:
     breaks: int
 
 
-def find_placeholders(
-    text: str, line: int, report_error: Callable[[Diagnostic], None]
-) -> list[str | Placeholder]:
+def find_placeholders(text: str, line: int, report_error: Report) -> list[str | Placeholder]:
     """Split the text at its placeholders; `line` is the number of its first line."""
     pieces: list[str | Placeholder] = []
     position = 0
     while (start := text.find("{{", position)) >= 0:
         line += text.count("\n", position, start)
         pieces.append(text[position:start])
-        end = _end(text, start + 2)
-        if end is None:
-            shown = _shown(text[start:])
-            report_error(Diagnostic(line, f"`{shown}` is not closed: `}}}}` is missing"))
+        end = text.find("}}", start + 2)
+        if end < 0:
+            report_error(line, f"`{_shown(text[start:])}` is not closed: `}}}}` is missing")
             return pieces
+        # An instruction may end with a brace: `{{a|{b, c}}}`.
+        open_braces = text.count("{", start + 2, end) - text.count("}", start + 2, end)
+        while open_braces > 0 and text.startswith("}}}", end):
+            open_braces -= 1
+            end += 1
         inner = text[start + 2 : end]
-        breaks = inner.count("\n")
-        if placeholder := _parse(inner, line, breaks, report_error):
+        if placeholder := _parse(inner, line, report_error):
             pieces.append(placeholder)
-        line += breaks
+        line += inner.count("\n")
         position = end + 2
     pieces.append(text[position:])
     return pieces
 
 
-def _end(text: str, start: int) -> int | None:
-    """The index of the closing `}}`. An instruction may end with a brace: `{{a|{b, c}}}`."""
-    end = text.find("}}", start)
-    if end < 0:
-        return None
-    open_braces = text.count("{", start, end) - text.count("}", start, end)
-    while open_braces > 0 and text.startswith("}}}", end):
-        open_braces -= 1
-        end += 1
-    return end
-
-
-def _parse(
-    inner: str, line: int, breaks: int, report_error: Callable[[Diagnostic], None]
-) -> Placeholder | None:
+def _parse(inner: str, line: int, report_error: Report) -> Placeholder | None:
     name, bar, instruction = inner.partition("|")
     name, instruction = name.strip(), instruction.strip()
     shown = _shown("{{" + inner + "}}")
     if "{{" in inner:
-        report_error(Diagnostic(line, f"`{shown}` has another `{{{{` inside; is a `}}}}` missing?"))
+        report_error(line, f"`{shown}` has another `{{{{` inside; is a `}}}}` missing?")
     elif not NAME.fullmatch(name):
         text = "a name begins with a letter and has letters, digits, `_` and `-` only"
-        report_error(Diagnostic(line, f"`{shown}` has no usable name: {text}"))
+        report_error(line, f"`{shown}` has no usable name: {text}")
     elif len(name) > MAX_NAME:
-        report_error(Diagnostic(line, f"`{shown}`: the name is longer than {MAX_NAME} characters"))
+        report_error(line, f"`{shown}`: the name is longer than {MAX_NAME} characters")
     elif bar and not instruction:
         text = f"write `{{{{{name}}}}}` for a value from the context"
-        report_error(Diagnostic(line, f"`{shown}` has no instruction after the `|`; {text}"))
+        report_error(line, f"`{shown}` has no instruction after the `|`; {text}")
     else:
-        return Placeholder(name, instruction if bar else None, line, breaks)
+        return Placeholder(name, instruction if bar else None, line, inner.count("\n"))
     return None
 
 

@@ -65,10 +65,9 @@ Run = Callable[..., Awaitable[Any]]
 
 
 async def fetch_media(
-    request: SiteRequest, run: Run, on_progress: OnProgress | None = None
+    request: SiteRequest, run: Run, network: Network, on_progress: OnProgress | None = None
 ) -> SiteMedia | SourceFile:
     """Return the file at `request.url`, or the recording of a site with its metadata."""
-    network = Network(request.allow_hosts)
     network.check(request.url)
     refused: DownloadFailed | None = None
     if not httpx.URL(request.url).path.lower().endswith(_PLAYLIST_SUFFIXES):

@@ -26,7 +26,6 @@ from ...core.job import (
 )
 from ...core.json_codec import encode_json_text
 from ..claims import (
-    RENEW_BELOW,
     Candidate,
     Capacity,
     FairScheduler,
@@ -39,61 +38,60 @@ from ..claims import (
     worker_lost_entry,
 )
 from . import outbox
-from .jobs import cancel_job, fail, note_finished, promote, queues_with_jobs, requeue, settle_batch
+from .jobs import cancel_job, fail, promote, queues_with_jobs, requeue, settle_batch
 from .schema import JOB_COLUMNS, JOBS, NEXT_REVISION, job_from, microseconds, moment
 
 #: How many users of a queue a claim checks at most when there is a limit per user.
 MAX_USERS_CHECKED = 500
 
 
-Request = tuple[str, Capacity]
-
-
-class Claims:
-    """The claims of one process, which share a scheduler."""
-
-    def __init__(self) -> None:
-        self._scheduler = FairScheduler()
-
-    def claim(self, db: apsw.Connection, requests: list[Request]) -> list[list[Job] | LeaseLost]:
-        answers: list[list[Job] | LeaseLost] = []
-        for worker_id, capacity in requests:
-            try:
-                answers.append(claim(db, self._scheduler, worker_id, capacity))
-            except LeaseLost as error:
-                answers.append(error)
-        return answers
+def claim_together(
+    scheduler: FairScheduler, db: apsw.Connection, requests: list[tuple[str, Capacity]]
+) -> list[list[Job] | LeaseLost]:
+    answers: list[list[Job] | LeaseLost] = []
+    for worker_id, capacity in requests:
+        try:
+            answers.append(claim(db, scheduler, worker_id, capacity))
+        except LeaseLost as error:
+            answers.append(error)
+    return answers
 
 
 def claim(
-    db: apsw.Connection,
-    scheduler: FairScheduler,
-    worker_id: str,
-    capacity: Capacity,
+    db: apsw.Connection, scheduler: FairScheduler, worker_id: str, capacity: Capacity
 ) -> list[Job]:
     """Give a worker the jobs that should start next."""
-    now = utc_now()
-    before: Any = db.execute(CLAIM_PRECONDITIONS, (worker_id, microseconds(now))).fetchone()
+    now = microseconds(utc_now())
+    before: Any = db.execute(CLAIM_PRECONDITIONS, (worker_id, now)).fetchone()
     registered, due = before
     if not registered:
         raise LeaseLost(f"The worker {worker_id} is not registered")
     if due:
-        promote(db, microseconds(now))
+        promote(db, now)
     running = _running_jobs(db, capacity)
     queues = {
         queue: _candidates(db, queue, capacity, running)
         for queue in queues_with_jobs(db)
         if capacity.accepts(queue[0])
     }
-    chosen = (
-        [candidate.key for candidate in scheduler.choose(queues, capacity, running)]
-        if queues
-        else []
-    )
+    chosen = [one.key for one in scheduler.choose(queues, capacity, running)] if queues else []
     if not chosen:
         return []
-    _mark_started(db, chosen, worker_id, microseconds(now))
-    jobs = _read_jobs(db, chosen)
+    seqs = json.dumps(chosen)
+    db.execute(
+        "UPDATE jobs SET status = 'processing', turn = NULL, run_at = NULL, attempt = attempt + 1,"
+        " worker_id = ?, processing_started_at = ?, updated_at = ?, step = 'initializing',"
+        f" percent = 0, message = '', revision = {NEXT_REVISION}"
+        " WHERE seq IN (SELECT value FROM json_each(?))",
+        (worker_id, now, now, seqs),
+    )
+    # Read all rows as one JSON value: fetching rows one by one costs more than parsing them.
+    rows: str = db.execute(
+        f"SELECT json_group_array(json_array({JOB_COLUMNS}))"
+        f" FROM json_each(?) AS chosen CROSS JOIN {JOBS} WHERE jobs.seq = chosen.value",
+        (seqs,),
+    ).get
+    jobs = {row[0]: job_from(row) for row in json.loads(rows)}
     return [jobs[seq] for seq in chosen]
 
 
@@ -162,26 +160,6 @@ def _users(db: apsw.Connection, queue: JobClass) -> Iterator[str | None]:
         yield user_id
 
 
-def _mark_started(db: apsw.Connection, seqs: list[int], worker_id: str, now: int) -> None:
-    db.execute(
-        "UPDATE jobs SET status = 'processing', turn = NULL, run_at = NULL, attempt = attempt + 1,"
-        " worker_id = ?, processing_started_at = ?, updated_at = ?, step = 'initializing',"
-        f" percent = 0, message = '', revision = {NEXT_REVISION}"
-        " WHERE seq IN (SELECT value FROM json_each(?))",
-        (worker_id, now, now, json.dumps(seqs)),
-    )
-
-
-def _read_jobs(db: apsw.Connection, seqs: list[int]) -> dict[int, Job]:
-    """Read all rows as one JSON value: fetching rows one by one costs more than parsing them."""
-    rows: str = db.execute(
-        f"SELECT json_group_array(json_array(jobs.seq, {JOB_COLUMNS}))"
-        f" FROM json_each(?) AS chosen CROSS JOIN {JOBS} WHERE jobs.seq = chosen.value",
-        (json.dumps(seqs),),
-    ).get
-    return {row[0]: job_from(row[1:]) for row in json.loads(rows)}
-
-
 OWNED_BY = " WHERE job_id = ? AND attempt = ? AND worker_id = ? AND status = 'processing'"
 
 
@@ -190,7 +168,10 @@ def fence(job: Job) -> tuple[str, int, str | None]:
 
 
 def report(
-    db: apsw.Connection, job: Job, progress: Progress | None, logs: Sequence[LogEntry]
+    db: apsw.Connection,
+    job: Job,
+    progress: Progress | None = None,
+    logs: Sequence[LogEntry] = (),
 ) -> None:
     now = microseconds(utc_now())
     if progress is not None:
@@ -224,7 +205,6 @@ def add_logs(db: apsw.Connection, seq: int, logs: Sequence[LogEntry]) -> None:
 #: Results up to this length are written together with those of other jobs.
 SMALL_RESULTS = 10_000
 
-
 #: The outcomes other than success, which has a faster path (`complete`).
 Unfinished = Failed | Cancelled | Released
 
@@ -232,12 +212,10 @@ Unfinished = Failed | Cancelled | Released
 def finish(
     db: apsw.Connection, job: Job, outcome: Unfinished, resources: Mapping[str, float] | None
 ) -> None:
-    owned = db.execute(
-        "SELECT seq, batch_id, cancel_requested FROM jobs" + OWNED_BY, fence(job)
-    ).fetchone()
+    owned = db.execute("SELECT seq, cancel_requested FROM jobs" + OWNED_BY, fence(job)).fetchone()
     if owned is None:
         raise LeaseLost(job.job_id)
-    seq, batch_id, cancel_requested = owned
+    seq, cancel_requested = owned
     used = encode_json_text(resources) if resources else None
     goes_on = isinstance(outcome, Released) or (isinstance(outcome, Failed) and outcome.retry_at)
     if goes_on and cancel_requested:
@@ -245,7 +223,6 @@ def finish(
     match outcome:
         case Failed(error=error, retry_at=None, crashed=crashed):
             fail(db, seq, error, crashed=crashed)
-            note_finished(db, seq, batch_id)
         case Failed(error=error, retry_at=retry_at, crashed=crashed):
             counter = "crashes" if crashed else "failures"
             requeue(db, seq, error=error, run_at=retry_at, counter=counter)
@@ -253,7 +230,6 @@ def finish(
             requeue(db, seq, interrupted=True)
         case Cancelled(reason=reason):
             cancel_job(db, seq, reason)
-            note_finished(db, seq, batch_id)
     db.execute("UPDATE contents SET resources = ? WHERE seq = ?", (used, seq))
 
 
@@ -285,21 +261,16 @@ def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLo
     )
     valid = [c for c in completions if c.job.job_id in owned]
     _store_results(db, [(owned[c.job.job_id][0], c.results, c.resources) for c in valid])
-    for completion in valid:
-        if has_secrets(completion.job.parameters):
-            _remove_secrets(db, owned[completion.job.job_id][0], completion.job)
-        if completion.job.webhook is not None:
-            outbox.add_final_event(
-                db, completion.job.job_id, completion.job.webhook, "completed", now
-            )
+    for job in (completion.job for completion in valid):
+        if has_secrets(job.parameters):
+            parameters = encode_json_text(remove_secrets(job.parameters))
+            seq = owned[job.job_id][0]
+            db.execute("UPDATE contents SET parameters = ? WHERE seq = ?", (parameters, seq))
+        if job.webhook is not None:
+            outbox.add_final_event(db, job.job_id, job.webhook, "completed", now)
     for batch_id in {batch_id for _, batch_id in owned.values() if batch_id is not None}:
         settle_batch(db, batch_id)
     return [None if c.job.job_id in owned else LeaseLost(c.job.job_id) for c in completions]
-
-
-def _remove_secrets(db: apsw.Connection, seq: int, job: Job) -> None:
-    parameters = encode_json_text(remove_secrets(job.parameters))
-    db.execute("UPDATE contents SET parameters = ? WHERE seq = ?", (parameters, seq))
 
 
 def _store_results(db: apsw.Connection, rows: list[tuple[int, str | None, str | None]]) -> None:
@@ -329,45 +300,29 @@ def rescue(db: apsw.Connection, boot: str, dead: Sequence[str], max_crashes: int
     lapsed = (boot, time.monotonic())
     db.execute("DELETE FROM workers WHERE boot <> ? OR lease_until < ?", lapsed)
     for worker_id in dead:
-        db.execute("DELETE FROM workers WHERE worker_id = ?", (worker_id,))
+        unregister_worker(db, worker_id)
     abandoned: list[Any] = db.execute(ABANDONED).fetchall()
-    return [_rescue_one(db, *row, max_crashes=max_crashes) for row in abandoned]
+    rescued: list[Rescued] = []
+    for seq, job_id, attempt, worker_id, crashes, cancel_requested in abandoned:
+        error = crash_error(worker_id, crashes + 1)
+        failed = not cancel_requested and crashes + 1 >= max_crashes
+        if cancel_requested:
+            cancel_job(db, seq, Cancelled().reason)
+        elif failed:
+            fail(db, seq, error, crashed=True)
+        else:
+            requeue(db, seq, error=error, counter="crashes", interrupted=True)
+        add_logs(db, seq, [worker_lost_entry(worker_id, attempt)])
+        rescued.append(Rescued(job_id, attempt, worker_id, failed, bool(cancel_requested)))
+    return rescued
 
 
 #: Running jobs whose worker is no longer registered.
 ABANDONED = (
-    "SELECT seq, job_id, attempt, worker_id, batch_id, crashes, cancel_requested"
+    "SELECT seq, job_id, attempt, worker_id, crashes, cancel_requested"
     " FROM jobs INDEXED BY jobs_running WHERE status = 'processing'"
     " AND worker_id NOT IN (SELECT worker_id FROM workers)"
 )
-
-
-def _rescue_one(
-    db: apsw.Connection,
-    seq: int,
-    job_id: str,
-    attempt: int,
-    worker_id: str,
-    batch_id: str | None,
-    crashes: int,
-    cancel_requested: int,
-    *,
-    max_crashes: int,
-) -> Rescued:
-    deaths = crashes + 1
-    error = crash_error(worker_id, deaths)
-    over = deaths >= max_crashes
-    if cancel_requested:
-        cancel_job(db, seq, Cancelled().reason)
-    elif over:
-        fail(db, seq, error, crashed=True)
-    else:
-        requeue(db, seq, error=error, counter="crashes", interrupted=True)
-    if cancel_requested or over:
-        note_finished(db, seq, batch_id)
-    add_logs(db, seq, [worker_lost_entry(worker_id, attempt)])
-    is_cancelled = bool(cancel_requested)
-    return Rescued(job_id, attempt, worker_id, over and not is_cancelled, is_cancelled)
 
 
 def register_worker(
@@ -375,17 +330,12 @@ def register_worker(
 ) -> None:
     info = {**asdict(worker), "started_at": microseconds(worker.started_at)}
     del info["seen_at"]
+    lease_until = time.monotonic() + lease.total_seconds()
     db.execute(
         "INSERT INTO workers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
         " SET info = excluded.info, seen_at = excluded.seen_at,"
         " lease_until = excluded.lease_until",
-        (
-            worker.worker_id,
-            json.dumps(info),
-            microseconds(utc_now()),
-            time.monotonic() + lease.total_seconds(),
-            boot,
-        ),
+        (worker.worker_id, json.dumps(info), microseconds(utc_now()), lease_until, boot),
     )
 
 
@@ -402,12 +352,17 @@ def busy_slots(db: apsw.Connection) -> dict[str, int]:
 
 
 def all_workers(db: apsw.Connection) -> list[WorkerInfo]:
-    rows = db.execute("SELECT info, seen_at FROM workers ORDER BY worker_id")
-    return [_worker_from(info, seen_at) for info, seen_at in rows]
+    workers: list[WorkerInfo] = []
+    for text, seen_at in db.execute("SELECT info, seen_at FROM workers ORDER BY worker_id"):
+        info = json.loads(text)
+        times = {"started_at": moment(info["started_at"]), "seen_at": moment(seen_at)}
+        workers.append(WorkerInfo.from_stored(info | times))
+    return workers
 
 
 def read_lease(db: apsw.Connection, worker_id: str) -> tuple[float, Renewal]:
-    """Return when the lease ends and which jobs it covers; most renewals need no write."""
+    """Return how many seconds of the lease remain and which jobs it covers; most renewals need no
+    write."""
     lease_until = db.execute(
         "SELECT lease_until FROM workers WHERE worker_id = ?", (worker_id,)
     ).get
@@ -419,11 +374,8 @@ def read_lease(db: apsw.Connection, worker_id: str) -> tuple[float, Renewal]:
         (worker_id,),
     ).fetchall()
     cancelled = frozenset(job_id for job_id, _, cancel in rows if cancel)
-    return lease_until, Renewal({job_id: n for job_id, n, _ in rows}, cancelled)
-
-
-def needs_renewal(lease_until: float, lease: timedelta) -> bool:
-    return lease_until - time.monotonic() < lease.total_seconds() * RENEW_BELOW
+    remaining = lease_until - time.monotonic()
+    return remaining, Renewal({job_id: n for job_id, n, _ in rows}, cancelled)
 
 
 def extend_lease(db: apsw.Connection, worker_id: str, lease: timedelta) -> None:
@@ -433,9 +385,3 @@ def extend_lease(db: apsw.Connection, worker_id: str, lease: timedelta) -> None:
     )
     if not db.changes():
         raise LeaseLost(f"The worker {worker_id} is not registered")
-
-
-def _worker_from(info: str, seen_at: int) -> WorkerInfo:
-    stored = json.loads(info)
-    times = {"started_at": moment(stored["started_at"]), "seen_at": moment(seen_at)}
-    return WorkerInfo.from_stored(stored | times)

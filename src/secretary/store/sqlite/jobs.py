@@ -1,7 +1,8 @@
-"""What clients do with jobs and batches: add, cancel, restart, archive, delete."""
+"""What clients do with jobs and batches, the queues of pending jobs, and the changes of state that
+move jobs into and out of them."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -22,20 +23,168 @@ from ...core.job import (
 from ...core.json_codec import encode_json_text
 from ..claims import JobClass
 from ..jobs import Added, IdempotencyKey, JobQuery
-from . import outbox, queries
-from .queries import ExpiredStats, Term, find_seqs, get_batch
+from ..stats import FinishedJob, count_finished, wait_of
+from . import outbox
+from .queries import Term, drop_expired_counters, find_seqs, get_batch, write_counters
 from .schema import (
     JOBS,
     NEXT_REVISION,
     insert_batch,
     insert_job,
     microseconds,
+    microseconds_or_none,
     moment,
+    moment_or_none,
     record_change,
 )
 
 #: Scheduled jobs that are due enter their queue in batches of this size.
 MAX_PROMOTED = 1000
+#: Readers that fall further behind than this miss deletions and batch changes.
+MAX_RECORDED_CHANGES = 10_000
+
+CANCELLABLE: Term = ("status IN ('pending', 'processing') AND cancel_requested = 0", ())
+FINISHED: Term = ("status IN ('completed', 'failed', 'cancelled')", ())
+
+
+def add(
+    db: apsw.Connection,
+    *,
+    jobs: Sequence[Job],
+    batch: Batch | None,
+    idempotency: IdempotencyKey | None,
+) -> Added:
+    if idempotency is not None and (known := _known_key(db, idempotency)) is not None:
+        return known
+    try:
+        if batch is not None:
+            insert_batch(db, batch)
+            if batch.webhook is not None:
+                outbox.register(db, "batch", batch.batch_id, batch.webhook)
+        enqueue(db, jobs, paused=batch is not None and not batch.is_active)
+    except apsw.ConstraintError as error:
+        raise Conflict("A job or batch with this id is already stored") from error
+    if batch is not None and not jobs:
+        settle_batch(db, batch.batch_id)
+    added = Added([job.job_id for job in jobs], batch.batch_id if batch else None)
+    if (key := idempotency) is not None:
+        expires_at = microseconds(key.expires_at)
+        ids = json.dumps(added.job_ids)
+        db.execute(
+            "INSERT OR REPLACE INTO idempotency_keys VALUES (?, ?, ?, ?, ?, ?)",
+            (key.scope, key.key, key.fingerprint, ids, added.batch_id, expires_at),
+        )
+    return added
+
+
+def _known_key(db: apsw.Connection, key: IdempotencyKey) -> Added | None:
+    row = db.execute(
+        "SELECT fingerprint, job_ids, batch_id FROM idempotency_keys"
+        " WHERE scope = ? AND key = ? AND expires_at > ?",
+        (key.scope, key.key, microseconds(utc_now())),
+    ).fetchone()
+    if row is None:
+        return None
+    if row[0] != key.fingerprint:
+        raise KeyReused("This idempotency key was used for another request")
+    return Added(json.loads(row[1]), row[2], replayed=True)
+
+
+def cancel(db: apsw.Connection, query: JobQuery) -> list[str]:
+    matching = _matching(db, query, CANCELLABLE)
+    for seq in matching:
+        if db.execute("SELECT status FROM jobs WHERE seq = ?", (seq,)).get == "pending":
+            cancel_job(db, seq, Cancelled().reason)
+        else:
+            db.execute(
+                f"UPDATE jobs SET cancel_requested = 1, revision = {NEXT_REVISION} WHERE seq = ?",
+                (seq,),
+            )
+    return list(matching.values())
+
+
+def restart(db: apsw.Connection, query: JobQuery) -> list[str]:
+    matching = _matching(db, query, FINISHED)
+    for seq, job_id in matching.items():
+        requeue(db, seq)
+        batch_id = db.execute(
+            "UPDATE jobs SET failures = 0, crashes = 0, cancel_requested = 0, archived = 0,"
+            " step = 'queued', percent = 0, message = '' WHERE seq = ? RETURNING batch_id",
+            (seq,),
+        ).get
+        webhook = db.execute(
+            "UPDATE contents SET results = NULL, resources = NULL WHERE seq = ? RETURNING webhook",
+            (seq,),
+        ).get
+        if webhook is not None:
+            outbox.restart(db, job_id, Webhook.from_stored_json(webhook))
+        if batch_id is not None:
+            db.execute("UPDATE batches SET completed_at = NULL WHERE batch_id = ?", (batch_id,))
+            outbox.withdraw(db, batch_id)
+    return list(matching.values())
+
+
+def archive(db: apsw.Connection, query: JobQuery, *, archived: bool = True) -> list[str]:
+    matching = _matching(db, query, ("archived = ?", (not archived,)))
+    for seq in matching:
+        db.execute(
+            f"UPDATE jobs SET archived = ?, revision = {NEXT_REVISION} WHERE seq = ?",
+            (archived, seq),
+        )
+    return list(matching.values())
+
+
+def delete(db: apsw.Connection, query: JobQuery) -> list[str]:
+    matching = _matching(db, query, FINISHED)
+    for seq, job_id in matching.items():
+        row: Any = db.execute(
+            "DELETE FROM jobs WHERE seq = ? RETURNING batch_id, revision", (seq,)
+        ).fetchone()
+        outbox.delete(db, job_id)
+        record_change(db, job_id=job_id, batch_id=row[0], above=row[1])
+    return list(matching.values())
+
+
+def _matching(db: apsw.Connection, query: JobQuery, only: Term) -> dict[int, str]:
+    """Return `seq` and id of the jobs that match the query and `only`."""
+    seqs = [seq for _, seq in find_seqs(db, query, only=[only])]
+    return {seq: db.execute("SELECT job_id FROM jobs WHERE seq = ?", (seq,)).get for seq in seqs}
+
+
+def change_batch(
+    db: apsw.Connection,
+    batch_id: str,
+    *,
+    is_active: bool | None = None,
+    archived: bool | None = None,
+) -> Batch:
+    batch = get_batch(db, batch_id)
+    now = microseconds(utc_now())
+    if is_active is not None and is_active != batch.is_active:
+        db.execute("UPDATE batches SET is_active = ? WHERE batch_id = ?", (is_active, batch_id))
+        # Resumed jobs enter the queue with the next claim, like scheduled jobs that are due.
+        db.execute(
+            "UPDATE jobs SET held = ?, turn = NULL, run_at = coalesce(run_at, ?),"
+            f" revision = {NEXT_REVISION} WHERE batch_id = ? AND status = 'pending'",
+            (not is_active, now, batch_id),
+        )
+    if archived is not None and archived != batch.archived:
+        db.execute("UPDATE batches SET archived = ? WHERE batch_id = ?", (archived, batch_id))
+        db.execute(
+            f"UPDATE jobs SET archived = ?, revision = {NEXT_REVISION} WHERE batch_id = ?",
+            (archived, batch_id),
+        )
+    db.execute("UPDATE batches SET updated_at = ? WHERE batch_id = ?", (now, batch_id))
+    record_change(db, job_id=None, batch_id=batch_id)
+    return get_batch(db, batch_id)
+
+
+def delete_batch(db: apsw.Connection, batch_id: str) -> None:
+    if get_batch(db, batch_id).total_jobs:
+        raise Conflict(f"The batch {batch_id} still has jobs")
+    outbox.delete(db, batch_id)
+    db.execute("DELETE FROM batches WHERE batch_id = ?", (batch_id,))
+    record_change(db, job_id=None, batch_id=batch_id)
 
 
 class QueuePositions:
@@ -54,18 +203,14 @@ class QueuePositions:
         user_queue = (job_type, priority, user_id)
         last = self._last.get(user_queue)
         if last is None:
-            last = self._last_of(*user_queue)
+            last = self._db.execute(
+                "SELECT max(turn) FROM jobs INDEXED BY jobs_of_user_ready"
+                " WHERE job_type = ? AND priority = ? AND user_id IS ? AND turn IS NOT NULL",
+                user_queue,
+            ).get
         position = self.head_position(job_type, priority) if last is None else last + 1
         self._last[user_queue] = position
         return position
-
-    def _last_of(self, job_type: str, priority: int, user_id: str | None) -> int | None:
-        last: int | None = self._db.execute(
-            "SELECT max(turn) FROM jobs INDEXED BY jobs_of_user_ready"
-            " WHERE job_type = ? AND priority = ? AND user_id IS ? AND turn IS NOT NULL",
-            (job_type, priority, user_id),
-        ).get
-        return last
 
     def head_position(self, job_type: str, priority: int) -> int:
         """The position of the head; jobs with the same position are ordered by arrival."""
@@ -82,10 +227,9 @@ def enqueue(db: apsw.Connection, jobs: Sequence[Job], *, paused: bool) -> None:
     positions = QueuePositions(db)
     now = utc_now()
     for job in jobs:
-        delayed = paused or (job.run_at is not None and job.run_at > now)
-        position = (
-            None if delayed else positions.next_position(job.job_type, job.priority, job.user_id)
-        )
+        position = None
+        if not paused and (job.run_at is None or job.run_at <= now):
+            position = positions.next_position(job.job_type, job.priority, job.user_id)
         insert_job(db, job, position=position, paused=paused)
         if job.webhook is not None:
             outbox.register(db, "job", job.job_id, job.webhook)
@@ -100,8 +244,8 @@ def promote(db: apsw.Connection, now: int) -> None:
         (now, MAX_PROMOTED),
     ).fetchall()
     positions = QueuePositions(db)
-    for seq, job_type, priority, user_id in due:
-        position = positions.next_position(job_type, priority, user_id)
+    for seq, *user_queue in due:
+        position = positions.next_position(*user_queue)
         db.execute("UPDATE jobs SET turn = ? WHERE seq = ?", (position, seq))
 
 
@@ -133,42 +277,49 @@ def waiting_since(db: apsw.Connection) -> dict[str, datetime]:
     """Since when the heads of the queues have been ready, by type."""
     since: dict[str, datetime] = {}
     for queue in queues_with_jobs(db):
-        head = db.execute(HEAD_WAITS_SINCE, queue).get
+        # A pending job was last updated when it became pending, but may be scheduled for later.
+        head = db.execute(
+            "SELECT max(updated_at, coalesce(run_at, 0)) FROM jobs INDEXED BY jobs_ready"
+            " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL ORDER BY turn, seq LIMIT 1",
+            queue,
+        ).get
         if head is not None:
             since[queue[0]] = min(moment(head), since.get(queue[0], moment(head)))
     return since
 
 
-#: A pending job was last updated when it became pending, but may have been scheduled for later.
-HEAD_WAITS_SINCE = (
-    "SELECT max(updated_at, coalesce(run_at, 0)) FROM jobs INDEXED BY jobs_ready"
-    " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL ORDER BY turn, seq LIMIT 1"
-)
-
-
 def fail(db: apsw.Connection, seq: int, error: JobError, *, crashed: bool) -> None:
-    now = microseconds(utc_now())
-    db.execute(
-        "UPDATE jobs SET status = 'failed', error_code = ?, failures = failures + ?,"
-        f" crashes = crashes + ?, updated_at = ?, completed_at = ?, revision = {NEXT_REVISION}"
-        " WHERE seq = ?",
-        (error.code, not crashed, crashed, now, now, seq),
-    )
-    db.execute("UPDATE contents SET error = ? WHERE seq = ?", (error.model_dump_json(), seq))
-    queries.count_one(db, seq, JobStatus.FAILED, error.code, now)
+    counter = "crashes" if crashed else "failures"
+    _end(db, seq, JobStatus.FAILED, error, f"{counter} = {counter} + 1")
 
 
 def cancel_job(db: apsw.Connection, seq: int, reason: str) -> None:
-    now = microseconds(utc_now())
-    db.execute(
-        "UPDATE jobs SET status = 'cancelled', turn = NULL, run_at = NULL, held = 0,"
-        " cancel_requested = 1, error_code = 'CANCELLED', updated_at = ?, completed_at = ?,"
-        f" revision = {NEXT_REVISION} WHERE seq = ?",
-        (now, now, seq),
-    )
     error = JobError(code="CANCELLED", message=reason)
-    db.execute("UPDATE contents SET error = ? WHERE seq = ?", (error.model_dump_json(), seq))
-    queries.count_one(db, seq, JobStatus.CANCELLED, error.code, now)
+    changes = "turn = NULL, run_at = NULL, held = 0, cancel_requested = 1"
+    _end(db, seq, JobStatus.CANCELLED, error, changes)
+
+
+def _end(db: apsw.Connection, seq: int, status: JobStatus, error: JobError, changes: str) -> None:
+    """Fail or cancel a job, count it, make its webhook event due and settle its batch."""
+    now = microseconds(utc_now())
+    row: Any = db.execute(
+        f"UPDATE jobs SET status = ?, {changes}, error_code = ?, updated_at = ?, completed_at = ?,"
+        f" revision = {NEXT_REVISION} WHERE seq = ? RETURNING"
+        " job_id, batch_id, job_type, user_id, attempt, created_at, processing_started_at",
+        (status.value, error.code, now, now, seq),
+    ).fetchone()
+    job_id, batch_id, job_type, user_id, attempt, created_at, started_at = row
+    webhook = db.execute(
+        "UPDATE contents SET error = ? WHERE seq = ? RETURNING webhook",
+        (error.model_dump_json(), seq),
+    ).get
+    waited = wait_of(attempt, moment(created_at), moment_or_none(started_at))
+    ending = FinishedJob(job_type, user_id, status.value, moment(now), error.code, waited)
+    write_counters(db, count_finished([ending]))
+    if webhook is not None:
+        outbox.add_final_event(db, job_id, Webhook.from_stored_json(webhook), "error", now)
+    if batch_id is not None:
+        settle_batch(db, batch_id)
 
 
 def requeue(
@@ -184,17 +335,30 @@ def requeue(
 
     An interrupted job goes to the head of its queue: it has waited before.
     """
-    _record_attempt(db, seq, error)
     now = utc_now()
     row: Any = db.execute(
-        "SELECT job_type, priority, jobs.user_id, coalesce(NOT is_active, 0) FROM jobs"
+        "SELECT job_type, priority, jobs.user_id, coalesce(NOT is_active, 0), attempt, worker_id,"
+        f" processing_started_at, jobs.completed_at, attempts, error FROM {JOBS}"
         " LEFT JOIN batches USING (batch_id) WHERE jobs.seq = ?",
         (seq,),
     ).fetchone()
-    job_type, priority, user_id, paused = row
-    delayed = paused or (run_at is not None and run_at > now)
+    job_type, priority, user_id, paused, attempt, worker_id, started_at, ended_at, *texts = row
+    attempts, stored_error = texts
+    if worker_id is not None:
+        attempt_error = error
+        if error is None and ended_at is not None and stored_error:
+            attempt_error = JobError.from_stored_json(stored_error)
+        past = Attempt(
+            attempt=attempt,
+            worker_id=worker_id,
+            started_at=moment(started_at),
+            ended_at=moment(ended_at) if ended_at else now,
+            error=attempt_error,
+        )
+        history = [*(json.loads(attempts) if attempts else []), past.model_dump(mode="json")]
+        attempts = encode_json_text(history[-MAX_ATTEMPTS_KEPT:])
     position = None
-    if not delayed:
+    if not paused and (run_at is None or run_at <= now):
         positions = QueuePositions(db)
         position = (
             positions.head_position(job_type, priority)
@@ -202,58 +366,15 @@ def requeue(
             else positions.next_position(job_type, priority, user_id)
         )
     counting = f", {counter} = {counter} + 1" if counter else ""
+    code = error.code if error else None
     db.execute(
         "UPDATE jobs SET status = 'pending', turn = ?, held = ?, run_at = ?, worker_id = NULL,"
         " processing_started_at = NULL, completed_at = NULL, error_code = ?, updated_at = ?,"
         f" revision = {NEXT_REVISION}{counting} WHERE seq = ?",
-        (
-            position,
-            paused,
-            microseconds(run_at) if run_at else None,
-            error.code if error else None,
-            microseconds(now),
-            seq,
-        ),
+        (position, paused, microseconds_or_none(run_at), code, microseconds(now), seq),
     )
     text = error.model_dump_json() if error else None
-    db.execute("UPDATE contents SET error = ? WHERE seq = ?", (text, seq))
-
-
-def _record_attempt(db: apsw.Connection, seq: int, error: JobError | None) -> None:
-    row = db.execute(
-        "SELECT attempt, worker_id, processing_started_at, completed_at, attempts, error"
-        f" FROM {JOBS} WHERE jobs.seq = ?",
-        (seq,),
-    ).fetchone()
-    if row is None or row[1] is None:  # never started
-        return
-    attempt, worker_id, started_at, completed_at, attempts, ended_with = row
-    if error is None and completed_at is not None and ended_with:
-        error = JobError.from_stored_json(ended_with)
-    past = Attempt(
-        attempt=attempt,
-        worker_id=worker_id,
-        started_at=moment(started_at),
-        ended_at=moment(completed_at) if completed_at else utc_now(),
-        error=error,
-    )
-    history = [*(json.loads(attempts) if attempts else []), past.model_dump(mode="json")]
-    text = encode_json_text(history[-MAX_ATTEMPTS_KEPT:])
-    db.execute("UPDATE contents SET attempts = ? WHERE seq = ?", (text, seq))
-
-
-def note_finished(db: apsw.Connection, seq: int, batch_id: str | None) -> None:
-    """Queue the webhook event of a failed or cancelled job and update its batch."""
-    row: Any = db.execute(
-        "SELECT job_id, webhook, completed_at FROM jobs JOIN contents USING (seq)"
-        " WHERE seq = ? AND webhook IS NOT NULL",
-        (seq,),
-    ).fetchone()
-    if row is not None:
-        job_id, webhook, ended_at = row
-        outbox.add_final_event(db, job_id, Webhook.from_stored_json(webhook), "error", ended_at)
-    if batch_id is not None:
-        settle_batch(db, batch_id)
+    db.execute("UPDATE contents SET error = ?, attempts = ? WHERE seq = ?", (text, attempts, seq))
 
 
 def settle_batch(db: apsw.Connection, batch_id: str) -> None:
@@ -270,212 +391,17 @@ def settle_batch(db: apsw.Connection, batch_id: str) -> None:
     outbox.add_final_event(db, batch_id, webhook, "completed" if row[1] else "error", row[2])
 
 
-def find_expired(
-    db: apsw.Connection, older_than: Mapping[JobStatus, datetime], limit: int
-) -> list[str]:
-    job_ids: list[str] = []
-    for status, before in older_than.items():
-        rows = db.execute(
-            "SELECT job_id FROM jobs INDEXED BY jobs_ended WHERE status = ?"
-            " AND completed_at IS NOT NULL AND completed_at < ?"
-            " ORDER BY completed_at LIMIT ?",
-            (status.value, microseconds(before), limit - len(job_ids)),
-        )
-        job_ids += [job_id for (job_id,) in rows]
-    return job_ids
-
-
-#: Readers that fall further behind than this miss deletions and batch changes.
-MAX_RECORDED_CHANGES = 10_000
-
-
-def prune_recorded_changes(db: apsw.Connection) -> None:
-    """Keep the newest one in any case: it may have the highest revision."""
+def tidy(db: apsw.Connection, last_scope: str) -> str:
+    """Drop what has expired; throughput counters in steps, of which the next begins after the
+    returned scope."""
+    now = microseconds(utc_now())
+    db.execute("DELETE FROM idempotency_keys WHERE expires_at < ?", (now,))
+    # The newest trace stays in any case: it may have the highest revision.
     db.execute(
         "DELETE FROM traces WHERE revision <="
         " (SELECT revision FROM traces ORDER BY revision DESC LIMIT 1 OFFSET ?)",
         (MAX_RECORDED_CHANGES,),
     )
-
-
-def tidy(db: apsw.Connection, expired_stats: ExpiredStats) -> None:
-    now = microseconds(utc_now())
-    db.execute("DELETE FROM idempotency_keys WHERE expires_at < ?", (now,))
-    prune_recorded_changes(db)
-    expired_stats.drop(db)
+    last_scope = drop_expired_counters(db, last_scope)
     db.execute("PRAGMA incremental_vacuum(1000)").fetchall()
-
-
-def checkpoint(db: apsw.Connection) -> None:
-    """Run this outside of a transaction."""
-    db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-
-
-def add(
-    db: apsw.Connection,
-    *,
-    jobs: Sequence[Job],
-    batch: Batch | None,
-    idempotency: IdempotencyKey | None,
-) -> Added:
-    if idempotency is not None and (added := _known_key(db, idempotency)) is not None:
-        return added
-    try:
-        if batch is not None:
-            insert_batch(db, batch)
-            if batch.webhook is not None:
-                outbox.register(db, "batch", batch.batch_id, batch.webhook)
-        enqueue(db, jobs, paused=batch is not None and not batch.is_active)
-    except apsw.ConstraintError as error:
-        raise Conflict("A job or batch with this id is already stored") from error
-    if batch is not None and not jobs:
-        settle_batch(db, batch.batch_id)
-    added = Added([job.job_id for job in jobs], batch.batch_id if batch else None)
-    if idempotency is not None:
-        _store_key(db, idempotency, added)
-    return added
-
-
-def _known_key(db: apsw.Connection, key: IdempotencyKey) -> Added | None:
-    row = db.execute(
-        "SELECT fingerprint, job_ids, batch_id FROM idempotency_keys"
-        " WHERE scope = ? AND key = ? AND expires_at > ?",
-        (key.scope, key.key, microseconds(utc_now())),
-    ).fetchone()
-    if row is None:
-        return None
-    if row[0] != key.fingerprint:
-        raise KeyReused("This idempotency key was used for another request")
-    return Added(json.loads(row[1]), row[2], replayed=True)
-
-
-def _store_key(db: apsw.Connection, key: IdempotencyKey, added: Added) -> None:
-    db.execute(
-        "INSERT OR REPLACE INTO idempotency_keys VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            key.scope,
-            key.key,
-            key.fingerprint,
-            json.dumps(added.job_ids),
-            added.batch_id,
-            microseconds(key.expires_at),
-        ),
-    )
-
-
-CANCELLABLE: Term = ("status IN ('pending', 'processing') AND cancel_requested = 0", ())
-FINISHED: Term = ("status IN ('completed', 'failed', 'cancelled')", ())
-
-
-def cancel(db: apsw.Connection, query: JobQuery) -> list[str]:
-    return _change_matching(db, query, _cancel_one, only=CANCELLABLE)
-
-
-def _cancel_one(db: apsw.Connection, seq: int) -> None:
-    row = db.execute("SELECT status, batch_id FROM jobs WHERE seq = ?", (seq,)).fetchone()
-    assert row is not None
-    if row[0] == "pending":
-        cancel_job(db, seq, Cancelled().reason)
-        note_finished(db, seq, row[1])
-    else:
-        db.execute(
-            f"UPDATE jobs SET cancel_requested = 1, revision = {NEXT_REVISION} WHERE seq = ?",
-            (seq,),
-        )
-
-
-def restart(db: apsw.Connection, query: JobQuery) -> list[str]:
-    return _change_matching(db, query, _restart_one, only=FINISHED)
-
-
-def _restart_one(db: apsw.Connection, seq: int) -> None:
-    requeue(db, seq)
-    db.execute(
-        "UPDATE jobs SET failures = 0, crashes = 0, cancel_requested = 0, archived = 0,"
-        " step = 'queued', percent = 0, message = '' WHERE seq = ?",
-        (seq,),
-    )
-    db.execute("UPDATE contents SET results = NULL, resources = NULL WHERE seq = ?", (seq,))
-    _reopen(db, seq)
-
-
-def _reopen(db: apsw.Connection, seq: int) -> None:
-    """Withdraw undelivered final events of a restarted job and its batch."""
-    row: Any = db.execute(
-        "SELECT job_id, batch_id, webhook FROM jobs JOIN contents USING (seq) WHERE seq = ?", (seq,)
-    ).fetchone()
-    job_id, batch_id, webhook = row
-    if webhook is not None:
-        outbox.restart(db, job_id, Webhook.from_stored_json(webhook))
-    if batch_id is not None:
-        db.execute("UPDATE batches SET completed_at = NULL WHERE batch_id = ?", (batch_id,))
-        outbox.withdraw(db, batch_id)
-
-
-def archive(db: apsw.Connection, query: JobQuery, *, archived: bool) -> list[str]:
-    def archive_one(db: apsw.Connection, seq: int) -> None:
-        db.execute(
-            f"UPDATE jobs SET archived = ?, revision = {NEXT_REVISION} WHERE seq = ?",
-            (archived, seq),
-        )
-
-    return _change_matching(db, query, archive_one, only=("archived = ?", (not archived,)))
-
-
-def delete(db: apsw.Connection, query: JobQuery) -> list[str]:
-    return _change_matching(db, query, _delete_one, only=FINISHED)
-
-
-def _delete_one(db: apsw.Connection, seq: int) -> None:
-    row: Any = db.execute(
-        "DELETE FROM jobs WHERE seq = ? RETURNING job_id, batch_id, revision", (seq,)
-    ).fetchone()
-    outbox.delete(db, row[0])
-    record_change(db, job_id=row[0], batch_id=row[1], above=row[2])
-
-
-def _change_matching(
-    db: apsw.Connection,
-    query: JobQuery,
-    change_one: Callable[[apsw.Connection, int], None],
-    *,
-    only: Term,
-) -> list[str]:
-    """Change each job that matches the query and `only`; return their ids."""
-    seqs = [seq for seq, _ in find_seqs(db, query, only=[only])]
-    ids = [db.execute("SELECT job_id FROM jobs WHERE seq = ?", (s,)).get for s in seqs]
-    for seq in seqs:
-        change_one(db, seq)
-    return ids
-
-
-def change_batch(
-    db: apsw.Connection, batch_id: str, *, is_active: bool | None, archived: bool | None
-) -> Batch:
-    batch = get_batch(db, batch_id)
-    now = microseconds(utc_now())
-    if is_active is not None and is_active != batch.is_active:
-        db.execute("UPDATE batches SET is_active = ? WHERE batch_id = ?", (is_active, batch_id))
-        # Resumed jobs enter the queue with the next claim, like scheduled jobs that are due.
-        db.execute(
-            "UPDATE jobs SET held = ?, turn = NULL, run_at = coalesce(run_at, ?),"
-            f" revision = {NEXT_REVISION} WHERE batch_id = ? AND status = 'pending'",
-            (not is_active, now, batch_id),
-        )
-    if archived is not None and archived != batch.archived:
-        db.execute("UPDATE batches SET archived = ? WHERE batch_id = ?", (archived, batch_id))
-        db.execute(
-            f"UPDATE jobs SET archived = ?, revision = {NEXT_REVISION} WHERE batch_id = ?",
-            (archived, batch_id),
-        )
-    db.execute("UPDATE batches SET updated_at = ? WHERE batch_id = ?", (now, batch_id))
-    record_change(db, job_id=None, batch_id=batch_id)
-    return get_batch(db, batch_id)
-
-
-def delete_batch(db: apsw.Connection, batch_id: str) -> None:
-    if get_batch(db, batch_id).total_jobs:
-        raise Conflict(f"The batch {batch_id} still has jobs")
-    outbox.delete(db, batch_id)
-    db.execute("DELETE FROM batches WHERE batch_id = ?", (batch_id,))
-    record_change(db, job_id=None, batch_id=batch_id)
+    return last_scope

@@ -5,9 +5,9 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 import apsw
 
@@ -22,22 +22,27 @@ from ...core.job import (
     utc_now,
 )
 from ...core.json_codec import encode_json_text
-from ..outbox import DueEvent, EventCapacity, ProgressSchedule, first_schedule, succeeded
+from ..outbox import (
+    DueEvent,
+    EventCapacity,
+    FinalEvent,
+    OwnerKind,
+    ProgressSchedule,
+    first_schedule,
+    succeeded,
+)
 from ..transfer import OutboxState
 from .schema import (
     DELIVERY_COLUMNS,
     delivery_from,
     microseconds,
     microseconds_or_none,
+    moment,
     moment_or_none,
 )
 
-FinalEvent = Literal["completed", "error"]
 
-
-def register(
-    db: apsw.Connection, kind: Literal["job", "batch"], owner_id: str, webhook: Webhook
-) -> None:
+def register(db: apsw.Connection, kind: OwnerKind, owner_id: str, webhook: Webhook) -> None:
     """Add the outbox row of a new job or batch."""
     first = first_schedule() if kind == "job" and webhook.wants_progress else None
     state = OutboxState(due_at=first.due_at if first else None, schedule=first)
@@ -45,26 +50,14 @@ def register(
 
 
 def insert(
-    db: apsw.Connection,
-    kind: Literal["job", "batch"],
-    owner_id: str,
-    webhook: Webhook,
-    state: OutboxState,
+    db: apsw.Connection, kind: OwnerKind, owner_id: str, webhook: Webhook, state: OutboxState
 ) -> None:
-    pace = state.schedule
     db.execute(
         "INSERT INTO outbox (owner_id, kind, endpoint, due_at, final, told_percent, ripe_percent,"
         " ripe_at, paced_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            owner_id,
-            kind,
-            webhook.endpoint,
-            microseconds_or_none(state.due_at),
-            state.final,
-            pace.sent_percent if pace else 0,
-            pace.early_percent if pace else None,
-            microseconds(pace.early_at) if pace else None,
-            microseconds(pace.due_at) if pace else None,
+            *(owner_id, kind, webhook.endpoint, microseconds_or_none(state.due_at), state.final),
+            *(_schedule_values(state.schedule) if state.schedule else (0, None, None, None)),
         ),
     )
 
@@ -79,18 +72,17 @@ def restart(db: apsw.Connection, job_id: str, webhook: Webhook) -> None:
         db.execute("UPDATE outbox SET due_at = ? WHERE owner_id = ?", (due_at, job_id))
 
 
-def set_schedule(db: apsw.Connection, owner_id: str, pace: ProgressSchedule) -> None:
+def set_schedule(db: apsw.Connection, owner_id: str, schedule: ProgressSchedule) -> None:
     db.execute(
         "UPDATE outbox SET told_percent = ?, ripe_percent = ?, ripe_at = ?, paced_at = ?"
         " WHERE owner_id = ?",
-        (
-            pace.sent_percent,
-            pace.early_percent,
-            microseconds(pace.early_at),
-            microseconds(pace.due_at),
-            owner_id,
-        ),
+        (*_schedule_values(schedule), owner_id),
     )
+
+
+def _schedule_values(schedule: ProgressSchedule) -> tuple[int, int, int, int]:
+    times = microseconds(schedule.early_at), microseconds(schedule.due_at)
+    return schedule.sent_percent, schedule.early_percent, *times
 
 
 def withdraw(db: apsw.Connection, owner_id: str) -> None:
@@ -106,12 +98,12 @@ def add_final_event(
     db: apsw.Connection, owner_id: str, webhook: Webhook, event: FinalEvent, at: int
 ) -> None:
     """Make the final event of a job or batch due; it replaces any progress event."""
-    capacity = webhook.wants(event)
-    if capacity:
+    wanted = webhook.wants(event)
+    if wanted:
         insert_delivery(db, owner_id, event, at, next_try_at=at)
     db.execute(
         "UPDATE outbox SET due_at = ?, final = ? WHERE owner_id = ?",
-        (at if capacity else None, capacity, owner_id),
+        (at if wanted else None, wanted, owner_id),
     )
 
 
@@ -204,7 +196,8 @@ def next_due_at(db: apsw.Connection) -> datetime | None:
     return moment_or_none(db.execute("SELECT min(due_at) FROM outbox").get)
 
 
-def renew(db: apsw.Connection, owner_ids: list[str], lease: timedelta) -> None:
+def renew(db: apsw.Connection, events: Sequence[DueEvent], lease: timedelta) -> None:
+    owner_ids = [event.owner_id for event in events]
     until = microseconds(utc_now() + lease)
     db.execute(
         "UPDATE outbox SET held_until = ?, due_at = ? WHERE held_until IS NOT NULL"
@@ -222,7 +215,8 @@ def _current_delivery(db: apsw.Connection, owner_id: str) -> Delivery | None:
     ).fetchone()
     if row is not None:
         return delivery_from(row)
-    if not _is_unfinished(db, owner_id):
+    status = db.execute("SELECT status FROM jobs WHERE job_id = ?", (owner_id,)).get
+    if status not in ("pending", "processing"):
         return None
     last = f"SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE owner_id = ? ORDER BY n DESC LIMIT 1"
     row = db.execute(last, (owner_id,)).fetchone()
@@ -233,13 +227,12 @@ def _current_delivery(db: apsw.Connection, owner_id: str) -> Delivery | None:
     return delivery_from(row)
 
 
-def _is_unfinished(db: apsw.Connection, owner_id: str) -> bool:
-    status = db.execute("SELECT status FROM jobs WHERE job_id = ?", (owner_id,)).get
-    return status in ("pending", "processing")
-
-
 def record_delivery(
-    db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt, next_try_at: datetime | None
+    db: apsw.Connection,
+    event: DueEvent,
+    tried: DeliveryAttempt,
+    *,
+    next_try_at: datetime | None = None,
 ) -> None:
     delivered = succeeded(tried)
     again = None if delivered or next_try_at is None else microseconds(next_try_at)
@@ -257,14 +250,14 @@ def record_progress(
     db: apsw.Connection,
     event: DueEvent,
     tried: DeliveryAttempt | None,
-    pace: ProgressSchedule | None,
+    schedule: ProgressSchedule | None,
 ) -> None:
     if tried is not None:
         _record_attempt(db, event, tried)
-    if pace is None:
+    if schedule is None:
         db.execute("UPDATE outbox SET paced_at = NULL WHERE owner_id = ?", (event.owner_id,))
     else:
-        set_schedule(db, event.owner_id, pace)
+        set_schedule(db, event.owner_id, schedule)
     _release(db, event.owner_id)
 
 
@@ -318,8 +311,12 @@ def replay(db: apsw.Connection, owner_id: str, n: int) -> Delivery:
     if row is None:
         raise NotFound(f"{owner_id} has no delivery {n}")
     delivery = delivery_from(row)
-    ended_at = _finished_at(db, owner_id)
-    if delivery.event == "progress" or ended_at is None or delivery.created_at < ended_at:
+    ended_at = db.execute(
+        "SELECT completed_at FROM jobs WHERE job_id = ?"
+        " UNION ALL SELECT completed_at FROM batches WHERE batch_id = ?",
+        (owner_id, owner_id),
+    ).get
+    if delivery.event == "progress" or ended_at is None or delivery.created_at < moment(ended_at):
         raise Conflict(f"Delivery {n} of {owner_id} reports an outdated state")
     now = microseconds(utc_now())
     db.execute(
@@ -328,15 +325,5 @@ def replay(db: apsw.Connection, owner_id: str, n: int) -> Delivery:
         (now, now, delivery.delivery_id),
     )
     db.execute("UPDATE outbox SET due_at = ?, final = 1 WHERE owner_id = ?", (now, owner_id))
-    row = db.execute(one, (owner_id, n)).fetchone()
-    assert row is not None
-    return delivery_from(row)
-
-
-def _finished_at(db: apsw.Connection, owner_id: str) -> datetime | None:
-    ended_at: int | None = db.execute(
-        "SELECT completed_at FROM jobs WHERE job_id = ?"
-        " UNION ALL SELECT completed_at FROM batches WHERE batch_id = ?",
-        (owner_id, owner_id),
-    ).get
-    return moment_or_none(ended_at)
+    again: Any = db.execute(one, (owner_id, n)).fetchone()
+    return delivery_from(again)

@@ -1,8 +1,9 @@
-"""Job and batch queries: each list is a scan of one index, however many jobs are stored."""
+"""Queries for jobs, batches, changes and statistics: each list is a scan of one index, however many
+jobs are stored."""
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import product
@@ -18,13 +19,10 @@ from ..stats import (
     SLOT,
     UNKNOWN,
     WIDTHS,
-    FinishedJob,
     StatsKey,
     Throughput,
-    count_finished,
     scope_of,
     slot_of,
-    wait_of,
     width_for,
 )
 from .schema import (
@@ -35,13 +33,14 @@ from .schema import (
     batch_from,
     deliveries_of,
     job_from,
-    microseconds_or_none,
+    microseconds,
     moment,
-    moment_or_none,
     numbered_log,
 )
 
 Term = tuple[str, tuple[Any, ...]]
+#: `created_at` and `seq` of a job or batch, the order of all lists.
+Position = tuple[int, int]
 
 #: Read instead of results that exceed `max_results_bytes`; results are text.
 TOO_LARGE = 0
@@ -77,22 +76,29 @@ def _results(max_bytes: int | None) -> str:
 def find_jobs(
     db: apsw.Connection, query: JobQuery, *, max_results_bytes: int | None = None
 ) -> Page[Job]:
+    reached: Position | None = None
     with db:  # one snapshot: a job could be deleted between the two queries
-        rows = find_seqs(db, query, limit=query.limit + 1)
-        more = len(rows) > query.limit
+        if query.search_seconds is not None and query.job_id is None:
+            rows, reached = _search(db, query, query.limit + 1, query.search_seconds)
+        else:
+            rows = find_seqs(db, query, limit=query.limit + 1)
         page = rows[: query.limit]
-        jobs = [listed_job(db, seq, query.include, max_results_bytes) for seq, _ in page]
-    return Page(jobs, make_cursor(page[-1][1], page[-1][0]) if more else None)
+        jobs = [_listed_job(db, seq, query.include, max_results_bytes) for _, seq in page]
+    if len(rows) > query.limit:
+        return Page(jobs, make_cursor(*page[-1]))
+    if reached is None:
+        return Page(jobs)
+    searched_to = moment(reached[0]) if len(jobs) < query.limit else None
+    return Page(jobs, make_cursor(*reached), searched_to)
 
 
-def listed_job(
-    db: apsw.Connection, seq: int, include: frozenset[str], max_results_bytes: int | None = None
+def _listed_job(
+    db: apsw.Connection, seq: int, include: frozenset[str], max_results_bytes: int | None
 ) -> Job:
     results = _results(max_results_bytes) if "results" in include else "NULL"
-    row = db.execute(
+    row: Any = db.execute(
         f"SELECT {JOB_COLUMNS}, {results} FROM {JOBS} WHERE jobs.seq = ?", (seq,)
     ).fetchone()
-    assert row is not None
     if row[-1] == TOO_LARGE:
         raise LargeResults
     logs = log_for_clients(numbered_log(db, seq)) if "logs" in include else ()
@@ -101,38 +107,43 @@ def listed_job(
 
 def find_seqs(
     db: apsw.Connection, query: JobQuery, *, only: Sequence[Term] = (), limit: int | None = None
-) -> list[tuple[int, int]]:
-    """Return (seq, created_at) of matching jobs, newest first."""
+) -> list[Position]:
+    """Return the positions of matching jobs, newest first."""
     sql, bindings = find_sql(query, only=only, limit=limit or query.limit)
-    return [(seq, created_at) for seq, created_at in db.execute(sql, bindings)]
+    return [(created_at, seq) for created_at, seq in db.execute(sql, bindings)]
 
 
 def find_sql(
     query: JobQuery, *, only: Sequence[Term] = (), limit: int
 ) -> tuple[str, tuple[Any, ...]]:
-    """Merge one index scan per state and per way in which a user may have access.
-
-    `OR` and `IN` would lose the order of the index and sort everything that matches.
-    """
-    scans: list[str] = []
-    bindings: list[Any] = []
+    """One index scan per state and per way in which a user may have access."""
+    after = parse_cursor(query.cursor) if query.cursor is not None else None
+    states: list[list[Term]] = [
+        [("status = ?", (status.value,))] for status in sorted(query.status or ())
+    ]
+    selects: list[Term] = []
     for source, table, access in _access_paths(query.visible_to):
-        terms = [*terms_of(query), *_time_terms(query, table), *only]
-        for status in sorted(query.status) if query.status else [None]:
-            parts = [*terms, *access]
-            if status is not None:
-                parts.append(("status = ?", (status.value,)))
-            where = " AND ".join(text for text, _ in parts) or "1"
-            scans.append(
-                f"SELECT * FROM (SELECT jobs.seq, jobs.created_at FROM {source} WHERE {where}"
-                f" ORDER BY {table}.created_at DESC, {table}.seq DESC LIMIT ?)"
-            )
-            bindings += [value for _, values in parts for value in values]
-            bindings.append(limit)
-    if len(scans) == 1:
-        return scans[0], tuple(bindings)
-    merged = " UNION ALL ".join(scans) + " ORDER BY 2 DESC, 1 DESC LIMIT ?"
-    return merged, (*bindings, limit)
+        terms = [*terms_of(query), *_bounds(query, table, after), *only, *access]
+        selects += [_select(table, source, [*terms, *state]) for state in states or [[]]]
+    return _merged(selects, limit)
+
+
+def _select(table: str, source: str, terms: Sequence[Term]) -> Term:
+    where = " AND ".join(text for text, _ in terms) or "1"
+    sql = (
+        f"SELECT {table}.created_at, {table}.seq FROM {source} WHERE {where}"
+        f" ORDER BY {table}.created_at DESC, {table}.seq DESC LIMIT ?"
+    )
+    return sql, tuple(value for _, values in terms for value in values)
+
+
+def _merged(selects: Sequence[Term], limit: int) -> tuple[str, tuple[Any, ...]]:
+    """Merge index scans: `OR` and `IN` would lose their order and sort everything that matches."""
+    values = tuple(value for _, bindings in selects for value in (*bindings, limit))
+    if len(selects) == 1:
+        return selects[0][0], values
+    scans = " UNION ALL ".join(f"SELECT * FROM ({sql})" for sql, _ in selects)
+    return f"{scans} ORDER BY 1 DESC, 2 DESC LIMIT ?", (*values, limit)
 
 
 def _access_paths(user: str | None) -> list[tuple[str, str, list[Term]]]:
@@ -170,25 +181,15 @@ def terms_of(query: JobQuery) -> list[Term]:
     return terms
 
 
-def _time_terms(query: JobQuery, table: str) -> list[Term]:
-    return time_terms(
-        table,
-        after=microseconds_or_none(query.created_after),
-        before=microseconds_or_none(query.created_before),
-        behind=parse_cursor(query.cursor) if query.cursor is not None else None,
-    )
-
-
-def time_terms(
-    table: str, *, after: int | None, before: int | None, behind: tuple[int, int] | None
-) -> list[Term]:
+def _bounds(query: JobQuery, table: str, after: Position | None) -> list[Term]:
+    """The time range of the query; `after` is where the previous page or step ended."""
     terms: list[Term] = []
+    if query.created_after is not None:
+        terms.append((f"{table}.created_at > ?", (microseconds(query.created_after),)))
+    if query.created_before is not None:
+        terms.append((f"{table}.created_at < ?", (microseconds(query.created_before),)))
     if after is not None:
-        terms.append((f"{table}.created_at > ?", (after,)))
-    if before is not None:
-        terms.append((f"{table}.created_at < ?", (before,)))
-    if behind is not None:
-        terms.append((f"({table}.created_at, {table}.seq) < (?, ?)", behind))
+        terms.append((f"({table}.created_at, {table}.seq) < (?, ?)", after))
     return terms
 
 
@@ -196,7 +197,7 @@ def make_cursor(created_at: int, seq: int) -> str:
     return f"{created_at}.{seq}"
 
 
-def parse_cursor(cursor: str) -> tuple[int, int]:
+def parse_cursor(cursor: str) -> Position:
     """Return where a page ended; raises ValueError for an invalid cursor."""
     if not re.fullmatch(r"-?\d{1,18}\.\d{1,18}", cursor):
         raise ValueError(cursor)
@@ -230,8 +231,25 @@ def find_batches(db: apsw.Connection, query: BatchQuery) -> Page[Batch]:
         (*(value for _, values in terms for value in values), query.limit + 1),
     ).fetchall()
     page = rows[: query.limit]
-    cursor = make_cursor(page[-1][12], page[-1][-1]) if len(rows) > query.limit else None
-    return Page([batch_from(row[:-1]) for row in page], cursor)
+    batches = [batch_from(row[:-1]) for row in page]
+    if len(rows) <= query.limit:
+        return Page(batches)
+    return Page(batches, make_cursor(microseconds(batches[-1].created_at), page[-1][-1]))
+
+
+def find_expired(
+    db: apsw.Connection, older_than: Mapping[JobStatus, datetime], *, limit: int
+) -> list[str]:
+    job_ids: list[str] = []
+    for status, before in older_than.items():
+        rows = db.execute(
+            "SELECT job_id FROM jobs INDEXED BY jobs_ended WHERE status = ?"
+            " AND completed_at IS NOT NULL AND completed_at < ?"
+            " ORDER BY completed_at LIMIT ?",
+            (status.value, microseconds(before), limit - len(job_ids)),
+        )
+        job_ids += [job_id for (job_id,) in rows]
+    return job_ids
 
 
 def count_jobs_of_user(db: apsw.Connection, user_id: str) -> dict[JobStatus, int]:
@@ -262,97 +280,64 @@ CHANGES = (
 
 
 def changes(db: apsw.Connection, since: str | None, *, limit: int) -> Changes:
-    position = _parse_position(since) if since is not None else None
+    """A position is a revision, or a revision and the last `seq` that was read of it."""
+    position = re.fullmatch(r"(\d{1,18})(?:\.(\d{1,18}))?", since or "", re.ASCII)
     with db:  # one snapshot for both queries
         newest: int = db.execute(f"SELECT {NEXT_REVISION}").get - 1
-        if position is None or position[0] > newest:  # invalid, or of another database
-            return Changes([], _position(newest, _END_OF_REVISION), gap=since is not None)
-        rows: list[Any] = db.execute(CHANGES, (*position, limit)).fetchall()
+        if position is None or int(position[1]) > newest:  # invalid, or of another database
+            return Changes([], str(newest), gap=since is not None)
+        after = int(position[1]), int(position[2] or 2**62)
+        rows: list[Any] = db.execute(CHANGES, (*after, limit)).fetchall()
     items = [Change(job_id, batch_id) for _, _, job_id, batch_id in rows]
-    if len(rows) < limit:
-        return Changes(items, _position(newest, _END_OF_REVISION))
-    return Changes(items, _position(rows[-1][0], rows[-1][1]))
-
-
-#: Sorts after every row of a revision.
-_END_OF_REVISION = 2**62
-
-
-def _position(revision: int, seq: int) -> str:
-    return f"{revision}" if seq == _END_OF_REVISION else f"{revision}.{seq}"
-
-
-def _parse_position(position: str) -> tuple[int, int] | None:
-    match = re.fullmatch(r"(\d{1,18})(?:\.(\d{1,18}))?", position, re.ASCII)
-    return (int(match[1]), int(match[2] or _END_OF_REVISION)) if match else None
+    return Changes(items, str(newest) if len(rows) < limit else f"{rows[-1][0]}.{rows[-1][1]}")
 
 
 #: The best index is the one whose first entries, this many, reach back furthest.
 ENTRIES_COMPARED = 2_000
-
-Position = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class IndexScan:
     """A scan of one index: the range it covers, and the filter for its rows."""
 
-    table: str
-    #: The FROM clause for index entries alone, and for full rows.
-    entries: str
-    rows: str
-    range: tuple[Term, ...] = ()
-    filters: tuple[Term, ...] = ()
+    #: The FROM clause for full rows.
+    source: str
+    range: Term
+    filters: Sequence[Term] = ()
+    #: Gives the order; its index entries alone are enough to measure the scan.
+    table: str = "jobs"
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    rows: list[Position]
-    #: Where the search ran out of time; None if it did not.
-    reached: Position | None = None
-
-
-def search(db: apsw.Connection, query: JobQuery, *, limit: int, seconds: float) -> SearchResult:
-    """Find (created_at, seq) of up to `limit` jobs, newest first, within a time limit."""
+def _search(
+    db: apsw.Connection, query: JobQuery, limit: int, seconds: float
+) -> tuple[list[Position], Position | None]:
+    """Find up to `limit` jobs, newest first, within a time limit. Also return where the search ran
+    out of time; None if it did not."""
     budget = TimeBudget(seconds)
-    times = _time_range(query)
-    at = parse_cursor(query.cursor) if query.cursor is not None else None
-    scans = _best_scans(db, query, times, at)
+    after = parse_cursor(query.cursor) if query.cursor is not None else None
+    scans = _best_scans(db, query, after)
     rows: list[Position] = []
     while True:
-        end = _end_of_step(db, scans, times, at, budget.step)
-        rows += _matches(db, scans, times, at, end, limit - len(rows))
-        if len(rows) == limit:
-            return SearchResult(rows)
-        if end is None:
-            return SearchResult(rows)
-        at = end
+        end = _end_of_step(db, query, scans, after, budget.step)
+        selects: list[Term] = []
+        for scan in scans:
+            terms = [scan.range, *scan.filters, *_bounds(query, scan.table, after)]
+            if end is not None:
+                terms.append((f"({scan.table}.created_at, {scan.table}.seq) >= (?, ?)", end))
+            selects.append(_select(scan.table, scan.source, terms))
+        rows += db.execute(*_merged(selects, limit - len(rows)))
+        if len(rows) == limit or end is None:
+            return rows, None
+        after = end
         if not budget.next_step():
-            return SearchResult(rows, end)
+            return rows, end
 
 
-def search_jobs(db: apsw.Connection, query: JobQuery, seconds: float) -> Page[Job]:
-    """Like `find_jobs`, within a time limit."""
-    with db:
-        result = search(db, query, limit=query.limit + 1, seconds=seconds)
-        full = len(result.rows) > query.limit
-        page = result.rows[: query.limit]
-        jobs = [listed_job(db, seq, query.include) for _, seq in page]
-    if full:
-        return Page(jobs, make_cursor(*page[-1]))
-    if result.reached is None:
-        return Page(jobs)
-    searched_to = moment(result.reached[0]) if len(jobs) < query.limit else None
-    return Page(jobs, make_cursor(*result.reached), searched_to)
-
-
-def _best_scans(
-    db: apsw.Connection, query: JobQuery, times: Sequence[Any], at: Position | None
-) -> list[IndexScan]:
+def _best_scans(db: apsw.Connection, query: JobQuery, after: Position | None) -> list[IndexScan]:
     choices = [_scans(query, index, ranges) for index, ranges in _indexes(query)]
     if len(choices) == 1:
         return choices[0]
-    ends = [_end_of_step(db, scans, times, at, ENTRIES_COMPARED) for scans in choices]
+    ends = [_end_of_step(db, query, scans, after, ENTRIES_COMPARED) for scans in choices]
     return min(zip(ends, choices, strict=True), key=lambda pair: pair[0] or (0, 0))[1]
 
 
@@ -385,84 +370,42 @@ def _scans(query: JobQuery, index: str, ranges: list[Term]) -> list[IndexScan]:
         filters.append((f"jobs.status IN ({among})", statuses))
     jobs = f"jobs INDEXED BY {index}"
     if query.visible_to is None:
-        return [IndexScan("jobs", jobs, jobs, (one,), tuple(filters)) for one in ranges]
-    user = query.visible_to
-    own: list[Term] = [("jobs.user_id IS NULL", ()), ("jobs.user_id = ?", (user,))]
+        return [IndexScan(jobs, one, filters) for one in ranges]
+    user = (query.visible_to,)
     if index == "jobs_by_user":
         # Both are ranges of this index; a requested owner is one more filter.
-        mine = [IndexScan("jobs", jobs, jobs, (one,), tuple(filters)) for one in own]
+        own: list[Term] = [("jobs.user_id IS NULL", ()), ("jobs.user_id = ?", user)]
+        mine = [IndexScan(jobs, one, filters) for one in own]
     else:
-        either: Term = ("(jobs.user_id IS NULL OR jobs.user_id = ?)", (user,))
-        mine = [IndexScan("jobs", jobs, jobs, (one,), (*filters, either)) for one in ranges]
-    public = "jobs INDEXED BY jobs_public"
-    public_terms: Term = ("public = 1 AND jobs.user_id IS NOT NULL", ())
-    others: Term = ("jobs.user_id <> ?", (user,))
-    shared: Term = ("readers.user_id = ?", (user,))
+        either: Term = ("(jobs.user_id IS NULL OR jobs.user_id = ?)", user)
+        mine = [IndexScan(jobs, one, [*filters, either]) for one in ranges]
+    public: Term = ("public = 1 AND jobs.user_id IS NOT NULL", ())
+    others: Term = ("jobs.user_id <> ?", user)
+    shared: Term = ("readers.user_id = ?", user)
     return [
         *mine,
-        IndexScan("jobs", public, public, (public_terms,), (*filters, others)),
-        IndexScan(
-            "readers",
-            "readers",
-            "readers CROSS JOIN jobs ON jobs.seq = readers.seq",
-            (shared,),
-            tuple(filters),
-        ),
+        IndexScan("jobs INDEXED BY jobs_public", public, [*filters, others]),
+        IndexScan("readers CROSS JOIN jobs ON jobs.seq = readers.seq", shared, filters, "readers"),
     ]
 
 
 def _end_of_step(
     db: apsw.Connection,
+    query: JobQuery,
     scans: Sequence[IndexScan],
-    times: Sequence[Any],
-    at: Position | None,
+    after: Position | None,
     length: int,
 ) -> Position | None:
     """Return how far all scans get with this many entries each; None is the end of the list."""
     ends: list[Position] = []
     for scan in scans:
-        terms = [*scan.range, *_scan_bounds(scan.table, times, at)]
-        sql, bindings = _select(scan.table, scan.entries, terms)
-        row: Any = db.execute(f"{sql} LIMIT 1 OFFSET ?", (*bindings, length - 1)).fetchone()
+        entries = "readers" if scan.table == "readers" else scan.source
+        terms = [scan.range, *_bounds(query, scan.table, after)]
+        sql, bindings = _select(scan.table, entries, terms)
+        row: Any = db.execute(f"{sql} OFFSET ?", (*bindings, 1, length - 1)).fetchone()
         if row is not None:
             ends.append(row)
     return max(ends, default=None)
-
-
-def _matches(
-    db: apsw.Connection,
-    scans: Sequence[IndexScan],
-    times: Sequence[Any],
-    at: Position | None,
-    end: Position | None,
-    limit: int,
-) -> list[Position]:
-    parts: list[str] = []
-    values: list[Any] = []
-    for scan in scans:
-        terms = [*scan.range, *scan.filters, *_scan_bounds(scan.table, times, at)]
-        if end is not None:
-            terms.append((f"({scan.table}.created_at, {scan.table}.seq) >= (?, ?)", end))
-        sql, bindings = _select(scan.table, scan.rows, terms)
-        parts.append(f"SELECT * FROM ({sql} LIMIT ?)")
-        values += [*bindings, limit]
-    merged = " UNION ALL ".join(parts) + " ORDER BY 1 DESC, 2 DESC LIMIT ?"
-    return [(created_at, seq) for created_at, seq in db.execute(merged, (*values, limit))]
-
-
-def _select(table: str, source: str, terms: Sequence[Term]) -> tuple[str, tuple[Any, ...]]:
-    where = " AND ".join(text for text, _ in terms)
-    order = f"ORDER BY {table}.created_at DESC, {table}.seq DESC"
-    sql = f"SELECT {table}.created_at, {table}.seq FROM {source} WHERE {where} {order}"
-    return sql, tuple(value for _, values in terms for value in values)
-
-
-def _time_range(query: JobQuery) -> tuple[int | None, int | None]:
-    return microseconds_or_none(query.created_after), microseconds_or_none(query.created_before)
-
-
-def _scan_bounds(table: str, times: Sequence[Any], at: Position | None) -> list[Term]:
-    return time_terms(table, after=times[0], before=times[1], behind=at)
 
 
 #: How many scopes are cleaned up at a time.
@@ -481,26 +424,8 @@ def write_counters(db: apsw.Connection, counts: Counter[StatsKey]) -> None:
     )
 
 
-def count_one(db: apsw.Connection, seq: int, status: JobStatus, code: str, at: int) -> None:
-    row: Any = db.execute(
-        "SELECT job_type, user_id, attempt, created_at, processing_started_at FROM jobs"
-        " WHERE seq = ?",
-        (seq,),
-    ).fetchone()
-    job_type, user_id, attempt, created_at, started_at = row
-    ending = FinishedJob(
-        job_type=job_type,
-        user_id=user_id,
-        status=status.value,
-        code=code,
-        at=moment(at),
-        waited=wait_of(attempt, moment(created_at), moment_or_none(started_at)),
-    )
-    write_counters(db, count_finished([ending]))
-
-
-def read_throughput(
-    db: apsw.Connection, since: datetime, *, step: timedelta, parts: int, user_id: str | None
+def throughput(
+    db: apsw.Connection, since: datetime, *, step: timedelta, intervals: int, user_id: str | None
 ) -> list[Throughput]:
     first, width = slot_of(since), step // SLOT
     ended: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
@@ -509,7 +434,7 @@ def read_throughput(
     rows: Iterable[Any] = db.execute(
         "SELECT (slot - ?1) / ?2, job_type, status, code, rung, sum(n) FROM activity"
         " WHERE scope = ?3 AND slot >= ?1 AND slot < ?1 + ?2 * ?4 GROUP BY 1, 2, 3, 4, 5",
-        (first, width, f"{width_for(first, width)}/{scope_of(user_id)}", parts),
+        (first, width, f"{width_for(first, width)}/{scope_of(user_id)}", intervals),
     )
     for part, job_type, status, code, rung, n in rows:
         ended[part, job_type][status] += n
@@ -530,18 +455,14 @@ def read_throughput(
     ]
 
 
-class ExpiredStats:
-    """Drops expired counters, some scopes at a time, as there may be very many users."""
-
-    def __init__(self) -> None:
-        self._after = ""
-
-    def drop(self, db: apsw.Connection) -> None:
-        before = slot_of(utc_now() - RETENTION)
-        scopes = [scope for (scope,) in db.execute(NEXT_SCOPES, (self._after, SCOPES_PER_SWEEP))]
-        for scope in scopes:
-            db.execute("DELETE FROM activity WHERE scope = ? AND slot < ?", (scope, before))
-        self._after = scopes[-1] if len(scopes) == SCOPES_PER_SWEEP else ""
+def drop_expired_counters(db: apsw.Connection, last_scope: str) -> str:
+    """Drop counters, some scopes at a time, as there may be very many users. Returns the scope
+    after which to continue."""
+    before = slot_of(utc_now() - RETENTION)
+    scopes = [scope for (scope,) in db.execute(NEXT_SCOPES, (last_scope, SCOPES_PER_SWEEP))]
+    for scope in scopes:
+        db.execute("DELETE FROM activity WHERE scope = ? AND slot < ?", (scope, before))
+    return scopes[-1] if len(scopes) == SCOPES_PER_SWEEP else ""
 
 
 #: One index lookup per scope.

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -64,19 +65,28 @@ def prepare(path: Path) -> None:
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
+#: Columns that hold fields of the same name as they are.
+JOB_FIELDS = (
+    "job_id", "job_type", "job_name", "status", "user_id", "batch_id", "priority", "timeout_s",
+    "max_attempts", "attempt", "failures", "crashes", "worker_id", "cancel_requested", "archived",
+    "traceparent",
+)  # fmt: skip
 JOB_COLUMNS = (
-    "jobs.seq, job_id, job_type, job_name, status, user_id, batch_id, priority, run_at, timeout_s, "
-    "max_attempts, attempt, failures, crashes, worker_id, cancel_requested, archived, step, "
-    "percent, message, created_at, updated_at, processing_started_at, completed_at, "
-    "parameters, webhook, access_control, traceparent, attempts, error, resources"
+    f"jobs.seq, {', '.join(JOB_FIELDS)}, run_at, created_at, updated_at, processing_started_at,"
+    " completed_at, step, percent, message, parameters, webhook, access_control, attempts, error,"
+    " resources"
 )
 JOBS = "jobs JOIN contents ON contents.seq = jobs.seq"
 
+BATCH_FIELDS = ("batch_id", "batch_name", "user_id", "is_active", "archived")
 BATCH_COLUMNS = (
-    "batch_id, batch_name, user_id, access_control, is_active, archived, webhook, pending, "
-    "processing, completed, failed, cancelled, created_at, updated_at, started_at, completed_at"
+    f"{', '.join(BATCH_FIELDS)}, access_control, webhook, created_at, updated_at, started_at,"
+    " completed_at, pending, processing, completed, failed, cancelled"
 )
 
+DELIVERY_COLUMNS = (
+    "delivery_id, n, event, tried, created_at, replayed_at, delivered_at, next_try_at, tries"
+)
 
 #: An SQL expression. Writes are serialized, so no other one gets the same revision; all rows that
 #: one statement changes share it. It costs two index lookups and no write.
@@ -109,55 +119,38 @@ def job_from(
     logs: Iterable[LogEntry] = (),
     deliveries: Iterable[Delivery] = (),
 ) -> Job:
-    (_, job_id, job_type, job_name, status, user_id, batch_id, priority, run_at, timeout_s,
-     max_attempts, attempt, failures, crashes, worker_id, cancel_requested, archived, step,
-     percent, message, created_at, updated_at, processing_started_at, completed_at, parameters,
-     webhook, access_control, traceparent, attempts, error, resources) = row  # fmt: skip
-    started_at, ended_at = moment_or_none(processing_started_at), moment_or_none(completed_at)
+    fields = dict(zip(JOB_FIELDS, row[1:], strict=False))
+    (run_at, created_at, updated_at, started_at, completed_at, step, percent, message, parameters,
+     webhook, access_control, attempts, error, resources) = row[len(JOB_FIELDS) + 1 :]  # fmt: skip
     job_error = JobError.from_stored_json(error) if error else None
     past = [Attempt.from_stored(item) for item in json.loads(attempts)] if attempts else []
-    if worker_id is not None and started_at is not None:
+    if fields["worker_id"] is not None and started_at is not None:
         past.append(
             Attempt(
-                attempt=attempt,
-                worker_id=worker_id,
-                started_at=started_at,
-                ended_at=ended_at,
+                attempt=fields["attempt"],
+                worker_id=fields["worker_id"],
+                started_at=moment(started_at),
+                ended_at=moment_or_none(completed_at),
                 error=job_error,
             )
         )
     return Job(
-        job_id=job_id,
-        job_type=job_type,
-        job_name=job_name,
-        status=status,
-        parameters=json.loads(parameters),
-        progress=Progress(step=step, percent=percent, message=message),
-        results=json.loads(results) if results else None,
-        error=job_error,
+        **fields,
+        run_at=moment_or_none(run_at),
         created_at=moment(created_at),
         updated_at=moment(updated_at),
-        processing_started_at=started_at,
-        completed_at=ended_at,
-        batch_id=batch_id,
-        user_id=user_id,
-        access_control=access_from(access_control),
-        logs=tuple(logs),
-        archived=bool(archived),
-        priority=priority,
-        run_at=moment_or_none(run_at),
-        timeout_s=timeout_s,
-        max_attempts=max_attempts,
+        processing_started_at=moment_or_none(started_at),
+        completed_at=moment_or_none(completed_at),
+        progress=Progress(step=step, percent=percent, message=message),
+        parameters=json.loads(parameters),
         webhook=Webhook.from_stored_json(webhook) if webhook else None,
-        deliveries=tuple(deliveries),
-        resources=json.loads(resources) if resources else {},
-        traceparent=traceparent,
-        attempt=attempt,
-        worker_id=worker_id,
+        access_control=access_from(access_control),
         attempts=tuple(past),
-        failures=failures,
-        crashes=crashes,
-        cancel_requested=bool(cancel_requested),
+        error=job_error,
+        resources=json.loads(resources) if resources else {},
+        results=json.loads(results) if results else None,
+        logs=tuple(logs),
+        deliveries=tuple(deliveries),
     )
 
 
@@ -179,11 +172,6 @@ def numbered_log(db: apsw.Connection, seq: int) -> NumberedLog:
     ]
 
 
-DELIVERY_COLUMNS = (
-    "delivery_id, n, event, created_at, replayed_at, delivered_at, next_try_at, tried, tries"
-)
-
-
 def deliveries_of(db: apsw.Connection, owner_id: str) -> list[Delivery]:
     rows = db.execute(
         f"SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE owner_id = ? ORDER BY n", (owner_id,)
@@ -192,91 +180,68 @@ def deliveries_of(db: apsw.Connection, owner_id: str) -> list[Delivery]:
 
 
 def delivery_from(row: Sequence[Any]) -> Delivery:
-    (delivery_id, n, event, created_at, replayed_at, delivered_at, next_try_at, tried,
-     tries) = row  # fmt: skip
+    delivery_id, n, event, tried, created_at, *times, tries = row
+    replayed_at, delivered_at, next_try_at = map(moment_or_none, times)
     return Delivery(
         n=n,
         delivery_id=delivery_id,
         event=event,
         created_at=moment(created_at),
-        replayed_at=moment_or_none(replayed_at),
-        delivered_at=moment_or_none(delivered_at),
-        next_try_at=moment_or_none(next_try_at),
+        replayed_at=replayed_at,
+        delivered_at=delivered_at,
+        next_try_at=next_try_at,
         tried=tried,
         tries=json.loads(tries) if tries else (),
     )
 
 
 def batch_from(row: Sequence[Any], deliveries: Iterable[Delivery] = ()) -> Batch:
-    (batch_id, batch_name, user_id, access_control, is_active, archived, webhook, pending,
-     processing, completed, failed, cancelled, created_at, updated_at, started_at,
-     completed_at) = row  # fmt: skip
+    fields = dict(zip(BATCH_FIELDS, row, strict=False))
+    access_control, webhook, created_at, updated_at, started_at, completed_at, *counts = row[
+        len(BATCH_FIELDS) :
+    ]
     return Batch(
-        batch_id=batch_id,
-        batch_name=batch_name,
-        user_id=user_id,
+        **fields,
         access_control=access_from(access_control),
-        is_active=bool(is_active),
-        archived=bool(archived),
         webhook=Webhook.from_stored_json(webhook) if webhook else None,
         deliveries=tuple(deliveries),
         created_at=moment(created_at),
         updated_at=moment(updated_at),
         started_at=moment_or_none(started_at),
         completed_at=moment_or_none(completed_at),
-        counts={
-            JobStatus.PENDING: pending,
-            JobStatus.PROCESSING: processing,
-            JobStatus.COMPLETED: completed,
-            JobStatus.FAILED: failed,
-            JobStatus.CANCELLED: cancelled,
-        },
+        counts=dict(zip(JobStatus, counts, strict=True)),
     )
+
+
+_inserted_fields = attrgetter(
+    "job_id", "job_type", "job_name", "user_id", "batch_id", "priority", "timeout_s",
+    "max_attempts", "archived", "progress.step", "progress.percent", "progress.message",
+)  # fmt: skip
 
 
 def insert_job(db: apsw.Connection, job: Job, *, position: int | None, paused: bool) -> int:
     """Return the `seq` of the new row."""
     created_at = microseconds(job.created_at)
-    progress = job.progress
+    run_at = microseconds_or_none(job.run_at)
     readers = job.readers()
+    public = readers is None
     db.execute(
-        "INSERT INTO jobs (job_id, job_type, job_name, status, user_id, public, batch_id, priority,"
-        " run_at, turn, held, timeout_s, max_attempts, archived, step, percent, message,"
+        "INSERT INTO jobs (job_id, job_type, job_name, user_id, batch_id, priority, timeout_s,"
+        " max_attempts, archived, step, percent, message, status, public, run_at, turn, held,"
         " created_at, updated_at, revision)"
         f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NEXT_REVISION})",
         (
-            job.job_id,
-            job.job_type,
-            job.job_name,
-            job.status.value,
-            job.user_id,
-            readers is None,
-            job.batch_id,
-            job.priority,
-            microseconds(job.run_at) if job.run_at else None,
-            position,
-            paused,
-            job.timeout_s,
-            job.max_attempts,
-            job.archived,
-            progress.step,
-            progress.percent,
-            progress.message,
-            created_at,
-            created_at,
+            *_inserted_fields(job),
+            *(job.status.value, public, run_at, position, paused, created_at, created_at),
         ),
     )
     seq = db.last_insert_rowid()
+    webhook = job.webhook.model_dump_json(by_alias=True) if job.webhook else None
+    parameters, access = encode_json_text(job.parameters), access_to(job.access_control)
     db.execute(
         "INSERT INTO contents (seq, parameters, webhook, access_control, traceparent)"
         " VALUES (?, ?, ?, ?, ?)",
-        (
-            seq,
-            encode_json_text(job.parameters),
-            job.webhook.model_dump_json(by_alias=True) if job.webhook else None,
-            access_to(job.access_control),
-            job.traceparent,
-        ),
+        (seq, parameters, webhook, access, job.traceparent),
     )
     for reader in (readers or frozenset()) - {job.user_id}:
         db.execute("INSERT INTO readers VALUES (?, ?, ?)", (reader, created_at, seq))

@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import apsw
 
-from ...core.job import Batch, Delivery, Job, JobStatus, utc_now
+from ...core.job import Batch, Job, JobStatus, utc_now
 from ...core.json_codec import encode_json_text
-from ..outbox import ProgressSchedule
+from ..outbox import OwnerKind, ProgressSchedule
 from ..transfer import (
     GROUP,
     GROUP_BYTES,
@@ -26,6 +25,7 @@ from . import outbox
 from .jobs import QueuePositions, settle_batch
 from .schema import (
     BATCH_COLUMNS,
+    DELIVERY_COLUMNS,
     JOB_COLUMNS,
     JOBS,
     batch_from,
@@ -34,65 +34,63 @@ from .schema import (
     insert_job,
     job_from,
     microseconds,
+    microseconds_or_none,
     moment,
     moment_or_none,
     numbered_log,
     record_change,
 )
-from .schema import microseconds_or_none as micros
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    records: list[Record]
-    #: Identifies the last of them; None if there are no more.
-    last: Any = None
-
-
-def read_group(db: apsw.Connection, kind: Kind, after: Any) -> Group:
-    """Read the records after another one (None: the first ones)."""
-    read = {"jobs": _job_group, "batches": _batch_group, "keys": _key_group}[kind]
+def read_group(db: apsw.Connection, kind: Kind, after: Any) -> tuple[list[Record], Any]:
+    """Read the records after another one (None: the first ones), and what identifies the last."""
+    records: list[Record] = []
     with db:  # one snapshot of all tables
-        group = read(db, after)
-    return group
+        match kind:
+            case "jobs":
+                seqs = db.execute(
+                    "SELECT seq FROM jobs WHERE seq > ? ORDER BY seq LIMIT ?", (after or 0, GROUP)
+                ).fetchall()
+                size = 0
+                for (after,) in seqs:
+                    record, length = _job_record(db, after)
+                    records.append(record)
+                    size += length
+                    if size > GROUP_BYTES:
+                        break
+            case "batches":
+                for row in db.execute(
+                    f"{_BATCHES} WHERE seq > ? ORDER BY seq LIMIT ?", (after or 0, GROUP)
+                ).fetchall():
+                    records.append(_batch_record(db, row))
+                    after = row[-1]
+            case "keys":
+                rows = db.execute(
+                    f"{_KEYS} AND (scope, key) > (?, ?) ORDER BY scope, key LIMIT ?",
+                    (microseconds(utc_now()), *(after or ("", "")), GROUP),
+                )
+                records += map(_key_record, rows)
+                after = records[-1].record_id if records else after
+    return records, after
 
 
 def read_by_id(db: apsw.Connection, kind: Kind, ids: Collection[RecordId]) -> list[Record]:
-    read = {"jobs": _one_job, "batches": _one_batch, "keys": _one_key}[kind]
-    with db:
-        records = [read(db, record_id) for record_id in ids]
-    return [record for record in records if record is not None]
-
-
-def _one_job(db: apsw.Connection, job_id: RecordId) -> Record | None:
-    seq = db.execute("SELECT seq FROM jobs WHERE job_id = ?", (job_id,)).get
-    return None if seq is None else _job_record(db, seq)[0]
-
-
-def _one_batch(db: apsw.Connection, batch_id: RecordId) -> Record | None:
-    row = db.execute(f"{_BATCHES} WHERE batch_id = ?", (batch_id,)).fetchone()
-    return _batch_record(db, row) if row else None
-
-
-def _one_key(db: apsw.Connection, key: RecordId) -> Record | None:
-    row = db.execute(f"{_KEYS} AND (scope, key) = (?, ?)", (_now(), *key)).fetchone()
-    return _key_record(row) if row else None
-
-
-def _job_group(db: apsw.Connection, after: Any) -> Group:
-    seqs: list[Any] = db.execute(
-        "SELECT seq FROM jobs WHERE seq > ? ORDER BY seq LIMIT ?", (after or 0, GROUP)
-    ).fetchall()
     records: list[Record] = []
-    size = 0
-    for (seq,) in seqs:
-        record, length = _job_record(db, seq)
-        records.append(record)
-        after = seq
-        size += length
-        if size > GROUP_BYTES:
-            break
-    return Group(records, after if records else None)
+    with db:
+        for record_id in ids:
+            row: Any
+            match kind:
+                case "jobs":
+                    seq = db.execute("SELECT seq FROM jobs WHERE job_id = ?", (record_id,)).get
+                    records += [_job_record(db, seq)[0]] if seq is not None else []
+                case "batches":
+                    row = db.execute(f"{_BATCHES} WHERE batch_id = ?", (record_id,)).fetchone()
+                    records += [_batch_record(db, row)] if row else []
+                case "keys":
+                    values = (microseconds(utc_now()), *record_id)
+                    row = db.execute(f"{_KEYS} AND (scope, key) = (?, ?)", values).fetchone()
+                    records += [_key_record(row)] if row else []
+    return records
 
 
 def _job_record(db: apsw.Connection, seq: int) -> tuple[JobRecord, int]:
@@ -120,13 +118,6 @@ def _job_record(db: apsw.Connection, seq: int) -> tuple[JobRecord, int]:
 _BATCHES = f"SELECT {BATCH_COLUMNS}, seq FROM batches"
 
 
-def _batch_group(db: apsw.Connection, after: Any) -> Group:
-    rows = db.execute(
-        f"{_BATCHES} WHERE seq > ? ORDER BY seq LIMIT ?", (after or 0, GROUP)
-    ).fetchall()
-    return Group([_batch_record(db, row) for row in rows], rows[-1][-1] if rows else None)
-
-
 def _batch_record(db: apsw.Connection, row: Sequence[Any]) -> BatchRecord:
     batch = batch_from(row[:-1], deliveries_of(db, row[0]))
     return BatchRecord(batch=batch, outbox=_outbox_state(db, batch.batch_id))
@@ -136,18 +127,6 @@ _KEYS = (
     "SELECT scope, key, fingerprint, job_ids, batch_id, expires_at FROM idempotency_keys"
     " WHERE expires_at > ?"
 )
-
-
-def _now() -> int:
-    return microseconds(utc_now())
-
-
-def _key_group(db: apsw.Connection, after: Any) -> Group:
-    rows = db.execute(
-        f"{_KEYS} AND (scope, key) > (?, ?) ORDER BY scope, key LIMIT ?",
-        (_now(), *(after or ("", "")), GROUP),
-    ).fetchall()
-    return Group([_key_record(row) for row in rows], rows[-1][:2] if rows else None)
 
 
 def _key_record(row: Sequence[Any]) -> KeyRecord:
@@ -203,21 +182,19 @@ def _import_job(db: apsw.Connection, record: JobRecord, positions: QueuePosition
     job = record.job
     if db.execute("SELECT 1 FROM jobs WHERE job_id = ?", (job.job_id,)).get:
         return False
-    seq = insert_job(db, job, position=_position(record, positions), paused=record.paused)
+    position = record.position
+    if record.needs_position:
+        position = positions.next_position(job.job_type, job.priority, job.user_id)
+    seq = insert_job(db, job, position=position, paused=record.paused)
+    times = (job.updated_at, job.processing_started_at, job.completed_at)
     db.execute(
         "UPDATE jobs SET attempt = ?, failures = ?, crashes = ?, worker_id = ?,"
         " cancel_requested = ?, error_code = ?, updated_at = ?, processing_started_at = ?,"
         " completed_at = ? WHERE seq = ?",
         (
-            job.attempt,
-            job.failures,
-            job.crashes,
-            job.worker_id,
-            job.cancel_requested,
+            *(job.attempt, job.failures, job.crashes, job.worker_id, job.cancel_requested),
             job.error.code if job.error else None,
-            micros(job.updated_at),
-            micros(job.processing_started_at),
-            micros(job.completed_at),
+            *map(microseconds_or_none, times),
             seq,
         ),
     )
@@ -233,17 +210,10 @@ def _import_job(db: apsw.Connection, record: JobRecord, positions: QueuePosition
         ),
     )
     for n, entry in enumerate(job.logs, record.dropped_logs + 1):
-        row = (seq, n, micros(entry.timestamp), entry.level, entry.message)
+        row = (seq, n, microseconds(entry.timestamp), entry.level, entry.message)
         db.execute("INSERT INTO logs VALUES (?, ?, ?, ?, ?)", row)
-    _import_deliveries(db, job.job_id, job, record.outbox)
+    _import_deliveries(db, "job", job.job_id, job, record.outbox)
     return True
-
-
-def _position(record: JobRecord, positions: QueuePositions) -> int | None:
-    job = record.job
-    if job.status is not JobStatus.PENDING or record.paused or record.position is not None:
-        return record.position
-    return None if job.run_at else positions.next_position(job.job_type, job.priority, job.user_id)
 
 
 def _import_batch(db: apsw.Connection, record: BatchRecord) -> bool:
@@ -253,11 +223,7 @@ def _import_batch(db: apsw.Connection, record: BatchRecord) -> bool:
     insert_batch(db, batch)
     db.execute(
         "UPDATE batches SET started_at = ?, completed_at = ? WHERE batch_id = ?",
-        (
-            micros(batch.started_at),
-            micros(batch.completed_at),
-            batch.batch_id,
-        ),
+        (*map(microseconds_or_none, (batch.started_at, batch.completed_at)), batch.batch_id),
     )
     for status in JobStatus:  # its jobs were imported before it
         db.execute(
@@ -265,55 +231,39 @@ def _import_batch(db: apsw.Connection, record: BatchRecord) -> bool:
             " WHERE batch_id = ?1 AND status = ?2) WHERE batch_id = ?1",
             (batch.batch_id, status.value),
         )
-    _import_deliveries(db, batch.batch_id, batch, record.outbox)
+    _import_deliveries(db, "batch", batch.batch_id, batch, record.outbox)
     settle_batch(db, batch.batch_id)
     record_change(db, job_id=None, batch_id=batch.batch_id)
     return True
 
 
 def _import_deliveries(
-    db: apsw.Connection, owner_id: str, owner: Job | Batch, state: OutboxState
+    db: apsw.Connection, kind: OwnerKind, owner_id: str, owner: Job | Batch, state: OutboxState
 ) -> None:
-    for delivery in owner.deliveries:
-        _insert_delivery(db, owner_id, delivery)
+    for one in owner.deliveries:
+        tries = [attempt.model_dump(mode="json") for attempt in one.tries]
+        times = (one.created_at, one.replayed_at, one.delivered_at, one.next_try_at)
+        db.execute(
+            f"INSERT INTO deliveries (owner_id, {DELIVERY_COLUMNS})"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(owner_id, one.delivery_id, one.n, one.event, one.tried),
+                *map(microseconds_or_none, times),
+                encode_json_text(tries) if tries else None,
+            ),
+        )
     if owner.webhook is not None:
-        kind: Literal["job", "batch"] = "job" if isinstance(owner, Job) else "batch"
         outbox.insert(db, kind, owner_id, owner.webhook, state)
 
 
-def _insert_delivery(db: apsw.Connection, owner_id: str, delivery: Delivery) -> None:
-    tries = [one.model_dump(mode="json") for one in delivery.tries]
-    db.execute(
-        "INSERT INTO deliveries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            delivery.delivery_id,
-            owner_id,
-            delivery.n,
-            delivery.event,
-            micros(delivery.created_at),
-            micros(delivery.replayed_at),
-            micros(delivery.delivered_at),
-            micros(delivery.next_try_at),
-            delivery.tried,
-            encode_json_text(tries) if tries else None,
-        ),
-    )
-
-
 def _import_key(db: apsw.Connection, record: KeyRecord) -> bool:
-    expired = (record.scope, record.key, micros(utc_now()))
     db.execute(
-        "DELETE FROM idempotency_keys WHERE scope = ? AND key = ? AND expires_at < ?", expired
+        "DELETE FROM idempotency_keys WHERE scope = ? AND key = ? AND expires_at < ?",
+        (record.scope, record.key, microseconds(utc_now())),
     )
+    ids, expires_at = json.dumps(record.job_ids), microseconds(record.expires_at)
     db.execute(
         "INSERT OR IGNORE INTO idempotency_keys VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            record.scope,
-            record.key,
-            record.fingerprint,
-            json.dumps(record.job_ids),
-            record.batch_id,
-            micros(record.expires_at),
-        ),
+        (record.scope, record.key, record.fingerprint, ids, record.batch_id, expires_at),
     )
     return db.changes() > 0

@@ -8,9 +8,10 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ...core import processes
 from ...core.errors import (
@@ -23,7 +24,22 @@ from ...core.errors import (
 from . import child_main
 from .child_main import ALLOWED, HEADER, USAGE
 
+logger = logging.getLogger(__name__)
+
 MIB = 1024 * 1024
+
+#: How long a killed process may take to disappear.
+KILL_TIMEOUT = 5
+_CANCEL_GRACE = 0.3
+_START_TIMEOUT = 120
+_READ_BYTES = 65536
+#: How much of what a process prints is kept, for the log.
+_TAIL_BYTES = 2048
+#: There is a process per core already: numeric libraries must not start threads in each of them,
+#: unless the operator says so.
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+#: Room in a frame beside the result: resource usage, or an error's type and traceback.
+_FRAME_SLACK = MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,42 +56,6 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    kind: int
-    payload: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Breached:
-    error: BaseException
-    immediately: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Died:
-    pass
-
-
-Outcome = Ended | Breached | Died
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    limits: Limits
-    on_message: Callable[[Any], None] | None
-    outcome: asyncio.Future[Outcome]
-    timer: asyncio.TimerHandle | None = None
-    cpu_seconds: float = 0.0
-    peak_bytes: int = 0
-
-    def settle(self, outcome: Outcome) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        if not self.outcome.done():
-            self.outcome.set_result(outcome)
 
 
 class RemoteError(SecretaryError):
@@ -97,50 +77,72 @@ class SandboxClosed(SecretaryError):
     """The sandbox was closed, or never opened, so the call did not finish."""
 
 
-def too_large(call: Call, size: int) -> FileTooLarge:
-    limit = call.limits.output_bytes
-    return FileTooLarge(
-        f"The result exceeds the limit of {_in_words(limit)}.",
-        limit_bytes=limit,
-        size_bytes=size,
-    )
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The function returned or raised."""
+
+    kind: int
+    payload: bytes
 
 
-def out_of_memory(call: Call) -> OutOfMemory:
-    limit = call.limits.memory_bytes
-    if limit is None:
-        return OutOfMemory("The work ran out of memory.", peak_bytes=call.peak_bytes)
-    return OutOfMemory(
-        f"The work exceeded its memory limit of {_in_words(limit)}.",
-        limit_bytes=limit,
-        peak_bytes=call.peak_bytes,
-    )
+@dataclass(frozen=True, slots=True)
+class Breached:
+    """The call exceeded a limit, was cancelled, or its caller failed."""
+
+    error: BaseException
+    immediately: bool
 
 
-def too_many_processes(call: Call) -> WorkerCrashed:
-    limit = call.limits.processes
-    return WorkerCrashed(f"The work started more than {limit} processes.", limit_processes=limit)
+#: How a call ended; None if its process died.
+Outcome = Ended | Breached | None
 
 
-def out_of_time(seconds: float) -> ProcessingTimeout:
-    message = f"The work exceeded its time limit of {seconds:g} seconds."
-    return ProcessingTimeout(message, limit_seconds=seconds)
+@dataclass(slots=True, eq=False)
+class Call:
+    limits: Limits
+    on_message: Callable[[Any], None] | None
+    outcome: asyncio.Future[Outcome]
+    timer: asyncio.TimerHandle | None = None
+    cpu_seconds: float = 0.0
+    peak_bytes: int = 0
 
+    def settle(self, outcome: Outcome) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
 
-def crashed(call: Call, code: int | None) -> WorkerCrashed:
-    """The error for a process with this exit code; None if unknown, or if we killed it."""
-    evidence: dict[str, Any] = {"peak_bytes": call.peak_bytes}
-    if code is None:
-        message = "The worker process stopped responding."
-    elif code >= 0:
-        message = f"The worker process exited with code {code}."
-        evidence["exit_code"] = code
-    else:
-        evidence["signal"] = _signal_name(-code)
-        message = f"The worker process was killed by {evidence['signal']}."
-        if code == -signal.SIGKILL:
-            message += " The system may be out of memory."
-    return WorkerCrashed(message, **evidence)
+    def result(self, ended: Ended) -> Any:
+        """What the function returned; raises what it raised."""
+        if ended.kind == child_main.OUT_OF_MEMORY:
+            raise self.out_of_memory()
+        value = pickle.loads(ended.payload)  # nosec B301  # from a process of ours, on a socket of ours
+        if ended.kind == child_main.RETURNED:
+            return value
+        if ended.kind == child_main.TOO_LARGE:
+            raise self.too_large(value)
+        error_type, remote_traceback, pickled = value
+        error: Exception = RemoteError(error_type)
+        if pickled:
+            with suppress(Exception):  # its type may exist only in the child, or fail to unpickle
+                unpickled = pickle.loads(pickled)  # nosec B301  # as above
+                error = unpickled if isinstance(unpickled, Exception) else error
+        error.__dict__["remote_traceback"] = remote_traceback
+        # A note is shown when the error is logged, but is not part of its message.
+        error.add_note(f"In the sandbox process:\n{remote_traceback}")
+        raise error
+
+    def too_large(self, size: int) -> FileTooLarge:
+        limit = self.limits.output_bytes
+        message = f"The result exceeds the limit of {_in_words(limit)}."
+        return FileTooLarge(message, limit_bytes=limit, size_bytes=size)
+
+    def out_of_memory(self) -> OutOfMemory:
+        limit = self.limits.memory_bytes
+        if limit is None:
+            return OutOfMemory("The work ran out of memory.", peak_bytes=self.peak_bytes)
+        message = f"The work exceeded its memory limit of {_in_words(limit)}."
+        return OutOfMemory(message, limit_bytes=limit, peak_bytes=self.peak_bytes)
 
 
 def _in_words(size: int) -> str:
@@ -150,61 +152,279 @@ def _in_words(size: int) -> str:
     return f"{size} bytes"
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+class Child(asyncio.BufferedProtocol):
+    """Frames over a socket, output through a pipe, and the exit status."""
+
+    exit: "asyncio.Task[Exit]"
+    _transport: asyncio.Transport
+
+    def __init__(self, token: str) -> None:
+        self.pid = 0
+        self.calls = 0
+        self.call: Call | None = None
+        self.is_clean = True
+        self.output = Output()
+        self._token = token
+        self._loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._over: asyncio.Future[None] | None = None
+        self._death: asyncio.Task[None] | None = None
+        self._was_killed = False
+        self._buffer = bytearray()
+        self._incoming = memoryview(bytearray(_READ_BYTES))
+        self._cpu_seconds = 0.0
+        self._warm_bytes = 0
+        self._peak_bytes = 0
+        self._seen: dict[int, int] = {}
+
+    @property
+    def is_alive(self) -> bool:
+        return self.pid != 0 and not self.exit.done()
+
+    @property
+    def is_usable(self) -> bool:
+        return self.is_alive and not self._transport.is_closing()
+
+    async def start(self, preload: Sequence[str], environment: Mapping[str, str]) -> bool:
+        """Start the process; returns whether it came up and imported its modules."""
+        path = [entry for entry in sys.path if isinstance(entry, str)]
+        program = (
+            f"import sys; sys.path[:] = {path!r}; "
+            f"from secretary.worker.sandbox.child_main import main; main({tuple(preload)!r})"
+        )
+        environment = {**_ONE_THREAD, **environment, processes.SANDBOX_VARIABLE: self._token}
+        try:
+            ours, theirs = socket.socketpair()
+            with theirs:
+                await self._loop.create_unix_connection(lambda: self, sock=ours)
+                output = self.output.open()
+                descriptors = [None, output, output, theirs.fileno()]
+                try:
+                    self.pid = processes.spawn(["-c", program], environment, descriptors)
+                finally:
+                    os.close(output)
+        except OSError:
+            logger.exception("Could not spawn a sandbox process")
+            return False
+        self.exit = asyncio.create_task(exit_of(self.pid))
+        self.exit.add_done_callback(self._on_exit)
+        events: list[asyncio.Future[Any]] = [self._ready, self.exit]
+        first = asyncio.FIRST_COMPLETED
+        await asyncio.wait(events, timeout=_START_TIMEOUT, return_when=first)
+        return self._ready.done() and not self._ready.cancelled()
+
+    def begin(
+        self, request: bytes, limits: Limits, on_message: Callable[[Any], None] | None
+    ) -> Call:
+        call = self.call = Call(limits, on_message, self._loop.create_future())
+        self.calls += 1
+        self._seen.clear()
+        self.output.forget()
+        if limits.wall_time is not None:
+            seconds = limits.wall_time.total_seconds()
+            message = f"The work exceeded its time limit of {seconds:g} seconds."
+            error = ProcessingTimeout(message, limit_seconds=seconds)
+            call.timer = self._loop.call_later(
+                seconds, call.settle, Breached(error, immediately=False)
+            )
+        body = ALLOWED.pack(limits.memory_bytes or 0, limits.output_bytes) + request
+        self._transport.write(HEADER.pack(child_main.CALL, len(body)) + body)
+        return call
+
+    def abandon(self, error: BaseException) -> None:
+        self._ready.cancel()
+        if self.call is not None:
+            self.call.settle(Breached(error, immediately=True))
+
+    async def stop(self, grace: float) -> bool:
+        """Cancel the call, then terminate it; true if it cooperated and the child can be reused."""
+        if self.call is not None and self.is_usable:
+            self._over = self._loop.create_future()
+            self._transport.write(HEADER.pack(child_main.CANCEL, 0))
+            await asyncio.wait([self._over], timeout=_CANCEL_GRACE)
+            if self.call is not None and self.is_usable:
+                processes.signal_tree(self.pid, signal.SIGTERM)
+                await asyncio.wait([self._over], timeout=grace)
+                return False
+        return self.call is None and self.is_clean
+
+    async def leave(self, grace: float) -> None:
+        self._transport.close()
+        await asyncio.wait([self.exit], timeout=grace)
+        await self.kill()
+
+    async def kill(self) -> None:
+        """Returns once the child and its descendants are gone."""
+        if self._death is None:
+            self._death = asyncio.create_task(self._kill())
+        await asyncio.shield(self._death)
+
+    async def _kill(self) -> None:
+        if self.is_alive and self._transport.is_closing():
+            # It is exiting already; killing it now would hide its exit status.
+            await asyncio.wait([self.exit], timeout=0.2)
+        killed: set[int] = set()
+        if self.is_alive:
+            self._was_killed = True
+            killed = self._remember(processes.kill_tree(self.pid))
+            await asyncio.wait([self.exit], timeout=KILL_TIMEOUT)
+        await self._sweep(killed)
+        if self.pid:
+            self._transport.abort()
+        self.output.close()
+
+    async def _sweep(self, killed: set[int]) -> None:
+        """Kill descendants that outlive the child, found by their token or by earlier samples."""
+        deadline = self._loop.time() + KILL_TIMEOUT
+        while survivors := {
+            *(pid for pid, started in self._seen.items() if processes.is_alive(pid, started)),
+            *(process.pid for process in processes.processes_with_token(self._token)),
+        }:
+            if self._loop.time() > deadline:
+                logger.error("Could not kill processes %s of a sandbox", sorted(survivors))
+                return
+            for pid in survivors - killed:
+                killed |= self._remember(processes.kill_tree(pid))
+            await asyncio.sleep(0.01)
+        for pid in self._seen:
+            # Where the worker is a container's init, orphans become its children.
+            reap(pid)
+
+    def _remember(self, tree: list[processes.Process]) -> set[int]:
+        self._seen.update((process.pid, process.started) for process in tree)
+        return {process.pid for process in tree}
+
+    def sample(self) -> None:
+        """Enforce the limits on memory and processes."""
+        call = self.call
+        if call is None:
+            return
+        tree = processes.tree(self.pid)
+        self._remember(tree)
+        call.peak_bytes = max(call.peak_bytes, sum(process.rss_bytes for process in tree))
+        limits = call.limits
+        # Killed at once: what grows this fast must not get a grace period.
+        if len(tree) > limits.processes:
+            message = f"The work started more than {limits.processes} processes."
+            error = WorkerCrashed(message, limit_processes=limits.processes)
+            call.settle(Breached(error, immediately=True))
+        elif limits.memory_bytes is not None and call.peak_bytes > limits.memory_bytes:
+            call.settle(Breached(call.out_of_memory(), immediately=True))
+
+    def has_grown_by(self, size: int) -> bool:
+        # The peak of the last call is an upper bound that costs nothing to check.
+        if self._peak_bytes - self._warm_bytes <= size:
+            return False
+        process = processes.find(self.pid)
+        return process is not None and process.rss_bytes - self._warm_bytes > size
+
+    def crash(self, call: Call) -> WorkerCrashed:
+        """The error for a call whose process died."""
+        evidence: dict[str, Any] = {"peak_bytes": call.peak_bytes}
+        code = self.exit.result().code if self.exit.done() and not self._was_killed else None
+        if code is None:
+            message = "The worker process stopped responding."
+        elif code >= 0:
+            message = f"The worker process exited with code {code}."
+            evidence["exit_code"] = code
+        else:
+            is_named = -code in signal.Signals.__members__.values()
+            evidence["signal"] = signal.Signals(-code).name if is_named else f"signal {-code}"
+            message = f"The worker process was killed by {evidence['signal']}."
+            if code == -signal.SIGKILL:
+                message += " The system may be out of memory."
+        logger.warning("%s Pid %d, last output: %s", message, self.pid, self.output.tail)
+        return WorkerCrashed(message, **evidence)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        # Reused: asyncio would allocate 256 KiB for each read.
+        return self._incoming
+
+    def buffer_updated(self, nbytes: int) -> None:
+        buffer = self._buffer
+        buffer += self._incoming[:nbytes]
+        start = 0
+        while len(buffer) - start >= HEADER.size:
+            kind, size = HEADER.unpack_from(buffer, start)
+            body = start + HEADER.size
+            if size > _FRAME_SLACK + (self.call.limits.output_bytes if self.call else 0):
+                # Only a corrupted child gets here: it checks the size of what it sends.
+                self._transport.pause_reading()
+                if self.call is not None:
+                    self.call.settle(Breached(self.call.too_large(size), immediately=True))
+                else:
+                    self._transport.abort()
+                return
+            if len(buffer) < body + size:
+                break
+            start = body + size
+            self._take_frame(kind, bytes(memoryview(buffer)[body:start]))
+        del buffer[:start]
+
+    def _take_frame(self, kind: int, body: bytes) -> None:
+        call = self.call
+        match kind:
+            case child_main.READY:
+                self._cpu_seconds, self._warm_bytes, _ = USAGE.unpack(body)
+                if not self._ready.done():
+                    self._ready.set_result(None)
+            case child_main.MESSAGE:
+                if call is None or call.on_message is None or call.outcome.done():
+                    return
+                try:
+                    call.on_message(pickle.loads(body))  # nosec B301  # from a process of ours, on a socket of ours
+                except Exception as error:  # the caller's callback failed: raise that from `run`
+                    call.settle(Breached(error, immediately=False))
+            case _ if call is not None:
+                cpu_seconds, self._peak_bytes, self.is_clean = USAGE.unpack_from(body)
+                call.cpu_seconds = cpu_seconds - self._cpu_seconds
+                call.peak_bytes = max(call.peak_bytes, self._peak_bytes)
+                self._cpu_seconds = cpu_seconds
+                self.call = None
+                call.settle(Ended(kind, body[USAGE.size :]))
+                self._stopped()
+
+    def _on_exit(self, exit: "asyncio.Task[Exit]") -> None:
+        if self.call is not None and not exit.cancelled():
+            self.call.cpu_seconds = exit.result().cpu_seconds - self._cpu_seconds
+        self.connection_lost(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Also called when the process has exited, whichever comes first."""
+        if self.call is not None:
+            self.call.settle(None)
+        self._stopped()
+
+    def _stopped(self) -> None:
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
 
 
-def result(call: Call, kind: int, payload: bytes) -> Any:
-    match kind:
-        case child_main.RETURNED:
-            return pickle.loads(payload)  # nosec B301  # from a process of ours, on a socket of ours
-        case child_main.TOO_LARGE:
-            raise too_large(call, pickle.loads(payload))  # nosec B301  # from a process of ours, on a socket of ours
-        case child_main.OUT_OF_MEMORY:
-            raise out_of_memory(call)
-        case _:
-            raise _raised(payload)
-
-
-def _raised(payload: bytes) -> Exception:
-    kind, remote_traceback, pickled = pickle.loads(payload)  # nosec B301  # as above
-    error = (pickled and _unpickled(pickled)) or RemoteError(kind)
-    error.__dict__["remote_traceback"] = remote_traceback
-    # A note is shown when the error is logged, but is not part of its message.
-    error.add_note(f"In the sandbox process:\n{remote_traceback}")
-    return error
-
-
-def _unpickled(pickled: bytes) -> Exception | None:
-    try:
-        error = pickle.loads(pickled)  # nosec B301  # as above
-    except Exception:  # its type may exist only in the child, or fail to unpickle
-        return None
-    return error if isinstance(error, Exception) else None
-
-
-#: How long a killed process may take to disappear.
-KILL_TIMEOUT = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(NamedTuple):
     #: As in `subprocess`: negative for a signal; None if someone else has reaped the process.
     code: int | None
     cpu_seconds: float
 
 
 async def exit_of(pid: int) -> Exit:
+    """Wait for the process to exit."""
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError):  # not Linux, or an old kernel
         while (exit := reap(pid)) is None:
             await asyncio.sleep(0.02)
         return exit
-    await _readable(descriptor)
+    loop = asyncio.get_running_loop()
+    readable = loop.create_future()
+    loop.add_reader(descriptor, readable.set_result, None)
+    try:
+        await readable
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
     return reap(pid) or Exit(None, 0.0)
 
 
@@ -216,20 +436,6 @@ def reap(pid: int) -> Exit | None:
     if not reaped:
         return None
     return Exit(os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime)
-
-
-async def _readable(descriptor: int) -> None:
-    loop = asyncio.get_running_loop()
-    readable = loop.create_future()
-    loop.add_reader(descriptor, readable.set_result, None)
-    try:
-        await readable
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-
-
-_TAIL_BYTES = 2048
 
 
 class Output:
@@ -275,283 +481,3 @@ class Output:
             return True
         self._tail = (self._tail + data)[-_TAIL_BYTES:]
         return data != b""
-
-
-logger = logging.getLogger(__name__)
-
-_CANCEL_GRACE = 0.3
-_START_TIMEOUT = 120
-_READ_BYTES = 65536
-#: There is a process per core already: numeric libraries must not start threads in each of them,
-#: unless the operator says so.
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-#: Room in a frame beside the result: resource usage, or an error's type and traceback.
-_FRAME_SLACK = MIB
-
-
-class Child(asyncio.BufferedProtocol):
-    """Frames over a socket, output through a pipe, and the exit status."""
-
-    exit: asyncio.Task[Exit]
-    _transport: asyncio.Transport
-
-    def __init__(self, token: str) -> None:
-        self.pid = 0
-        self.calls = 0
-        self.call: Call | None = None
-        self.is_clean = True
-        self._token = token
-        self._loop = asyncio.get_running_loop()
-        self._ready: asyncio.Future[None] = self._loop.create_future()
-        self._over: asyncio.Future[None] | None = None
-        self._death: asyncio.Task[None] | None = None
-        self._was_killed = False
-        self._output = Output()
-        self._buffer = bytearray()
-        self._incoming = memoryview(bytearray(_READ_BYTES))
-        self._cpu_seconds = 0.0
-        self._warm_bytes = 0
-        self._peak_bytes = 0
-        self._seen: dict[int, int] = {}
-
-    @property
-    def is_alive(self) -> bool:
-        return self.pid != 0 and not self.exit.done()
-
-    @property
-    def is_usable(self) -> bool:
-        return self.is_alive and not self._transport.is_closing()
-
-    async def start(self, preload: Sequence[str], environment: Mapping[str, str]) -> bool:
-        """Start the process; returns whether it came up and imported its modules."""
-        try:
-            with await self._connect() as theirs:
-                self._spawn(_program(preload), environment, theirs)
-        except OSError:
-            logger.exception("Could not spawn a sandbox process")
-            return False
-        events: list[asyncio.Future[Any]] = [self._ready, self.exit]
-        first = asyncio.FIRST_COMPLETED
-        await asyncio.wait(events, timeout=_START_TIMEOUT, return_when=first)
-        return self._ready.done() and not self._ready.cancelled()
-
-    async def _connect(self) -> socket.socket:
-        ours, theirs = socket.socketpair()
-        await self._loop.create_unix_connection(lambda: self, sock=ours)
-        return theirs
-
-    def _spawn(self, program: str, environment: Mapping[str, str], theirs: socket.socket) -> None:
-        output = self._output.open()
-        try:
-            self.pid = processes.spawn(
-                ["-c", program],
-                {**_ONE_THREAD, **environment, processes.SANDBOX_VARIABLE: self._token},
-                [None, output, output, theirs.fileno()],
-            )
-        finally:
-            os.close(output)
-        self.exit = asyncio.create_task(exit_of(self.pid))
-        self.exit.add_done_callback(self._on_exit)
-
-    def begin(
-        self, request: bytes, limits: Limits, on_message: Callable[[Any], None] | None
-    ) -> Call:
-        call = self.call = Call(limits, on_message, self._loop.create_future())
-        self.calls += 1
-        self._seen.clear()
-        self._output.forget()
-        if limits.wall_time is not None:
-            seconds = limits.wall_time.total_seconds()
-            call.timer = self._loop.call_later(seconds, self._time_out, seconds)
-        allowed = ALLOWED.pack(limits.memory_bytes or 0, limits.output_bytes)
-        self._send(child_main.CALL, allowed + request)
-        return call
-
-    def breach(self, error: BaseException, *, immediately: bool) -> None:
-        if self.call is not None:
-            self.call.settle(Breached(error, immediately))
-
-    def abandon(self, error: BaseException) -> None:
-        self._ready.cancel()
-        self.breach(error, immediately=True)
-
-    async def stop(self, grace: float) -> bool:
-        """Cancel the call, then terminate it; true if it cooperated and the child can be reused."""
-        if self.call is None or not self.is_usable:
-            return self.call is None and self.is_clean
-        self._over = self._loop.create_future()
-        self._send(child_main.CANCEL, b"")
-        await asyncio.wait([self._over], timeout=_CANCEL_GRACE)
-        if self.call is not None and self.is_usable:
-            processes.signal_tree(self.pid, signal.SIGTERM)
-            await asyncio.wait([self._over], timeout=grace)
-            return False
-        return self.call is None and self.is_clean
-
-    async def leave(self, grace: float) -> None:
-        self._transport.close()
-        await asyncio.wait([self.exit], timeout=grace)
-        await self.kill()
-
-    async def kill(self) -> None:
-        """Returns once the child and its descendants are gone."""
-        if self._death is None:
-            self._death = asyncio.create_task(self._kill())
-        await asyncio.shield(self._death)
-
-    async def _kill(self) -> None:
-        if self.is_alive and self._transport.is_closing():
-            # It is exiting already; killing it now would hide its exit status.
-            await asyncio.wait([self.exit], timeout=0.2)
-        killed: set[int] = set()
-        if self.is_alive:
-            self._was_killed = True
-            killed = self._remember(processes.kill_tree(self.pid))
-            await asyncio.wait([self.exit], timeout=KILL_TIMEOUT)
-        await self._sweep(killed)
-        if self.pid:
-            self._transport.abort()
-        self._output.close()
-
-    async def _sweep(self, killed: set[int]) -> None:
-        """Kill descendants that outlive the child, found by their token or by earlier samples."""
-        deadline = self._loop.time() + KILL_TIMEOUT
-        while survivors := self._survivors():
-            if self._loop.time() > deadline:
-                logger.error("Could not kill processes %s of a sandbox", sorted(survivors))
-                return
-            for pid in survivors - killed:
-                killed |= self._remember(processes.kill_tree(pid))
-            await asyncio.sleep(0.01)
-        for pid in self._seen:
-            # Where the worker is a container's init, orphans become its children.
-            reap(pid)
-
-    def _survivors(self) -> set[int]:
-        seen = {pid for pid, started in self._seen.items() if processes.is_alive(pid, started)}
-        return seen | {process.pid for process in processes.processes_with_token(self._token)}
-
-    def sample(self) -> None:
-        call = self.call
-        if call is None:
-            return
-        tree = processes.tree(self.pid)
-        self._remember(tree)
-        call.peak_bytes = max(call.peak_bytes, sum(process.rss_bytes for process in tree))
-        # Killed at once: what grows this fast must not get a grace period.
-        if len(tree) > call.limits.processes:
-            self.breach(too_many_processes(call), immediately=True)
-        elif call.limits.memory_bytes is not None and call.peak_bytes > call.limits.memory_bytes:
-            self.breach(out_of_memory(call), immediately=True)
-
-    def has_grown_by(self, size: int) -> bool:
-        # The peak of the last call is an upper bound that costs nothing to check.
-        if self._peak_bytes - self._warm_bytes <= size:
-            return False
-        process = processes.find(self.pid)
-        return process is not None and process.rss_bytes - self._warm_bytes > size
-
-    def crash(self, call: Call) -> WorkerCrashed:
-        is_known = self.exit.done() and not self._was_killed
-        error = crashed(call, self.exit.result().code if is_known else None)
-        logger.warning("%s Pid %d, last output: %s", error.message, self.pid, self.tail)
-        return error
-
-    @property
-    def tail(self) -> str:
-        return self._output.tail
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._die()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        # Reused: asyncio would allocate 256 KiB for each read.
-        return self._incoming
-
-    def buffer_updated(self, nbytes: int) -> None:
-        buffer = self._buffer
-        buffer += self._incoming[:nbytes]
-        start = 0
-        while len(buffer) - start >= HEADER.size:
-            kind, size = HEADER.unpack_from(buffer, start)
-            body = start + HEADER.size
-            if size > _FRAME_SLACK + (self.call.limits.output_bytes if self.call else 0):
-                self._reject_frame(size)
-                return
-            if len(buffer) < body + size:
-                break
-            start = body + size
-            self._take_frame(kind, bytes(memoryview(buffer)[body:start]))
-        del buffer[:start]
-
-    def _take_frame(self, kind: int, body: bytes) -> None:
-        match kind:
-            case child_main.MESSAGE:
-                self._take_message(body)
-            case child_main.READY:
-                self._cpu_seconds, self._warm_bytes, _ = USAGE.unpack(body)
-                if not self._ready.done():
-                    self._ready.set_result(None)
-            case _ if self.call is not None:
-                self._take_end(self.call, kind, body)
-
-    def _take_message(self, body: bytes) -> None:
-        call = self.call
-        if call is None or call.on_message is None or call.outcome.done():
-            return
-        try:
-            call.on_message(pickle.loads(body))  # nosec B301  # from a process of ours, on a socket of ours
-        except Exception as error:  # the caller's callback failed: raise that from `run`
-            self.breach(error, immediately=False)
-
-    def _take_end(self, call: Call, kind: int, body: bytes) -> None:
-        cpu_seconds, self._peak_bytes, self.is_clean = USAGE.unpack_from(body)
-        call.cpu_seconds = cpu_seconds - self._cpu_seconds
-        call.peak_bytes = max(call.peak_bytes, self._peak_bytes)
-        self._cpu_seconds = cpu_seconds
-        self.call = None
-        call.settle(Ended(kind, body[USAGE.size :]))
-        self._stopped()
-
-    def _time_out(self, seconds: float) -> None:
-        self.breach(out_of_time(seconds), immediately=False)
-
-    def _reject_frame(self, size: int) -> None:
-        # Only a corrupted child gets here: it checks the size of what it sends.
-        self._transport.pause_reading()
-        if self.call is not None:
-            self.breach(too_large(self.call, size), immediately=True)
-        else:
-            self._transport.abort()
-
-    def _on_exit(self, exit: asyncio.Task[Exit]) -> None:
-        if self.call is not None and not exit.cancelled():
-            self.call.cpu_seconds = exit.result().cpu_seconds - self._cpu_seconds
-        self._die()
-
-    def _die(self) -> None:
-        if self.call is not None:
-            self.call.settle(Died())
-        self._stopped()
-
-    def _stopped(self) -> None:
-        if self._over is not None and not self._over.done():
-            self._over.set_result(None)
-
-    def _remember(self, tree: list[processes.Process]) -> set[int]:
-        self._seen.update((process.pid, process.started) for process in tree)
-        return {process.pid for process in tree}
-
-    def _send(self, kind: int, body: bytes) -> None:
-        self._transport.write(HEADER.pack(kind, len(body)) + body)
-
-
-def _program(preload: Sequence[str]) -> str:
-    path = [entry for entry in sys.path if isinstance(entry, str)]
-    return (
-        f"import sys; sys.path[:] = {path!r}; "
-        f"from secretary.worker.sandbox.child_main import main; main({tuple(preload)!r})"
-    )

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ...core import processes
@@ -65,19 +66,16 @@ class ResourceMeter:
 
     def peak_bytes(self) -> int:
         """Since `start`; an ended child counts only if it was the largest so far."""
-        children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-        if children <= self._children_peak:
-            return self._own_peak_bytes()
-        self._children_peak = children
-        return max(children, self._own_peak_bytes())
-
-    def _own_peak_bytes(self) -> int:
         if self._status is None:
-            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        # Not ru_maxrss: it starts with the peak of the worker that spawned us.
-        status = os.pread(self._status, 4096, 0)
-        at = status.index(b"VmHWM:") + len(b"VmHWM:")
-        return int(status[at : status.index(b"kB", at)]) * 1024
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        else:  # not ru_maxrss: it starts with the peak of the worker that spawned us
+            status = os.pread(self._status, 4096, 0).partition(b"VmHWM:")[2]
+            peak = int(status.partition(b"kB")[0]) * 1024
+        children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+        if children > self._children_peak:
+            self._children_peak = children
+            peak = max(peak, children)
+        return peak
 
 
 def _opened(path: str, flags: int) -> int | None:
@@ -189,24 +187,21 @@ class _Server:
     def _perform(self, memory_bytes: int, request: memoryview) -> tuple[int, bytes]:
         self._meter.start(memory_bytes)
         try:
-            payload = pickle.dumps(self._call(request), protocol=5)
+            self._is_calling = True
+            try:
+                function, args = pickle.loads(request)  # nosec B301  # the worker asks
+                result = function(*args)
+                if hasattr(result, "__await__"):
+                    self._loop = self._loop or _Loop(self._connection)
+                    result = self._loop.run(result)
+            finally:
+                self._is_calling = False
+            payload = pickle.dumps(result, protocol=5)
         finally:
             self._meter.stop()
         if len(payload) > self._output_bytes:
             return TOO_LARGE, pickle.dumps(len(payload))
         return RETURNED, payload
-
-    def _call(self, request: memoryview) -> Any:
-        self._is_calling = True
-        try:
-            function, args = pickle.loads(request)  # nosec B301  # the worker asks
-            result = function(*args)
-            if hasattr(result, "__await__"):
-                self._loop = self._loop or _Loop(self._connection)
-                result = self._loop.run(result)
-            return result
-        finally:
-            self._is_calling = False
 
     def _kill_descendants(self) -> bool:
         """Kill what the call forked; as a subreaper we are the parent of all orphans."""
@@ -216,9 +211,7 @@ class _Server:
                     pass
             except ChildProcessError:
                 return True
-            if (
-                not self._is_terminated
-            ):  # else they have been signalled, and have their grace period
+            if not self._is_terminated:  # else they were signalled, and have their grace period
                 processes.kill_below(self._pid)
             time.sleep(0.005)
         return False
@@ -263,20 +256,17 @@ class _Loop:
         try:
             return self._loop.run_until_complete(self._task)
         finally:
-            self._end(asyncio.all_tasks(self._loop))
+            for task in (tasks := asyncio.all_tasks(self._loop)):
+                task.cancel()
+            if tasks:
+                ended = asyncio.gather(*tasks, return_exceptions=True)
+                self._loop.run_until_complete(ended)
 
     def _cancel(self) -> None:
         # The frame stays in the socket for `cancelled()`; the server reads it after the call.
         self._loop.remove_reader(self._connection)
         self._is_listening = False
         self._task.cancel()
-
-    def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
-        if tasks:
-            for task in tasks:
-                task.cancel()
-            ended = asyncio.gather(*tasks, return_exceptions=True)
-            self._loop.run_until_complete(ended)
 
 
 def _describe_error(error: BaseException) -> tuple[int, bytes]:
@@ -286,16 +276,11 @@ def _describe_error(error: BaseException) -> tuple[int, bytes]:
     import traceback
 
     text = "".join(traceback.format_exception(error))[-_TRACEBACK_CHARACTERS:]
-    return RAISED, pickle.dumps((type(error).__name__, text, _pickled(error)))
-
-
-def _pickled(error: BaseException) -> bytes | None:
+    pickled: bytes | None = None
     is_builtin = isinstance(error, Exception) and type(error).__module__ == "builtins"
-    if not is_builtin and not isinstance(error, SecretaryError):
-        return None
-    try:
-        data = pickle.dumps(error, protocol=5)
-        pickle.loads(data)  # nosec B301  # what this process has just written
-    except Exception:  # its own __reduce__ or __init__ may fail
-        return None
-    return data if len(data) <= _ERROR_BYTES else None
+    if is_builtin or isinstance(error, SecretaryError):
+        with suppress(Exception):  # its own __reduce__ or __init__ may fail
+            data = pickle.dumps(error, protocol=5)
+            pickle.loads(data)  # nosec B301  # what this process has just written
+            pickled = data if len(data) <= _ERROR_BYTES else None
+    return RAISED, pickle.dumps((type(error).__name__, text, pickled))

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import os
 import pickle
 import secrets
@@ -21,7 +22,6 @@ from .child import (
     Breached,
     Call,
     Child,
-    Died,
     Ended,
     Exit,
     Limits,
@@ -29,9 +29,13 @@ from .child import (
     SandboxClosed,
     SandboxInterrupted,
     exit_of,
-    result,
 )
 
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_SAMPLE_SECONDS = 0.2
 #: A worker without a heartbeat for this long counts as suspended. Shorter than its lease, so that
 #: its work has ended before another worker may claim the job.
 WATCHDOG_TIMEOUT = 4.0
@@ -40,87 +44,6 @@ HEARTBEAT_GAP = 3.0
 #: A watchdog that dies this soon after another one is replaced only at the next heartbeat:
 #: restarting it in a loop would not help.
 RESTART_INTERVAL = 1.0
-
-
-class Watchdog:
-    """The process that kills the sandbox's children when their worker dies or is suspended."""
-
-    def __init__(self, token: str, *, timeout: float = WATCHDOG_TIMEOUT) -> None:
-        self._token = token
-        self._timeout = timeout
-        self._is_armed = False
-        self._died_at = -RESTART_INTERVAL
-        self._is_closed = False
-        self._start()
-
-    def _start(self) -> None:
-        reading, self._lifeline = os.pipe()
-        os.set_blocking(self._lifeline, False)
-        if self._is_armed:  # arm the new one at once: this process may be suspended
-            os.write(self._lifeline, b".")
-        try:
-            # Run by path and without site: it needs nothing of the package and stays small.
-            arguments = ["-I", "-S", processes.__file__, self._token, str(self._timeout)]
-            self._exit = asyncio.create_task(
-                exit_of(processes.spawn(arguments, os.environ, [reading, None, None]))
-            )
-        finally:
-            os.close(reading)
-        self._exit.add_done_callback(self._died)
-
-    def _died(self, exit: asyncio.Task[Exit]) -> None:
-        """Replace a watchdog that was killed, say by a signal to our process group."""
-        is_short = time.monotonic() - self._died_at < RESTART_INTERVAL
-        self._died_at = time.monotonic()
-        if exit is self._exit and not exit.cancelled() and not self._is_closed and not is_short:
-            self._replace()
-
-    def _replace(self) -> None:
-        os.close(self._lifeline)
-        self._start()
-
-    def heartbeat(self) -> None:
-        self._is_armed = True
-        try:
-            os.write(self._lifeline, b".")
-        except BlockingIOError:  # its pipe is full, which is enough
-            pass
-        except BrokenPipeError:
-            self._replace()
-
-    async def close(self) -> None:
-        self._is_closed = True
-        os.close(self._lifeline)
-        await asyncio.wait([self._exit], timeout=KILL_TIMEOUT)
-
-
-class Heartbeat:
-    """Detects from gaps between its beats that this process was suspended."""
-
-    def __init__(self) -> None:
-        self._last_beat: float | None = None
-        self._resumed_at = -HEARTBEAT_GAP
-
-    def beat(self) -> None:
-        if self._is_overdue:
-            self._resumed_at = time.monotonic()
-        self._last_beat = time.monotonic()
-
-    @property
-    def was_suspended(self) -> bool:
-        """Whether the watchdog may have killed a child whose death is noticed now."""
-        return self._is_overdue or time.monotonic() - self._resumed_at < HEARTBEAT_GAP
-
-    @property
-    def _is_overdue(self) -> bool:
-        return self._last_beat is not None and time.monotonic() - self._last_beat > HEARTBEAT_GAP
-
-
-T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
-
-_SAMPLE_SECONDS = 0.2
 
 
 class Sandbox:
@@ -155,11 +78,10 @@ class Sandbox:
         self._background: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        if self._is_open:
-            return
-        self._watchdog = Watchdog(self._token)
-        self._is_open = True
-        self._fill()
+        if not self._is_open:
+            self._watchdog = Watchdog(self._token)
+            self._is_open = True
+            self._fill()
 
     async def close(self) -> None:
         """End every process; calls that run or wait fail with `SandboxClosed`."""
@@ -244,16 +166,16 @@ class Sandbox:
 
     async def _conclude(self, child: Child, call: Call, outcome: Outcome) -> Any:
         match outcome:
-            case Ended(kind, payload):
+            case Ended():
                 if child.is_clean:
                     self._release(child)
                 else:
                     await _uncancellable(self._end(child))
-                return result(call, kind, payload)
+                return call.result(outcome)
             case Breached(error, immediately):
                 await _uncancellable(self._end(child) if immediately else self._stop(child))
                 raise error
-            case Died():
+            case None:
                 was_suspended = self._heartbeat.was_suspended
                 await _uncancellable(self._end(child))
                 if was_suspended:
@@ -274,25 +196,26 @@ class Sandbox:
             self._fill()
 
     async def _take(self) -> Child:
+        """An idle child; if there is none, wait for one."""
         while self._is_open:
-            child = self._idle.pop() if self._idle else await self._wait_for_child()
+            if self._idle:
+                child = self._idle.pop()
+            else:
+                waiter: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
+                self._waiters.append(waiter)
+                self._fill()
+                try:
+                    child = await waiter
+                except asyncio.CancelledError:
+                    if waiter.done() and not waiter.cancelled() and not waiter.exception():
+                        self._release(waiter.result())
+                    raise
             if not self._is_open:
                 break
             if child.is_usable:
                 return child
             self._in_background(self._end(child))
         raise SandboxClosed("the sandbox is not open")
-
-    async def _wait_for_child(self) -> Child:
-        waiter: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        self._fill()
-        try:
-            return await waiter
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled() and not waiter.exception():
-                self._release(waiter.result())
-            raise
 
     def _release(self, child: Child) -> None:
         is_worn_out = child.calls >= self._max_calls or child.has_grown_by(self._max_growth_bytes)
@@ -309,8 +232,7 @@ class Sandbox:
         self._leaving.discard(child)
 
     def _offer(self, child: Child) -> None:
-        waiter = self._next_waiter()
-        if waiter:
+        if waiter := self._next_waiter():
             waiter.set_result(child)
         else:
             self._idle.append(child)
@@ -341,16 +263,13 @@ class Sandbox:
             return
         await child.kill()
         self._children.discard(child)
-        if self._is_open:
-            self._fail_to_start(child)
-
-    def _fail_to_start(self, child: Child) -> None:
+        if not self._is_open:
+            return
         if self._heartbeat.was_suspended:  # not the child's fault
             self._fill()
             return
-        logger.error("Could not start a sandbox process: %s", child.tail)
-        waiter = self._next_waiter()
-        if waiter:
+        logger.error("Could not start a sandbox process: %s", child.output.tail)
+        if waiter := self._next_waiter():
             waiter.set_exception(WorkerCrashed("The worker process could not be started."))
         if self._waiters:
             self._fill()
@@ -391,3 +310,77 @@ async def _uncancellable(work: Coroutine[Any, Any, None]) -> None:
     task.result()
     if cancelled is not None:
         raise cancelled
+
+
+class Watchdog:
+    """The process that kills the sandbox's children when their worker dies or is suspended."""
+
+    def __init__(self, token: str, *, timeout: float = WATCHDOG_TIMEOUT) -> None:
+        self._token = token
+        self._timeout = timeout
+        self._is_armed = False
+        self._died_at = -RESTART_INTERVAL
+        self._is_closed = False
+        self._start()
+
+    def _start(self) -> None:
+        reading, self._lifeline = os.pipe()
+        os.set_blocking(self._lifeline, False)
+        if self._is_armed:  # arm the new one at once: this process may be suspended
+            os.write(self._lifeline, b".")
+        try:
+            # Run by path and without site: it needs nothing of the package and stays small.
+            arguments = ["-I", "-S", processes.__file__, self._token, str(self._timeout)]
+            self._exit = asyncio.create_task(
+                exit_of(processes.spawn(arguments, os.environ, [reading, None, None]))
+            )
+        finally:
+            os.close(reading)
+        self._exit.add_done_callback(self._died)
+
+    def _died(self, exit: asyncio.Task[Exit]) -> None:
+        """Replace a watchdog that was killed, say by a signal to our process group."""
+        is_short = time.monotonic() - self._died_at < RESTART_INTERVAL
+        self._died_at = time.monotonic()
+        if exit is self._exit and not exit.cancelled() and not self._is_closed and not is_short:
+            self._replace()
+
+    def _replace(self) -> None:
+        os.close(self._lifeline)
+        self._start()
+
+    def heartbeat(self) -> None:
+        self._is_armed = True
+        try:
+            os.write(self._lifeline, b".")
+        except BlockingIOError:  # its pipe is full, which is enough
+            pass
+        except BrokenPipeError:
+            self._replace()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        os.close(self._lifeline)
+        await asyncio.wait([self._exit], timeout=KILL_TIMEOUT)
+
+
+class Heartbeat:
+    """Detects from gaps between its beats that this process was suspended."""
+
+    def __init__(self) -> None:
+        self._last_beat = math.inf
+        self._resumed_at = -HEARTBEAT_GAP
+
+    def beat(self) -> None:
+        if self._is_overdue:
+            self._resumed_at = time.monotonic()
+        self._last_beat = time.monotonic()
+
+    @property
+    def was_suspended(self) -> bool:
+        """Whether the watchdog may have killed a child whose death is noticed now."""
+        return self._is_overdue or time.monotonic() - self._resumed_at < HEARTBEAT_GAP
+
+    @property
+    def _is_overdue(self) -> bool:
+        return time.monotonic() - self._last_beat > HEARTBEAT_GAP

@@ -1,13 +1,14 @@
 """The table model, and what all table detectors share: columns, cells and rows."""
 
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from ..structure import Structure
-from .rows import Segment, group_rows, join_runs
+from ..pdfium import Structure
+from .rows import Segment, group_rows, is_bullet, is_source_code, join_runs, parse_list_marker
 from .runs import Run, join_lines
 
 #: In ems: the gap between columns in most rows, and in all of them.
@@ -85,37 +86,33 @@ def _build_tagged_table(rows: list[list[list[int]]], runs: Sequence[Run]) -> Tab
         return None
     if all(len(row) == width for row in cells):
         return build_table(cells)
-    return _by_position(cells, width)
-
-
-def _by_position(cells: list[Cells], width: int) -> Table | None:
-    """Assign cells to columns by position, since empty cells are not tagged."""
-    rows = [[segment for cell in row for segment in cell] for row in cells]
-    gaps = column_gaps(rows, rows[0][0].size)
-    return build_table([split_cells(row, gaps) for row in rows]) if len(gaps) + 1 == width else None
+    # Assign cells to columns by position, since empty cells are not tagged.
+    lines = [[segment for cell in row for segment in cell] for row in cells]
+    gaps = column_gaps(lines, lines[0][0].size)
+    fits = len(gaps) + 1 == width
+    return build_table([split_cells(line, gaps) for line in lines]) if fits else None
 
 
 def column_gaps(rows: Sequence[Sequence[Segment]], size: float) -> list[float]:
     """Return the centres of the vertical gaps that no row reaches into."""
-    spans = sorted((run.left, run.right) for row in rows for segment in row for run in segment.runs)
+    runs = [[run for segment in row for run in segment.runs] for row in rows]
+    spans = sorted((run.left, run.right) for row in runs for run in row)
     gaps: list[float] = []
     reach = spans[0][1] if spans else 0.0
     for left, right in spans:
-        if left - reach >= MIN_GUTTER * size and _is_wide(rows, (left + reach) / 2, GUTTER * size):
-            gaps.append((left + reach) / 2)
+        gap = (left + reach) / 2
+        if left - reach >= MIN_GUTTER * size:
+            # The gap must be wider than a space in most rows.
+            widths = []
+            for row in runs:
+                before = max((run.right for run in row if run.right <= gap), default=None)
+                after = min((run.left for run in row if run.left >= gap), default=None)
+                if before is not None and after is not None:
+                    widths.append(after - before)
+            if widths and median(widths) >= GUTTER * size:
+                gaps.append(gap)
         reach = max(reach, right)
     return gaps
-
-
-def _is_wide(rows: Sequence[Sequence[Segment]], gap: float, gutter: float) -> bool:
-    """Return whether the gap is wider than a space in most rows."""
-    widths = []
-    for row in rows:
-        before = max((r.right for p in row for r in p.runs if r.right <= gap), default=None)
-        after = min((r.left for p in row for r in p.runs if r.left >= gap), default=None)
-        if before is not None and after is not None:
-            widths.append(after - before)
-    return bool(widths) and median(widths) >= gutter
 
 
 def split_cells(row: Sequence[Segment], gaps: Sequence[float]) -> Cells:
@@ -170,21 +167,15 @@ def is_aligned(cells: Sequence[Sequence[Segment]]) -> bool:
     lefts = [min(segment.left for segment in cell) for cell in cells]
     rights = [max(segment.right for segment in cell) for cell in cells]
     middles = [(left + right) / 2 for left, right in zip(lefts, rights, strict=True)]
-    return any(
-        _largest_cluster(edges, slack) >= ALIGNED_SHARE * len(cells)
-        for edges in (lefts, rights, middles)
-    )
-
-
-def _largest_cluster(edges: list[float], slack: float) -> int:
-    """Count how many edges are close to each other."""
-    edges = sorted(edges)
-    best = start = 0
-    for end, edge in enumerate(edges):
-        while edge - edges[start] > 2 * slack:
-            start += 1
-        best = max(best, end - start + 1)
-    return best
+    for edges in map(sorted, (lefts, rights, middles)):
+        start = largest = 0
+        for end, edge in enumerate(edges):
+            while edge - edges[start] > 2 * slack:
+                start += 1
+            largest = max(largest, end - start + 1)
+        if largest >= ALIGNED_SHARE * len(cells):
+            return True
+    return False
 
 
 def count_filled(cells: Cells) -> int:
@@ -227,7 +218,10 @@ def merge_continued_rows(lines: Sequence[Cells]) -> list[Cells]:
 def _row_starts(lines: Sequence[Cells]) -> list[bool]:
     if not lines:
         return []
-    heights = [_main_baseline(cells) for cells in lines]
+    heights = [
+        max((segment.size, segment.baseline) for cell in cells for segment in cell)[1]
+        for cells in lines
+    ]
     size = max(segment.size for cell in lines[0] for segment in cell)
     steps = [a - b for a, b in pairwise(heights)]
     tight = min((step for step in steps if step > 0.6 * size), default=0.0)
@@ -241,16 +235,141 @@ def _row_starts(lines: Sequence[Cells]) -> list[bool]:
         if sum(other_counts) / len(other_counts) < 0.8 * sum(first_counts) / len(first_counts):
             return starts
     starts = [True]
-    for number, step in enumerate(steps):
-        starts.append(step > 1.5 * size or not _continues(lines[number], lines[number + 1]))
+    for step, (above, cells) in zip(steps, pairwise(lines), strict=True):
+        continues = not cells[0] and count_filled(cells) < len(cells)
+        continues = continues and all(a for a, b in zip(above, cells, strict=True) if b)
+        starts.append(step > 1.5 * size or not continues)
     return starts
 
 
-def _main_baseline(cells: Cells) -> float:
-    return max((segment.size, segment.baseline) for cell in cells for segment in cell)[1]
+MIN_ROWS = 3
+MAX_ROWS = 300
+#: Characters per cell on average, at most: longer cells are columns of running text.
+MAX_ALIGNED_CELL_CHARACTERS = 36
+MIN_FILLED_SHARE = 0.5
+WORD = re.compile(r"\w")
+Row = list[Segment]
+Spans = list[tuple[float, float]]
 
 
-def _continues(above: Cells, cells: Cells) -> bool:
-    if cells[0] or count_filled(cells) == len(cells):
+def find_tables(rows: Sequence[Row], *, detect_code: bool = True) -> list[tuple[int, int, Table]]:
+    """Return tables with their first and last row (exclusive). Source code is never a table."""
+    tables: list[tuple[int, int, Table]] = []
+    start = 0
+    while start < len(rows):
+        end = _end_of_rows(rows, start) if _has_cells(rows[start]) else start
+        if end > start and detect_code and is_source_code(rows[start:end]):
+            start = end
+            continue
+        gaps = _column_separators(rows[start:end]) if end - start >= MIN_ROWS else []
+        if gaps and _is_definition_list([split_cells(row, gaps) for row in rows[start:end]]):
+            start = end
+        elif gaps:
+            # The row above may hold column names, set as closely as text.
+            if start > (tables[-1][1] if tables else 0):
+                row, first = rows[start - 1], rows[start][0]
+                is_near = row[0].baseline - first.baseline < 2.6 * first.size
+                if is_near and fits_columns(row, gaps):
+                    start -= count_filled(split_cells(row, gaps)) > max(1, 0.5 * len(gaps))
+            cells = [split_cells(row, gaps) for row in rows[start:end]]
+            tables.append((start, end, build_table(merge_continued_rows(cells))))
+            start = end
+        else:
+            start += 1 if end - start < 20 else (end - start) // 2
+    return tables
+
+
+def _has_cells(row: Row) -> bool:
+    if len(row) < 2 or is_running_text(row):
         return False
-    return all(a for a, b in zip(above, cells, strict=True) if b)
+    return len(row) > 2 or not _is_list_marker(row[0].text)
+
+
+def _is_list_marker(text: str) -> bool:
+    return is_bullet(text) or parse_list_marker(f"{text} x") is not None
+
+
+def _end_of_rows(rows: Sequence[Row], start: int) -> int:
+    spans: Spans = []
+    last = start
+    size = rows[start][0].size
+    for end in range(start, min(len(rows), start + MAX_ROWS)):
+        row = rows[end]
+        step = rows[end - 1][0].baseline - row[0].baseline if end > start else 0.0
+        wider: Spans = []
+        for left, right in sorted([*spans, *((segment.left, segment.right) for segment in row)]):
+            if wider and left - wider[-1][1] < GUTTER * size:
+                wider[-1] = (wider[-1][0], max(wider[-1][1], right))
+            else:
+                wider.append((left, right))
+        if len(wider) < 2 or step > 3.5 * size or len(wider) < 0.67 * len(spans):
+            break
+        if len(row) == 1 and (len(wider) < len(spans) or step > 2 * size):
+            break
+        spans = wider
+        if _has_cells(row):
+            last = end + 1
+    return last
+
+
+def _column_separators(rows: Sequence[Row]) -> list[float]:
+    """Return the column separators of these rows, or nothing if they are not a table."""
+    full = [row for row in rows if len(row) > 1]
+    gaps = column_gaps(full, rows[0][0].size)
+    if not gaps or len(full) < MIN_ROWS:
+        return []
+    return gaps if _is_table([split_cells(row, gaps) for row in rows]) else []
+
+
+def _is_table(cells: Sequence[Cells]) -> bool:
+    texts = [" ".join(p.text for p in cell) for row in cells for cell in row if cell]
+    if sum(map(count_filled, cells)) < MIN_FILLED_SHARE * len(cells) * len(cells[0]):
+        return False
+    if sum(map(len, texts)) > MAX_ALIGNED_CELL_CHARACTERS * len(texts) or not any(
+        map(WORD.search, texts)
+    ):
+        return False
+    columns = list(zip(*cells, strict=True))
+    first = [" ".join(p.text for p in cell) for cell in columns[0] if cell]
+    if len(columns) == 2 and sum(map(_is_list_marker, first)) > len(first) / 2:
+        return False
+    return all(is_aligned([cell for cell in column if cell]) for column in columns)
+
+
+#: Share of the terms that must be set in another style than their definitions.
+STYLED_SHARE = 0.8
+#: Words per definition on average; table values have fewer.
+MIN_DEFINITION_WORDS = 3
+#: Characters per term on average, at most, if terms are set in the same style.
+SHORT_TERM = 12
+
+
+def _is_definition_list(lines: Sequence[Cells]) -> bool:
+    if len(lines[0]) != 2:
+        return False
+    # A long term may stand above its definition, as table cells never do.
+    for (term, beside), (next_term, definition) in pairwise(lines):
+        is_hanging = term and definition and not beside and not next_term
+        if is_hanging and term[0].baseline - definition[0].baseline < 1.6 * term[0].size:
+            return True
+    terms = [term for term, _ in lines if term]
+    words = sum(len(segment.text.split()) for _, definition in lines for segment in definition)
+    if not terms or words < MIN_DEFINITION_WORDS * len(terms):
+        return False
+    first_runs = [run for cell in lines[0] for segment in cell for run in segment.runs]
+    is_short = sum(len(term[0].text) for term in terms) < SHORT_TERM * len(terms)
+    if is_short and not all(run.style.bold for run in first_runs):
+        return True
+    # Column headers share one style, which differs from that of the rows below.
+    styled = [
+        _is_styled_apart(term, definition) for term, definition in lines if term and definition
+    ]
+    return bool(styled) and styled[0] and sum(styled) >= STYLED_SHARE * len(styled)
+
+
+def _is_styled_apart(term: Sequence[Segment], definition: Sequence[Segment]) -> bool:
+    if term[0].text.startswith(("-", "\u2212", "\u2013")) and len(term[0].text) > 1:
+        # A command-line option.
+        return not term[0].text[1:].replace(".", "").replace(",", "").isdigit()
+    first, second = term[0].runs[0].style, definition[0].runs[0].style
+    return (first.bold, first.mono) > (second.bold, second.mono) and not second.bold
