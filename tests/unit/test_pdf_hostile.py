@@ -7,7 +7,8 @@ import pytest
 from reportlab.pdfgen.canvas import Canvas
 
 from secretary.core.errors import FileCorrupt, FileEncrypted
-from secretary.documents.pdf.pages import NativePage, inspect_pdf, read_page, render_page
+from secretary.documents.pages import PageReading
+from secretary.documents.pdf.pages import inspect_pdf, read_page, render_page
 from secretary.documents.pdf.pdfium import open_page, open_pdf
 
 from ..minimal_files import pdf, written
@@ -17,7 +18,7 @@ from ..pdf_files import PROSE, lines_of, pdf_of, write
 LIMIT_S = 20
 
 
-def page_of(tmp_path: Path, content: bytes) -> NativePage:
+def page_of(tmp_path: Path, content: bytes) -> PageReading:
     path = tmp_path / "a.pdf"
     path.write_bytes(content)
     started = time.monotonic()

@@ -6,17 +6,18 @@ from pathlib import Path
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.documents.pdf.pages import FontStats, NativePage, read_page
+from secretary.documents.pages import PageReading
+from secretary.documents.pdf.pages import FontStats, read_page
 from secretary.documents.pdf.pdfium import open_page, open_pdf
 
 from ..pdf_files import PROSE, Draw, lines_of, pdf_of, picture, table, write
 
-Read = Callable[..., NativePage]
+Read = Callable[..., PageReading]
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    def read(*pages: Draw, number: int = 1, size: tuple[float, float] = (595, 842)) -> NativePage:
+    def read(*pages: Draw, number: int = 1, size: tuple[float, float] = (595, 842)) -> PageReading:
         path = tmp_path / "a.pdf"
         path.write_bytes(pdf_of(*pages, size=size))
         with open_pdf(str(path)) as document, open_page(document, number) as page:
@@ -217,7 +218,7 @@ def test_what_markdown_would_take_for_its_own_is_escaped(read: Read) -> None:
 
 
 def test_a_blank_page_is_of_use(read: Read) -> None:
-    assert read(lambda canvas: None) == NativePage("", "", None)
+    assert read(lambda canvas: None) == PageReading(text="", markdown="")
 
 
 def test_few_words_are_enough(read: Read) -> None:

@@ -301,7 +301,7 @@ async def _wait_for_result(request: Request, job: Job, seconds: float) -> Respon
     if ended is None:
         return None
     if ended.status is JobStatus.COMPLETED:
-        return finished(request, await job_service_of(request).with_results(ended))
+        return finished(request, await job_service_of(request).files.load_results(ended))
     assert ended.error is not None
     response = job_error_response(ended.error)
     response.headers["Location"] = f"/api/jobs/{job.job_id}"

@@ -219,10 +219,8 @@ async def _import(
     from ..migration.copy import SETTINGS, open_location, parse_address
     from ..migration.legacy import LegacyImporter, open_legacy_source
 
-    source = open_legacy_source(uri)
     async with AsyncExitStack() as stack:
-        await source.open()
-        stack.push_async_callback(source.close)
+        source = await stack.enter_async_context(open_legacy_source(uri))
         address = parse_address(SETTINGS, None, settings)
         target = None
         if not (dry_run and _is_missing(address)):

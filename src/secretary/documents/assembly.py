@@ -3,8 +3,9 @@
 import json
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -67,18 +68,25 @@ def _cached_name(name: str, numbers: range) -> str:
 
 
 def assemble(assembly: Assembly) -> AssembledDocument:
+    page_store = assembly.page_store
     cached = _load_cached(assembly) if assembly.may_reuse else None
     if cached is not None:
         for name in (*cached.page_texts, *cached.pictures):
-            assembly.page_store.link(name)
+            page_store.link(name)
         for name in cached.files:
-            assembly.page_store.link(assembly.cached_name(name), name)
+            page_store.link(assembly.cached_name(name), name)
         return cached
     document = _assemble_pages(assembly)
     for name, prefix in assembly.archives.items():
-        _zip(assembly, name, [each for each in document.pictures if each.startswith(prefix)])
+        with (
+            page_store.atomic_write(assembly.cached_name(name)) as path,
+            zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive,
+        ):
+            for picture in filter(lambda each: each.startswith(prefix), document.pictures):
+                archive.write(f"{page_store.job_directory}/{picture}", picture)
+        page_store.link(assembly.cached_name(name), name)
         document.files.append(name)
-    with assembly.page_store.atomic_write(assembly.cached_name(_INDEX_FILE)) as path:
+    with page_store.atomic_write(assembly.cached_name(_INDEX_FILE)) as path:
         Path(path).write_text(json.dumps(asdict(document)))
     return document
 
@@ -108,7 +116,10 @@ def _assemble_pages(assembly: Assembly) -> AssembledDocument:
             text_file.write(text)
             markdown_file.write(f"{markdown}\n\n" if markdown else "")
             results.add(page, text, markdown)
-            _add_page(document, page)
+            document.pictures += page.pictures
+            document.page_texts += [page_text_file(page.number)] if page.text else []
+            document.has_text |= bool(page.text.strip())
+            document.has_text_layer |= "text_layer" not in page.facts
     with page_store.atomic_write(assembly.cached_name(RESULTS_FILE)) as path:
         Path(path).write_bytes(encode_json(results.as_json(document)))
     document.files = [RESULTS_FILE, *([TEXT_FILE, MARKDOWN_FILE] if document.has_text else [])]
@@ -144,14 +155,6 @@ class _Pages:
             yield page
 
 
-def _add_page(document: AssembledDocument, page: Page) -> None:
-    document.pictures.extend(page.pictures)
-    if page.text:
-        document.page_texts.append(page_text_file(page.number))
-    document.has_text = document.has_text or bool(page.text.strip())
-    document.has_text_layer = document.has_text_layer or "text_layer" not in page.facts
-
-
 class _TextResults:
     """The texts that become part of the results, unless they are too long."""
 
@@ -179,9 +182,8 @@ class _TextResults:
     def page_markdowns(self) -> list[dict[str, Any]]:
         if not self._fits:
             return []
-        numbers = (content["page"] for content in self._contents)
-        pairs = zip(numbers, self._markdowns, strict=True)
-        return [{"page": number, "markdown": markdown} for number, markdown in pairs]
+        pairs = zip(self._contents, self._markdowns, strict=True)
+        return [{"page": content["page"], "markdown": markdown} for content, markdown in pairs]
 
     def as_json(self, document: AssembledDocument) -> dict[str, Any]:
         results: dict[str, Any] = {"metadata": {"text_contents": self._contents}}
@@ -194,17 +196,6 @@ class _TextResults:
                 content.pop("texts", None)
                 content["content"] = None
         return results
-
-
-def _zip(assembly: Assembly, name: str, pictures: Sequence[str]) -> None:
-    page_store = assembly.page_store
-    with (
-        page_store.atomic_write(assembly.cached_name(name)) as path,
-        zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive,
-    ):
-        for picture in pictures:
-            archive.write(f"{page_store.job_directory}/{picture}", picture)
-    page_store.link(assembly.cached_name(name), name)
 
 
 #: How many blocks at the top and at the bottom of a page can be headers or footers.
@@ -224,31 +215,22 @@ HeaderKey = tuple[str, str]
 
 def find_headers_footers(pages: Iterable[str]) -> frozenset[HeaderKey]:
     """Return the headers and footers that repeat in the Markdown of these pages."""
-    repeats: dict[HeaderKey, _Repeats] = {}
+    numbers_by_key: dict[HeaderKey, list[int]] = {}
     count = 0
     for count, page in enumerate(pages, 1):
         for key in {key for _, key in _edge_blocks(page.split("\n\n"))}:
-            repeats.setdefault(key, _Repeats()).add(count)
-    return frozenset(key for key, each in repeats.items() if _is_header(key, each, count))
-
-
-class _Repeats:
-    """Counts the pages with a header, and the longest series of consecutive ones."""
-
-    def __init__(self) -> None:
-        self.pages = self.longest = self._current = self._last = 0
-
-    def add(self, page: int) -> None:
-        self.pages += 1
-        self._current = self._current + 1 if page - self._last <= MAX_PAGE_STEP else 1
-        self._last = page
-        self.longest = max(self.longest, self._current)
-
-
-def _is_header(key: HeaderKey, repeats: _Repeats, page_count: int) -> bool:
-    # Several slides on one topic share a heading, which has to stay.
-    is_heading = key[1].startswith("#")
-    return repeats.longest >= MIN_REPEATS and (not is_heading or 2 * repeats.pages > page_count)
+            numbers_by_key.setdefault(key, []).append(count)
+    headers = set()
+    for key, numbers in numbers_by_key.items():
+        longest = repeats = 1
+        for before, number in pairwise(numbers):
+            repeats = repeats + 1 if number - before <= MAX_PAGE_STEP else 1
+            longest = max(longest, repeats)
+        # Several slides on one topic share a heading, which has to stay.
+        is_kept_heading = key[1].startswith("#") and 2 * len(numbers) <= count
+        if longest >= MIN_REPEATS and not is_kept_heading:
+            headers.add(key)
+    return frozenset(headers)
 
 
 def strip_headers_footers(page: str, headers_footers: frozenset[HeaderKey]) -> str:
@@ -262,19 +244,12 @@ def strip_headers_footers(page: str, headers_footers: frozenset[HeaderKey]) -> s
 
 
 def _edge_blocks(blocks: list[str]) -> Iterator[tuple[int, HeaderKey]]:
-    count = len(blocks)
-    for number in range(min(EDGE_BLOCKS, count)):
-        if key := _header_text(blocks[number]):
-            yield number, ("head", key)
-    for number in range(max(count - EDGE_BLOCKS, EDGE_BLOCKS), count):
-        if key := _header_text(blocks[number]):
-            yield number, ("foot", key)
-
-
-def _header_text(block: str) -> str | None:
-    if not block or "\n" in block or len(block) > MAX_HEADER_CHARACTERS:
-        return None
-    if _NOT_A_HEADER.match(block):
-        return None
-    # Chapters are numbered: headings are equal only if their numbers are.
-    return block if block.startswith("#") else _DIGITS.sub("0", block)
+    for number, block in enumerate(blocks):
+        is_head = number < EDGE_BLOCKS
+        if not is_head and number < len(blocks) - EDGE_BLOCKS:
+            continue
+        is_line = block and "\n" not in block and len(block) <= MAX_HEADER_CHARACTERS
+        if is_line and not _NOT_A_HEADER.match(block):
+            # Chapters are numbered: headings are equal only if their numbers are.
+            text = block if block.startswith("#") else _DIGITS.sub("0", block)
+            yield number, ("head" if is_head else "foot", text)

@@ -147,12 +147,12 @@ def _markdown_blocks(text: str) -> Iterator[TextChunk]:
         if (heading or fence) and number > start:
             yield TextChunk("".join(lines[start:number]))
             start = number
+        number += 1
         if fence:
-            number = _end_of_code(lines, number, fence[1])
-        elif heading or not line.strip():
-            number += 1
-        else:
-            number += 1
+            while number < len(lines) and not _closes(lines[number].strip(), fence[1]):
+                number += 1
+            number = min(number + 1, len(lines))
+        elif not heading and line.strip():
             continue
         while number < len(lines) and not lines[number].strip():  # blank lines belong to the block
             number += 1
@@ -161,6 +161,10 @@ def _markdown_blocks(text: str) -> Iterator[TextChunk]:
         start = number
     if start < len(lines):
         yield TextChunk("".join(lines[start:]))
+
+
+def _closes(line: str, fence: str) -> bool:
+    return line.startswith(fence) and not line.strip(f" \t\n\r{fence[0]}")
 
 
 def _end_of_front_matter(lines: Sequence[str]) -> int:
@@ -172,12 +176,3 @@ def _end_of_front_matter(lines: Sequence[str]) -> int:
         if not line.strip():  # it was a thematic break, not front matter
             return 0
     return 0
-
-
-def _end_of_code(lines: Sequence[str], start: int, fence: str) -> int:
-    for number in range(start + 1, len(lines)):
-        if lines[number].strip().startswith(fence) and not lines[number].strip(
-            f" \t\n\r{fence[0]}"
-        ):
-            return number + 1
-    return len(lines)

@@ -60,7 +60,11 @@ class PageStore:
         """Write the record last: a page with a record is complete."""
         if page.text:
             self.write(page_text_file(page.number), page.text.encode("utf-8", "replace"))
-        record = _encode(page)
+        fields = {name: getattr(page, name) for name in _FIELDS}
+        try:
+            record = orjson.dumps(fields)
+        except TypeError:  # a lone surrogate, which could not be decoded again
+            record = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
         append_log.append(self.directory, page.number, record, not_before=self.made_after)
 
     def write(self, name: str, content: bytes) -> None:
@@ -89,16 +93,16 @@ class PageStore:
         except OSError:  # another file system, or one without hard links
             shutil.copyfile(source, target)
 
-    def find_pages(self, *, made_after: float = 0.0) -> dict[int, RecordRef]:
-        """Return the latest version of each stored page, by page number."""
-        return append_log.index(self.directory, made_after=made_after)
-
     def link_page(self, page: Page) -> None:
         """Link the files of a page that are not in the job's directory yet."""
         texts = (page_text_file(page.number),) if page.text else ()
         for name in (*page.pictures, *texts):
             if not os.path.exists(f"{self.job_directory}/{name}"):
                 self.link(name)
+
+    def find_pages(self, *, made_after: float = 0.0) -> dict[int, RecordRef]:
+        """Return the latest version of each stored page, by page number."""
+        return append_log.index(self.directory, made_after=made_after)
 
 
 def link_pages(page_store: PageStore, refs: Iterable[RecordRef]) -> None:
@@ -108,24 +112,12 @@ def link_pages(page_store: PageStore, refs: Iterable[RecordRef]) -> None:
 
 
 def load_pages(refs: Iterable[RecordRef]) -> Iterator[Page]:
-    return map(_decode, append_log.read(refs))
+    for record in map(orjson.loads, append_log.read(refs)):
+        yield Page(**{**record, "pictures": tuple(record["pictures"])})
 
 
 def page_text_file(number: int) -> str:
     return f"page_{number:03d}.txt"
-
-
-def _encode(page: Page) -> bytes:
-    record = {name: getattr(page, name) for name in _FIELDS}
-    try:
-        return orjson.dumps(record)
-    except TypeError:  # a lone surrogate, which could not be decoded again
-        return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")
-
-
-def _decode(line: bytes) -> Page:
-    record = orjson.loads(line)
-    return Page(**{**record, "pictures": tuple(record["pictures"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,59 +219,42 @@ def save_page(
     texts = {name: reading.text for name, reading in readings.items()}
     usable = [reading for reading in readings.values() if reading.text.strip()]
     best = next((reading for reading in usable if not reading.fault), usable[0] if usable else None)
-    facts: dict[str, Any] = {}
-    for reading in readings.values():
-        facts |= reading.facts
+    joined = "\n".join(f"--- {name} ---\n{text}\n" for name, text in texts.items())
     page = Page(
         number=number,
-        text=_join_texts(texts),
+        text=next(iter(texts.values())) if len(texts) == 1 else joined,
         markdown=best.markdown if best else "",
         method=task.method_name if len(readings) != 1 else next(iter(readings)),
         reason=task.reasons.get(number),
         texts=texts if len(texts) > 1 else {},
         pictures=tuple(pictures),
-        facts=facts,
+        facts={key: fact for reading in readings.values() for key, fact in reading.facts.items()},
     )
     task.page_store.save(page)
     return page
 
 
-def _join_texts(texts: Mapping[str, str]) -> str:
-    if len(texts) == 1:
-        return next(iter(texts.values()))
-    return "\n".join(f"--- {name} ---\n{text}\n" for name, text in texts.items())
-
-
 def save_page_images(task: PageTask, number: int, image: "Image") -> tuple[str, ...]:
     """Save the full-size image and the preview, as the task requires, and return their names."""
+    from .ocr.images import save_jpeg  # the worker imports this module, but never renders images
+
     names = []
-    if task.with_images:
-        name = f"image_{number:03d}.jpg"
-        names.append(_save_image(task.page_store, name, image, IMAGE_SIDE, IMAGE_QUALITY))
-    if task.method.preview:
-        name = f"preview_{number:03d}.jpg"
-        names.append(_save_image(task.page_store, name, image, PREVIEW_SIDE, PREVIEW_QUALITY))
+    for is_wanted, name, side, quality in (
+        (task.with_images, f"image_{number:03d}.jpg", IMAGE_SIDE, IMAGE_QUALITY),
+        (task.method.preview, f"preview_{number:03d}.jpg", PREVIEW_SIDE, PREVIEW_QUALITY),
+    ):
+        if is_wanted:
+            file = BytesIO()
+            save_jpeg(image, file, max_side=side, quality=quality)
+            task.page_store.write(name, file.getvalue())
+            names.append(name)
     return tuple(names)
-
-
-def _save_image(
-    page_store: PageStore, name: str, image: "Image", max_side: int, quality: int
-) -> str:
-    file = BytesIO()
-    _save_jpeg(image, file, max_side=max_side, quality=quality)
-    page_store.write(name, file.getvalue())
-    return name
 
 
 def save_model_image(task: PageTask, number: int, image: "Image") -> str:
     """Save an image for the vision model and return its path."""
-    path = f"{task.scratch}/model_{number:03d}.jpg"
-    _save_jpeg(image, path, max_side=MODEL_SIDE, quality=IMAGE_QUALITY)
-    return path
-
-
-def _save_jpeg(image: "Image", file: str | BytesIO, *, max_side: int, quality: int) -> None:
-    # Imported here: the worker imports this module too, but never renders images.
     from .ocr.images import save_jpeg
 
-    save_jpeg(image, file, max_side=max_side, quality=quality)
+    path = f"{task.scratch}/model_{number:03d}.jpg"
+    save_jpeg(image, path, max_side=MODEL_SIDE, quality=IMAGE_QUALITY)
+    return path

@@ -49,25 +49,24 @@ def render_html(markdown: str, *, title: str | None = None, language: str | None
     """Return a complete page. HTML in the Markdown is escaped. Images become their alt text, since
     fetching one would reveal that the page was opened."""
     parser = _parser()
-    tokens = parser.parse(without_front_matter(markdown))
-    page_title = title or _first_heading(tokens) or "Document"
+    tokens = parser.parse(FRONT_MATTER.sub("", markdown, count=1))
+    headings = (
+        " ".join(_inline_text(following).split())
+        for token, following in pairwise(tokens)
+        if token.type == "heading_open"
+    )
+    title = html.escape((title or next(headings, "") or "Document")[:MAX_TITLE_CHARACTERS])
     lang = f' lang="{html.escape(language)}"' if language else ""
     body = parser.renderer.render(tokens, parser.options, {})
-    return HTML_PAGE.format(
-        lang=lang, title=html.escape(page_title[:MAX_TITLE_CHARACTERS]), body=body
-    )
+    return HTML_PAGE.format(lang=lang, title=title, body=body)
 
 
 def render_text(markdown: str) -> str:
     """Return the text without markup: cells separated by tabs, list items with their bullets."""
     parser = _parser()
     parser.validateLink = lambda url: True  # type: ignore[method-assign]
-    text = "".join(_text_lines(parser.parse(without_front_matter(markdown))))
+    text = "".join(_text_lines(parser.parse(FRONT_MATTER.sub("", markdown, count=1))))
     return re.sub(r"\n{3,}", "\n\n", text.replace("\t\n", "\n")).strip("\n") + "\n"
-
-
-def without_front_matter(markdown: str) -> str:
-    return FRONT_MATTER.sub("", markdown, count=1)
 
 
 def _parser() -> "MarkdownIt":
@@ -85,13 +84,6 @@ def _render_alt_text(
     return html.escape(tokens[index].content)
 
 
-def _first_heading(tokens: Sequence["Token"]) -> str:
-    for token, following in pairwise(tokens):
-        if token.type == "heading_open":
-            return " ".join(_inline_text(following).split())
-    return ""
-
-
 def _text_lines(tokens: Sequence["Token"]) -> Iterator[str]:
     open_lists: list[int | None] = []
     in_table = has_bullet = False
@@ -106,7 +98,10 @@ def _text_lines(tokens: Sequence["Token"]) -> Iterator[str]:
                 yield "" if open_lists else "\n"
             case "list_item_open":
                 has_bullet = True
-                yield "  " * (len(open_lists) - 1) + _list_marker(open_lists)
+                number = open_lists[-1]
+                marker = "- " if number is None else f"{number}. "
+                open_lists[-1] = None if number is None else number + 1
+                yield "  " * (len(open_lists) - 1) + marker
             case "paragraph_open" if open_lists and not has_bullet:
                 yield "\n" + "  " * len(open_lists)
             case "table_open" | "table_close":
@@ -118,52 +113,36 @@ def _text_lines(tokens: Sequence["Token"]) -> Iterator[str]:
                 yield "\n"
             case "inline":
                 text, has_bullet = _inline_text(token), False
-                yield " ".join(text.split()) if in_table else _indent(text, open_lists)
+                indented = text.replace("\n", "\n" + "  " * len(open_lists))
+                yield " ".join(text.split()) if in_table else indented
             case "paragraph_close" | "heading_close":
                 yield "\n" if open_lists else "\n\n"
             case "fence" | "code_block":
-                yield _indent(token.content, open_lists).rstrip("\n") + "\n\n"
+                code = token.content.replace("\n", "\n" + "  " * len(open_lists))
+                yield code.rstrip("\n") + "\n\n"
             case "hr":
                 yield "\n"
 
 
-def _list_marker(open_lists: list[int | None]) -> str:
-    number = open_lists[-1]
-    if number is None:
-        return "- "
-    open_lists[-1] = number + 1
-    return f"{number}. "
-
-
-def _indent(text: str, open_lists: Sequence[int | None]) -> str:
-    return text.replace("\n", "\n" + "  " * len(open_lists))
-
-
 def _inline_text(token: "Token") -> str:
-    return "".join(_inline_words(token.children or []))
-
-
-def _inline_words(children: Sequence["Token"]) -> Iterator[str]:
     target = ""
+    link_start = 0
     words: list[str] = []
-    for child in children:
+    for child in token.children or []:
         match child.type:
             case "text" | "code_inline" | "image":
-                word = child.content
+                words.append(child.content)
             case "softbreak" | "hardbreak":
-                word = "\n"
+                words.append("\n")
             case "link_open":
-                target, words, word = str(child.attrs.get("href", "")), [], ""
+                target, link_start = str(child.attrs.get("href", "")), len(words)
             case "link_close":
                 # Do not repeat a URL that equals its link text, nor show one without a host.
-                link_text = "".join(words).strip()
-                is_new = SAFE_LINK.match(target) and target.removeprefix("mailto:") != link_text
-                word = f" ({target})" if is_new else ""
+                link_text = "".join(words[link_start:]).strip()
+                if SAFE_LINK.match(target) and target.removeprefix("mailto:") != link_text:
+                    words.append(f" ({target})")
                 target = ""
-            case _:
-                word = ""
-        words.append(word)
-        yield word
+    return "".join(words)
 
 
 TargetFormat = Literal["text", "markdown", "html", "json"]
@@ -194,9 +173,10 @@ def write_text_output(output: TextOutput) -> None:
     """Write the result files, and `texts.json` with the long part of the results."""
     text, data = _render(output)
     directory = Path(output.directory)
-    _replace_file(directory / RESULT_FILE, _encode(output.markdown))
+    _replace_file(directory / RESULT_FILE, output.markdown.encode("utf-8", "replace"))
     if output.target_format != "markdown":
-        _replace_file(directory / OUTPUT_FILES[output.target_format], _encode(text))
+        name = OUTPUT_FILES[output.target_format]
+        _replace_file(directory / name, text.encode("utf-8", "replace"))
     is_short = len(text) + len(output.markdown) <= MAX_RESULTS_BYTES
     results: dict[str, Any] = {
         "text": text if is_short else None,
@@ -231,7 +211,7 @@ def update_text_output(
     front_matter: Mapping[str, Any],
 ) -> None:
     """Replace the Markdown of existing files and results."""
-    _replace_file(Path(directory, RESULT_FILE), _encode(markdown))
+    _replace_file(Path(directory, RESULT_FILE), markdown.encode("utf-8", "replace"))
     path = Path(directory, RESULTS_FILE)
     results = json.loads(path.read_bytes())
     is_short = len(markdown) <= MAX_RESULTS_BYTES
@@ -241,10 +221,6 @@ def update_text_output(
         "metadata": {**results.get("metadata", {}), "front_matter": front_matter},
     }
     _replace_file(path, encode_json(results))
-
-
-def _encode(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
 
 
 def _replace_file(path: Path, content: bytes) -> None:

@@ -140,7 +140,7 @@ async def _fetch(ctx: RecordingContext, kind: "MediaKind") -> tuple[SourceFile, 
         max_duration=ctx.media.max_duration,
         languages=(language,) if language else (),
     )
-    media = await fetch_media(request, ctx.run, _download_reporter(ctx))
+    media = await fetch_media(request, ctx.run, ctx.sources.network, _download_reporter(ctx))
     if not isinstance(media, SiteMedia):
         return media, Origin()
     name = safe_name(f"{media.title or media.site}{Path(media.path).suffix}")

@@ -1,7 +1,6 @@
 """Runs user-supplied handlers in sandbox processes, with the same `JobContext` as in process."""
 
 import functools
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,37 +15,46 @@ from .sandbox import Sandbox
 from .sandbox.child_main import send
 
 
-def isolated(
-    handler: Handler[Any], sandbox: Sandbox
-) -> Callable[[JobContext[Any]], Awaitable[Results]]:
-    """Wrap `handler.run` so that it runs in a sandbox process."""
+async def run_isolated(handler: Handler[Any], ctx: JobContext[Any], sandbox: Sandbox) -> Results:
+    """Run a handler in a sandbox process instead of calling `handler.run`."""
+
+    def deliver(message: Progress | LogEntry) -> None:
+        if isinstance(message, Progress):
+            ctx.reporter.progress(message)
+        else:
+            ctx.reporter.log(message)
+
     assert handler.origin is not None
+    results, used = await sandbox.run(
+        run_handler,
+        handler.origin,
+        ctx.job.model_dump_json(by_alias=True),  # ten times faster than pickling the model
+        ctx.attempt_directory,
+        ctx.sources,
+        ctx.cache,
+        ctx.documents,
+        ctx.media,
+        ctx.llm.options,
+        ctx.templates.directory,
+        on_message=deliver,
+        resources=ctx.resources,
+    )
+    ctx.resources.add_all(used)
+    return results
 
-    async def run(ctx: JobContext[Any]) -> Results:
-        def deliver(message: Progress | LogEntry) -> None:
-            if isinstance(message, Progress):
-                ctx.reporter.progress(message)
-            else:
-                ctx.reporter.log(message)
 
-        results, used = await sandbox.run(
-            run_handler,
-            handler.origin,
-            ctx.job.model_dump_json(by_alias=True),  # ten times faster than pickling the model
-            ctx.attempt_directory,
-            ctx.sources,
-            ctx.cache,
-            ctx.documents,
-            ctx.media,
-            ctx.llm.options,
-            ctx.templates.directory,
-            on_message=deliver,
-            resources=ctx.resources,
-        )
-        ctx.resources.add_all(used)
-        return results
+class _RemoteReporter:
+    """A `Reporter` that sends progress and logs to the worker."""
 
-    return run
+    progress = staticmethod(send)
+    log = staticmethod(send)
+
+
+@functools.cache
+def _registry(origin: str) -> Registry:
+    registry = Registry()
+    registry.load(origin)
+    return registry
 
 
 async def run_handler(
@@ -84,20 +92,3 @@ async def run_handler(
     finally:
         await endpoints.close()
     return results, dict(resources.used)
-
-
-class _RemoteReporter:
-    """A `Reporter` that sends progress and logs to the worker."""
-
-    def progress(self, progress: Progress) -> None:
-        send(progress)
-
-    def log(self, entry: LogEntry) -> None:
-        send(entry)
-
-
-@functools.cache
-def _registry(origin: str) -> Registry:
-    registry = Registry()
-    registry.load(origin)
-    return registry

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import c_char, c_double, c_float, c_int, c_ulong, c_void_p
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pypdfium2
-import pypdfium2.raw
 import pypdfium2.raw as raw
 
 from ...core.errors import FileCorrupt, FileEncrypted
@@ -81,27 +80,18 @@ MOVE, LINE = raw.FPDF_SEGMENT_MOVETO, raw.FPDF_SEGMENT_LINETO
 INVISIBLE = raw.FPDF_TEXTRENDERMODE_INVISIBLE
 
 
-def floats(count: int) -> Any:
-    """Return an array for at least this many numbers."""
-    return _array_type(c_float, count)()
-
-
-def doubles(count: int) -> Any:
-    return _array_type(c_double, count)()
-
-
-def chars(count: int) -> Any:
-    return _array_type(c_char, count)()
-
-
-def _array_type(kind: Any, count: int) -> Any:
-    return _exact_array_type(kind, count if count <= 64 else -(-count // 512) * 512)
-
-
 @lru_cache(256)
-def _exact_array_type(kind: Any, count: int) -> Any:
+def _array_type(kind: Any, count: int) -> Any:
     # In ctypes, creating an array type takes longer than creating an array.
     return kind * count
+
+
+def _array(kind: Any, count: int) -> Any:
+    """Return an array for at least this many values."""
+    return _array_type(kind, count if count <= 64 else -(-count // 512) * 512)()
+
+
+floats, doubles, chars = (partial(_array, kind) for kind in (c_float, c_double, c_char))
 
 
 #: PDFium counts characters beyond the basic multilingual plane as two.
@@ -135,54 +125,22 @@ def open_text_layer(page: pypdfium2.PdfPage) -> Iterator[TextLayer]:
     if not text_page:
         raise FileCorrupt("The text of a page of the PDF is damaged")
     try:
-        yield _read_text_layer(text_page)
+        count = max(count_chars(text_page), 0)
+        # Characters beyond the basic multilingual plane take two code units.
+        buffer = chars(4 * count + 4)
+        written = get_text(text_page, 0, count, buffer) if count else 0
+        content = ctypes.string_at(buffer, max(2 * written - 2, 0))
+        yield TextLayer(text_page, content.decode("utf-16-le", "ignore"), count)
     finally:
         close_text(text_page)
 
 
-def _read_text_layer(text_page: int) -> TextLayer:
-    count = count_chars(text_page)
-    if count <= 0:
-        return TextLayer(text_page, "", 0)
-    # Characters beyond the basic multilingual plane take two code units.
-    buffer = chars(4 * count + 4)
-    written = get_text(text_page, 0, count, buffer)
-    content = ctypes.string_at(buffer, max(2 * written - 2, 0))
-    return TextLayer(text_page, content.decode("utf-16-le", "ignore"), count)
-
-
 #: Bytes. The repaired file is held in memory, in addition to what QPDF needs.
 MAX_REPAIR_BYTES = 200 * 1024 * 1024
-
 DAMAGED = "The PDF is damaged and cannot be opened"
-
-
-def _repair_content(path: str, password: str | None) -> bytes:
-    # Rarely needed, and slow to import.
-    import pikepdf
-
-    if Path(path).stat().st_size > MAX_REPAIR_BYTES:
-        raise FileCorrupt(DAMAGED)
-    rebuild_words = io.BytesIO()
-    try:
-        with pikepdf.open(path, password=password or "", suppress_warnings=True) as document:
-            if not len(document.pages):
-                raise FileCorrupt(DAMAGED)
-            document.save(rebuild_words, fix_metadata_version=False)
-    except pikepdf.PasswordError:
-        raise FileEncrypted("The PDF is encrypted: the password is missing or wrong") from None
-    except (pikepdf.PdfError, ValueError, RuntimeError):
-        raise FileCorrupt(DAMAGED) from None
-    return rebuild_words.getvalue()
-
-
+ENCRYPTED = "The PDF is encrypted: the password is missing or wrong"
 #: PDFium's error code for a missing or wrong password.
 WRONG_PASSWORD = 4
-FLATTEN_SUCCESS = pypdfium2.raw.FLATTEN_SUCCESS
-
-_flatten = pypdfium2.raw.FPDFPage_Flatten
-
-
 #: The file is scanned from its end in chunks of this size.
 SCAN_CHUNK_BYTES = 64 * 1024
 END_MARKERS = (b"%%EOF", b"startxref")
@@ -216,8 +174,8 @@ class PdfFile(pypdfium2.PdfDocument):  # type: ignore[misc]  # untyped library
         status = os.stat(path)
         #: Changes whenever the file does.
         self.identity = (path, status.st_ino, status.st_size, status.st_mtime_ns)
-        self.is_tagged = bool(pypdfium2.raw.FPDFCatalog_IsTagged(self))
-        self.has_form = pypdfium2.raw.FPDF_GetFormType(self) != pypdfium2.raw.FORMTYPE_NONE
+        self.is_tagged = bool(raw.FPDFCatalog_IsTagged(self))
+        self.has_form = raw.FPDF_GetFormType(self) != raw.FORMTYPE_NONE
 
 
 class RepairedPdf(PdfFile):
@@ -226,71 +184,71 @@ class RepairedPdf(PdfFile):
 
 @contextmanager
 def open_pdf(path: str, password: str | None = None) -> Iterator[PdfFile]:
-    with _open(path, password) as document:
-        yield document
-
-
-def _open(path: str, password: str | None) -> PdfFile:
     try:
         document = PdfFile(path, path, password)
     except pypdfium2.PdfiumError as error:
         if error.err_code == WRONG_PASSWORD:
-            raise FileEncrypted("The PDF is encrypted: the password is missing or wrong") from None
-        return _open_repaired(path, password)
+            raise FileEncrypted(ENCRYPTED) from None
+        document = _open_repaired(path, password)
     if not len(document):
         document.close()
-        return _open_repaired(path, password)
-    return document
+        document = _open_repaired(path, password)
+    with document:
+        yield document
 
 
 def _open_repaired(path: str, password: str | None) -> PdfFile:
-    content = _repair_content(path, password)
+    # Rarely needed, and slow to import.
+    import pikepdf
+
+    if Path(path).stat().st_size > MAX_REPAIR_BYTES:
+        raise FileCorrupt(DAMAGED)
+    content = io.BytesIO()
     try:
-        return RepairedPdf(content, path)
-    except pypdfium2.PdfiumError:
+        with pikepdf.open(path, password=password or "", suppress_warnings=True) as document:
+            if not len(document.pages):
+                raise FileCorrupt(DAMAGED)
+            document.save(content, fix_metadata_version=False)
+        return RepairedPdf(content.getvalue(), path)
+    except pikepdf.PasswordError:
+        raise FileEncrypted(ENCRYPTED) from None
+    except (pikepdf.PdfError, pypdfium2.PdfiumError, ValueError, RuntimeError):
         raise FileCorrupt(DAMAGED) from None
 
 
 class BarePage(pypdfium2.PdfPage):  # type: ignore[misc]  # untyped library
     """A page without pypdfium2's bookkeeping, which takes longer than reading a short page."""
 
-    def __init__(self, raw: Any, document: pypdfium2.PdfDocument) -> None:
-        self.raw, self.pdf, self.formenv = raw, document, None
+    def __init__(self, handle: Any, document: pypdfium2.PdfDocument) -> None:
+        self.raw, self.pdf, self.formenv = handle, document, None
 
 
 @contextmanager
 def open_page(document: PdfFile, number: int) -> Iterator[pypdfium2.PdfPage]:
     """Open a page; numbers start at 1. Close everything opened from the page before it."""
-    raw = _load_page(document, number)
-    if document.has_form and _flatten(raw, pypdfium2.raw.FLAT_NORMALDISPLAY) == FLATTEN_SUCCESS:
+    damaged = FileCorrupt(f"Page {number} of the PDF is damaged", page=number)
+    handle = raw.FPDF_LoadPage(document, number - 1)
+    is_form = handle and document.has_form
+    if is_form and raw.FPDFPage_Flatten(handle, raw.FLAT_NORMALDISPLAY) == raw.FLATTEN_SUCCESS:
         # Flattened form fields appear only after the page is loaded again.
-        pypdfium2.raw.FPDF_ClosePage(raw)
-        raw = _load_page(document, number)
-    page = BarePage(raw, document)
+        raw.FPDF_ClosePage(handle)
+        handle = raw.FPDF_LoadPage(document, number - 1)
+    if not handle:
+        raise damaged
+    page = BarePage(handle, document)
     try:
         yield page
     except pypdfium2.PdfiumError:
-        raise FileCorrupt(f"Page {number} of the PDF is damaged", page=number) from None
+        raise damaged from None
     finally:
         page.raw = None
-        pypdfium2.raw.FPDF_ClosePage(raw)
-
-
-def _load_page(document: PdfFile, number: int) -> Any:
-    raw = pypdfium2.raw.FPDF_LoadPage(document, number - 1)
-    if not raw:
-        raise FileCorrupt(f"Page {number} of the PDF is damaged", page=number)
-    return raw
+        raw.FPDF_ClosePage(handle)
 
 
 MAX_ELEMENTS = 20_000
 MAX_DEPTH = 40
 HEADING = re.compile(r"H([1-6])")
-BLOCKS = frozenset(
-    {"P", "Caption", "Note", "BlockQuote", "TOCI", "Figure", "Formula", "Index", "Title"}
-)
-_ROWS = frozenset({"TR"})
-_CELLS = frozenset({"TD", "TH"})
+BLOCKS = frozenset({"P", "Caption", "Note", "BlockQuote", "TOCI", "Figure", "Formula", "Index"})
 
 Cell = list[int]
 
@@ -342,7 +300,12 @@ def _walk(structure: Structure, element: int, tag: Tag | None, lists: int, depth
         return
     kind = _kind(element)
     if kind == "Table" and not _contains_table(element, 0):
-        _add_table(structure, element)
+        rows = [
+            [list(_mcids(cell, 0)) for cell in _descendants(row, ("TD", "TH"), 0)]
+            for row in _descendants(element, ("TR",), 0)
+        ]
+        structure.tables.append([row for row in rows if row])
+        structure.elements += sum(map(len, rows))
         return
     tag = _tag(kind, tag, lists, structure.elements)
     for child, mcid in _children(element):
@@ -355,23 +318,21 @@ def _walk(structure: Structure, element: int, tag: Tag | None, lists: int, depth
 def _tag(kind: str, tag: Tag | None, lists: int, number: int) -> Tag | None:
     if match := HEADING.fullmatch(kind):
         return Tag("H", int(match[1]), number)
+    if kind == "Title":
+        return Tag("H", 1, number)
     if kind == "LI":
         return Tag("LI", max(lists - 1, 0), number)
     if kind == "Code" and tag is None:
         return Tag("Code", 0, number)
-    if kind == "Title":
-        return Tag("H", 1, number)
-    if kind in BLOCKS and (tag is None or tag.kind != "LI"):
-        return Tag("P", 0, number)
-    return tag
+    is_paragraph = kind in BLOCKS and (tag is None or tag.kind != "LI")
+    return Tag("P", 0, number) if is_paragraph else tag
 
 
 def _kind(element: int) -> str:
     buffer = chars(64)
     written = element_type(element, buffer, 64)
-    if not 2 <= written <= 64:
-        return ""
-    return bytes(buffer)[: written - 2].decode("utf-16-le", "ignore")
+    size = written - 2 if 2 <= written <= 64 else 0
+    return bytes(buffer)[:size].decode("utf-16-le", "ignore")
 
 
 def _children(element: int) -> Iterator[tuple[int | None, int]]:
@@ -391,16 +352,7 @@ def _contains_table(element: int, depth: int) -> bool:
     )
 
 
-def _add_table(structure: Structure, element: int) -> None:
-    rows = [
-        [list(_mcids(cell, 0)) for cell in _descendants(row, _CELLS, 0)]
-        for row in _descendants(element, _ROWS, 0)
-    ]
-    structure.tables.append([row for row in rows if row])
-    structure.elements += sum(map(len, rows))
-
-
-def _descendants(element: int, kinds: frozenset[str], depth: int) -> Iterator[int]:
+def _descendants(element: int, kinds: tuple[str, ...], depth: int) -> Iterator[int]:
     for child, _ in _children(element):
         if not child:
             continue

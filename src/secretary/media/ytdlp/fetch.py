@@ -277,14 +277,22 @@ Run = Callable[..., Awaitable[Any]]
 
 
 async def fetch_media(
-    request: SiteRequest, run: Run, on_progress: OnProgress | None = None
+    request: SiteRequest, run: Run, network: Network, on_progress: OnProgress | None = None
 ) -> SiteMedia | SourceFile:
     """Return the file at `request.url`, or the recording of a site with its metadata."""
-    Network(request.allow_hosts).check(request.url)
+    network.check(request.url)
     refused: DownloadFailed | None = None
     if not httpx.URL(request.url).path.lower().endswith(_PLAYLIST_SUFFIXES):
         try:
-            return await _download_file(request, on_progress)
+            done = await download(
+                network,
+                request.url,
+                request.directory / "download",
+                limits=request.limits,
+                on_progress=on_progress,
+                unwanted=_PAGES | _PLAYLISTS,
+            )
+            return SourceFile(done.path, done.file_name)
         except UnexpectedContentType:
             pass
         except DownloadFailed as error:
@@ -300,18 +308,6 @@ async def fetch_media(
         if refused is not None:
             raise refused from None
         raise
-
-
-async def _download_file(request: SiteRequest, on_progress: OnProgress | None) -> SourceFile:
-    done = await download(
-        Network(request.allow_hosts),
-        request.url,
-        request.directory / "download",
-        limits=request.limits,
-        on_progress=on_progress,
-        unwanted=_PAGES | _PLAYLISTS,
-    )
-    return SourceFile(done.path, done.file_name)
 
 
 # Progress, through a file: a sandbox process reports nothing but its result ---------------------

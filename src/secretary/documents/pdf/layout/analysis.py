@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from statistics import median
 
 from ..pdfium import Structure, Tag, TextLayer, read_structure
@@ -33,265 +33,6 @@ from .ruled_tables import (
 from .runs import Run, read_runs, split_at_gaps, split_words
 from .tables import Table, find_tables, tagged_tables, trusted_structure
 
-Item = Segment | Table
-
-BINS = 160
-#: Resolution of the horizontal coverage profile.
-#: A gutter may be crossed by at most this share of the segments.
-MAX_CROSSING = 0.6
-#: A column has at least this many lines.
-MIN_LINES = 3
-#: Running text has at least AVERAGE characters per line, or at least the share RUNNING of its
-#: characters in lines of LONG characters and more.
-AVERAGE_CHARACTERS, LONG_CHARACTERS, LONG_SHARE = 14, 16, 0.7
-#: A column has at least this share of the region's width.
-MIN_COLUMN_WIDTH = 0.14
-MAX_DEPTH = 6
-#: Points within which two segments are on the same line.
-SAME_LINE = 1.5
-#: Running text fills at least this share of its column's width.
-FILLED_WIDTH = 0.7
-
-
-def reading_order(segments: list[Item], depth: int = 0) -> list[list[Item]]:
-    """Split the page into regions in reading order, each to be read from top to bottom."""
-    if depth < MAX_DEPTH and len(segments) >= 2 * MIN_LINES:
-        for gutter in _gutters(segments):
-            bands = _bands(segments, gutter)
-            if any(columns for columns, _ in bands):
-                return _order_bands(bands, gutter, depth)
-    return [segments] if segments else []
-
-
-def _order_bands(
-    bands: list[tuple[bool, list[Item]]], gutter: float, depth: int
-) -> list[list[Item]]:
-    regions: list[list[Item]] = []
-    for columns, band in bands:
-        if not columns:
-            regions += reading_order(band, depth + 1)
-            continue
-        regions += reading_order(
-            [segment for segment in band if _centre_x(segment) < gutter], depth + 1
-        )
-        regions += reading_order(
-            [segment for segment in band if _centre_x(segment) >= gutter], depth + 1
-        )
-    return regions
-
-
-def _centre_x(segment: Item) -> float:
-    return (segment.left + segment.right) / 2
-
-
-def _gutters(segments: Sequence[Item]) -> list[float]:
-    """Return possible positions of a vertical cut, the most likely first."""
-    left = min(segment.left for segment in segments)
-    right = max(segment.right for segment in segments)
-    width = right - left
-    size = median([segment.size for segment in segments])
-    if width < 16 * size:
-        return []
-    step = width / BINS
-    changes = [0] * (BINS + 2)
-    for segment in segments:
-        changes[int((segment.left - left) / step)] += 1
-        changes[min(int((segment.right - left) / step) + 1, BINS)] -= 1
-    covered, depth = [], 0
-    for change in changes[:BINS]:
-        depth += change
-        covered.append(depth)
-    edge = int(BINS * MIN_COLUMN_WIDTH)
-    limit = max(MAX_CROSSING * max(covered), 1)
-    candidates = []
-    for is_low, group in groupby(
-        range(edge, BINS - edge), key=lambda number: covered[number] <= limit
-    ):
-        run = list(group)
-        if is_low:
-            least = min(covered[number] for number in run)
-            # A line or two may protrude from a column.
-            most = least + max(1, 0.04 * max(covered))
-            best = _longest_run([number for number in run if covered[number] <= most])
-            middle = (best[0] + best[-1] + 1) / 2
-            sides = min(max(covered[: run[0]], default=0), max(covered[run[-1] + 1 :], default=0))
-            candidates.append((least, -len(best), left + step * middle, sides))
-    candidates = sorted(one for one in candidates if one[3] >= MIN_LINES)
-    return [gutter for _, _, gutter, _ in candidates[:4]]
-
-
-def _longest_run(numbers: list[int]) -> list[int]:
-    """Return the longest run of consecutive numbers."""
-    stretches: list[list[int]] = []
-    for number in numbers:
-        if stretches and number == stretches[-1][-1] + 1:
-            stretches[-1].append(number)
-        else:
-            stretches.append([number])
-    return max(stretches, key=len)
-
-
-def _bands(segments: list[Item], gutter: float) -> list[tuple[bool, list[Item]]]:
-    """Split the page from top to bottom into bands with and without columns at this gutter."""
-    crossing = [segment for segment in segments if _crosses(segment, gutter)]
-    if len(crossing) > MAX_CROSSING * len(segments) + 2:
-        return []
-    bands: list[tuple[bool, list[Item]]] = []
-    plain: list[Item] = []
-    ordered = sorted(segments, key=_centre_y, reverse=True)
-    for is_crossing, group in groupby(ordered, key=lambda segment: _crosses(segment, gutter)):
-        members = list(group)
-        if is_crossing or not _has_columns(members, gutter):
-            plain += members
-            continue
-        if plain:
-            bands.append((False, plain))
-            plain = []
-        bands.append((True, members))
-    if plain:
-        bands.append((False, plain))
-    return bands
-
-
-def _centre_y(segment: Item) -> float:
-    return (segment.top + segment.bottom) / 2
-
-
-def _crosses(segment: Item, gutter: float) -> bool:
-    slack = 0.5 * segment.size
-    return segment.left < gutter - slack and segment.right > gutter + slack
-
-
-def _has_columns(segments: Sequence[Item], gutter: float) -> bool:
-    left = [segment for segment in segments if _centre_x(segment) < gutter]
-    right = [segment for segment in segments if _centre_x(segment) >= gutter]
-    if min(len(left), len(right)) < MIN_LINES:
-        return False
-    if not (_overlap(left, right) and _is_prose(left) and _is_prose(right)):
-        return False
-    return not _are_table_rows(left, right)
-
-
-def _are_table_rows(left: Sequence[Item], right: Sequence[Item]) -> bool:
-    """Return whether the sides are table cells: on the same lines, and filling neither side."""
-    line_numbers = {round(_centre_y(segment) / SAME_LINE) for segment in left}
-    beside = sum(
-        not line_numbers.isdisjoint(range(line_number - 1, line_number + 2))
-        for line_number in (round(_centre_y(segment) / SAME_LINE) for segment in right)
-    )
-    return beside > 0.8 * len(right) and max(_fill(left), _fill(right)) < FILLED_WIDTH
-
-
-def _fill(segments: Sequence[Item]) -> float:
-    """Return how much of the width the lines fill, weighted by their length."""
-    width = max(segment.right for segment in segments) - min(segment.left for segment in segments)
-    weight = sum(segment.weight for segment in segments)
-    return sum((segment.right - segment.left) * segment.weight for segment in segments) / (
-        width * weight
-    )
-
-
-def _overlap(left: Sequence[Item], right: Sequence[Item]) -> bool:
-    top = min(max(segment.top for segment in left), max(segment.top for segment in right))
-    bottom = max(min(segment.bottom for segment in left), min(segment.bottom for segment in right))
-    return top > bottom
-
-
-def _is_prose(segments: Sequence[Item]) -> bool:
-    """Return whether this is prose rather than table cells. Formulas come in many segments."""
-    weights = [segment.weight for segment in segments]
-    if sum(weights) >= AVERAGE_CHARACTERS * len(weights):
-        return True
-    long = [weight for weight in weights if weight >= LONG_CHARACTERS]
-    return len(long) >= MIN_LINES and sum(long) >= LONG_SHARE * sum(weights)
-
-
-#: The same, for a page number alone.
-PAGE_NUMBER_MARGIN = 0.22
-#: Ems between margins and text, at least.
-MARGIN_GAP = 1.7
-MAX_MARGIN_ROWS = 2
-#: A page with numbered lines has at least this many.
-MIN_LINE_NUMBERS = 8
-Rows = list[list[Segment]]
-
-
-def split_margins(segments: list[Segment], page: Box) -> tuple[Rows, list[Segment], Rows]:
-    """Split the page into its header rows, its text and its footer rows."""
-    height = page.top - page.bottom
-    high, is_low = page.top - MARGIN * height, page.bottom + MARGIN * height
-    text = [segment for segment in segments if segment.top >= is_low and segment.baseline <= high]
-    if not text:
-        return [], segments, []
-    head = group_rows([segment for segment in segments if segment.baseline > high])
-    foot = group_rows([segment for segment in segments if segment.top < is_low])
-    head = _header_rows(head, max(segment.top for segment in text))
-    foot = _footer_rows(foot, min(segment.bottom for segment in text))
-    used = {run.start for row in [*head, *foot] for segment in row for run in segment.runs}
-    text = [segment for segment in segments if segment.runs[0].start not in used]
-    if not foot and text:
-        foot = _page_number(text, page.bottom + PAGE_NUMBER_MARGIN * height)
-        used = {run.start for row in foot for segment in row for run in segment.runs}
-        text = [segment for segment in text if segment.runs[0].start not in used]
-    return head, text, foot
-
-
-def _page_number(text: list[Segment], reach: float) -> Rows:
-    """Find a page number alone below the text, if the margin is deep."""
-    last = min(text, key=lambda segment: segment.baseline)
-    if last.top > reach or not is_page_number([last]):
-        return []
-    others = [segment.bottom for segment in text if segment is not last]
-    apart = not others or min(others) - last.top > (MARGIN_GAP - 1) * last.size
-    return [[last]] if apart else []
-
-
-def drop_line_numbers(runs: list[Run]) -> list[Run]:
-    """Drop the line numbers that manuscripts have in their margin."""
-    numbers = [run for run in runs if run.text.isdecimal() and len(run.text) < 5]
-    if len(numbers) < MIN_LINE_NUMBERS or len(numbers) == len(runs):
-        return runs
-    starts = {run.start for run in numbers}
-    text = [run for run in runs if run.start not in starts]
-    margin = min(run.left for run in text)
-    size = median(run.style.size for run in text)
-    # Row numbers of a table have the same size as the other cells.
-    numbers = [run for run in numbers if run.style.size < 0.9 * size]
-    column = sorted((run for run in numbers if run.right < margin), key=lambda run: -run.baseline)
-    if len(column) < MIN_LINE_NUMBERS:
-        return runs
-    values = [int(run.text) for run in column]
-    steps = [b - a for a, b in pairwise(values)]
-    if sum(step in (1, 5) for step in steps) < 0.8 * len(steps):
-        return runs
-    starts = {run.start for run in column}
-    return [run for run in runs if run.start not in starts]
-
-
-def _header_rows(rows: Rows, text: float) -> Rows:
-    """Return the top rows before the first wide gap."""
-    for count in range(min(MAX_MARGIN_ROWS, len(rows)), 0, -1):
-        below = max((p.top for p in rows[count]), default=0.0) if count < len(rows) else text
-        size = max(p.size for p in rows[count - 1])
-        if min(p.bottom for p in rows[count - 1]) - below > (MARGIN_GAP - 1) * size:
-            return rows[:count]
-    return []
-
-
-def _footer_rows(rows: Rows, text: float) -> Rows:
-    for count in range(min(MAX_MARGIN_ROWS, len(rows)), 0, -1):
-        last = rows[-count]
-        above = min(p.bottom for p in rows[-count - 1]) if count < len(rows) else text
-        size = max(p.size for p in last)
-        if above - max(p.top for p in last) > (MARGIN_GAP - 1) * size:
-            return rows[-count:]
-    return []
-
-
-def is_page_number(row: Sequence[Segment]) -> bool:
-    return PAGE_NUMBER.fullmatch(" ".join(segment.text for segment in row)) is not None
-
-
 #: Pages with more lines skip layout analysis.
 MAX_LINES = 10_000
 CODE_SIGNS = frozenset("{}=;<>\\|")
@@ -313,12 +54,19 @@ def analyse_page(page: int, layer: TextLayer, box: Box, *, tagged: bool = False)
     if plain is not None:
         return PageLayout(plain, Drawings(), 0.0)
     if layer.text.count("\n") > MAX_LINES:
-        return PageLayout(_unanalysed(layer), Drawings(), 0.0)
+        text = " ".join(layer.text.split()).replace("\ufffe", "-")
+        line = TextLine(text, 0, 0, 0, 1.0, False, False, False, False)
+        return PageLayout([Block(BlockKind.PARAGRAPH, [line])], Drawings(), 0.0)
     page_runs = read_runs(layer)
     drawings = read_drawings(page, page_runs.rotation)
     structure = trusted_structure(read_structure(page), page_runs.runs) if tagged else Structure()
     tables, runs = tagged_tables(structure, drop_line_numbers(page_runs.runs))
-    detect_code = not _has_monospaced_tables(runs)
+    # In prose set in a monospaced font, tables are monospaced too.
+    letters = sum(len(run.text) for run in runs)
+    mono = sum(len(run.text) for run in runs if run.style.mono)
+    detect_code = mono <= 0.6 * letters or not _is_monospaced_prose(
+        [build_line(row) for row in group_rows(join_runs(runs))]
+    )
     ruled, runs = _ruled_tables(layer, runs, page_runs.rotation, drawings, detect_code)
     page_box = rotate_box(box, page_runs.rotation)
     blocks = split_run_in_headings(
@@ -331,11 +79,6 @@ def analyse_page(page: int, layer: TextLayer, box: Box, *, tagged: bool = False)
     hidden_count = sum(len(run.text) for run in all_runs if run.style.hidden)
     hidden_share = hidden_count / total if total else 0.0
     return PageLayout(blocks, drawings, hidden_share, structure.has_headings)
-
-
-def _unanalysed(layer: TextLayer) -> list[Block]:
-    texts = " ".join(layer.text.split()).replace("\ufffe", "-")
-    return [Block(BlockKind.PARAGRAPH, [TextLine(texts, 0, 0, 0, 1.0, False, False, False, False)])]
 
 
 def _ruled_tables(
@@ -351,10 +94,15 @@ def _ruled_tables(
             used += grid.horizontal
     unused = [line for line in merge_rulings(drawings.horizontal) if line not in used]
     for group in group_rulings(unused):
+        # One text object may draw all cells of a row.
         runs = [
             word
             for run in runs
-            for word in (_words(layer, run, rotation) if is_near_rulings(group, run) else [run])
+            for word in (
+                split_at_gaps(layer, run, rotation, LIKELY_GAP)
+                if " " in run.text and is_near_rulings(group, run)
+                else [run]
+            )
         ]
         for table, rows in ruled_tables(
             group, rebuild_words(join_runs(runs)), detect_code=detect_code
@@ -363,11 +111,6 @@ def _ruled_tables(
             taken = {run.start for row in rows for segment in row for run in segment.runs}
             runs = [run for run in runs if run.start not in taken]
     return tables, runs
-
-
-def _words(layer: TextLayer, run: Run, rotation: int) -> list[Run]:
-    """Split a run into words: one text object may draw all cells of a row."""
-    return split_at_gaps(layer, run, rotation, LIKELY_GAP) if " " in run.text else [run]
 
 
 def _blocks(
@@ -403,14 +146,6 @@ def _text_blocks(lines: list[list[TextLine | Table]], tags: Mapping[int, Tag]) -
     return blocks
 
 
-def _has_monospaced_tables(runs: Sequence[Run]) -> bool:
-    """Return whether even tables are set in a monospaced font."""
-    mono = sum(len(run.text) for run in runs if run.style.mono)
-    if mono <= 0.6 * sum(len(run.text) for run in runs):
-        return False
-    return _is_monospaced_prose([build_line(row) for row in group_rows(join_runs(runs))])
-
-
 def _is_monospaced_prose(lines: Sequence[TextLine]) -> bool:
     """Return whether this is prose in a monospaced font, not source code."""
     mono = [line for line in lines if line.mono]
@@ -440,12 +175,227 @@ def _lines(region: Sequence[Segment | Table], detect_code: bool) -> list[TextLin
 
 def _continues(before: Block, block: Block) -> bool:
     """Return whether a paragraph continues from the bottom of one column at the top of the next."""
-    if (
-        before.kind not in (BlockKind.PARAGRAPH, BlockKind.ITEM)
-        or block.kind is not BlockKind.PARAGRAPH
-    ):
+    is_text = before.kind in (BlockKind.PARAGRAPH, BlockKind.ITEM)
+    if not is_text or block.kind is not BlockKind.PARAGRAPH:
         return False
     last, first = before.lines[-1], block.lines[0]
     if abs(last.size - first.size) > 0.05 * last.size or last.bold != first.bold:
         return False
     return last.hyphenated or (first.text[:1].islower() and last.text[-1:] not in ".!?:")
+
+
+Item = Segment | Table
+
+#: Resolution of the horizontal coverage profile.
+BINS = 160
+#: A gutter may be crossed by at most this share of the segments.
+MAX_CROSSING = 0.6
+#: A column has at least this many lines.
+MIN_LINES = 3
+#: Running text has at least AVERAGE characters per line, or at least the share RUNNING of its
+#: characters in lines of LONG characters and more.
+AVERAGE_CHARACTERS, LONG_CHARACTERS, LONG_SHARE = 14, 16, 0.7
+#: A column has at least this share of the region's width.
+MIN_COLUMN_WIDTH = 0.14
+MAX_DEPTH = 6
+#: Points within which two segments are on the same line.
+SAME_LINE = 1.5
+#: Running text fills at least this share of its column's width.
+FILLED_WIDTH = 0.7
+
+
+def reading_order(segments: list[Item], depth: int = 0) -> list[list[Item]]:
+    """Split the page into regions in reading order, each to be read from top to bottom."""
+    if depth < MAX_DEPTH and len(segments) >= 2 * MIN_LINES:
+        for gutter in _gutters(segments):
+            bands = _bands(segments, gutter)
+            if any(has_columns for has_columns, _ in bands):
+                parts = [
+                    part
+                    for has_columns, band in bands
+                    for part in (_split(band, gutter) if has_columns else (band,))
+                ]
+                return [region for part in parts for region in reading_order(part, depth + 1)]
+    return [segments] if segments else []
+
+
+def _split(segments: Sequence[Item], gutter: float) -> tuple[list[Item], list[Item]]:
+    """Return what is left, and what is right of the gutter."""
+    left = [segment for segment in segments if (segment.left + segment.right) / 2 < gutter]
+    return left, [segment for segment in segments if (segment.left + segment.right) / 2 >= gutter]
+
+
+def _gutters(segments: Sequence[Item]) -> list[float]:
+    """Return possible positions of a vertical cut, the most likely first."""
+    left = min(segment.left for segment in segments)
+    right = max(segment.right for segment in segments)
+    width = right - left
+    size = median([segment.size for segment in segments])
+    if width < 16 * size:
+        return []
+    step = width / BINS
+    changes = [0] * (BINS + 2)
+    for segment in segments:
+        changes[int((segment.left - left) / step)] += 1
+        changes[min(int((segment.right - left) / step) + 1, BINS)] -= 1
+    covered = list(accumulate(changes[:BINS]))
+    edge = int(BINS * MIN_COLUMN_WIDTH)
+    limit = max(MAX_CROSSING * max(covered), 1)
+    candidates = []
+    for is_low, group in groupby(
+        range(edge, BINS - edge), key=lambda number: covered[number] <= limit
+    ):
+        run = list(group)
+        if is_low:
+            least = min(covered[number] for number in run)
+            # A line or two may protrude from a column.
+            most = least + max(1, 0.04 * max(covered))
+            low = enumerate(number for number in run if covered[number] <= most)
+            stretches = groupby(low, key=lambda pair: pair[1] - pair[0])
+            best = max(([number for _, number in pairs] for _, pairs in stretches), key=len)
+            middle = (best[0] + best[-1] + 1) / 2
+            sides = min(max(covered[: run[0]], default=0), max(covered[run[-1] + 1 :], default=0))
+            candidates.append((least, -len(best), left + step * middle, sides))
+    candidates = sorted(one for one in candidates if one[3] >= MIN_LINES)
+    return [gutter for _, _, gutter, _ in candidates[:4]]
+
+
+def _bands(segments: list[Item], gutter: float) -> list[tuple[bool, list[Item]]]:
+    """Split the page from top to bottom into bands with and without columns at this gutter."""
+    crossing = [segment for segment in segments if _crosses(segment, gutter)]
+    if len(crossing) > MAX_CROSSING * len(segments) + 2:
+        return []
+    bands: list[tuple[bool, list[Item]]] = []
+    plain: list[Item] = []
+    ordered = sorted(segments, key=_centre_y, reverse=True)
+    for is_crossing, group in groupby(ordered, key=lambda segment: _crosses(segment, gutter)):
+        members = list(group)
+        if is_crossing or not _has_columns(members, gutter):
+            plain += members
+            continue
+        if plain:
+            bands.append((False, plain))
+            plain = []
+        bands.append((True, members))
+    if plain:
+        bands.append((False, plain))
+    return bands
+
+
+def _centre_y(segment: Item) -> float:
+    return (segment.top + segment.bottom) / 2
+
+
+def _crosses(segment: Item, gutter: float) -> bool:
+    slack = 0.5 * segment.size
+    return segment.left < gutter - slack and segment.right > gutter + slack
+
+
+def _has_columns(segments: Sequence[Item], gutter: float) -> bool:
+    left, right = sides = _split(segments, gutter)
+    if min(map(len, sides)) < MIN_LINES or not all(map(_is_prose, sides)):
+        return False
+    # They must overlap vertically.
+    top = min(max(segment.top for segment in side) for side in sides)
+    if top <= max(min(segment.bottom for segment in side) for side in sides):
+        return False
+    # The sides are table cells if they are on the same lines and fill neither side.
+    line_numbers = {round(_centre_y(segment) / SAME_LINE) for segment in left}
+    beside = sum(
+        not line_numbers.isdisjoint(range(line_number - 1, line_number + 2))
+        for line_number in (round(_centre_y(segment) / SAME_LINE) for segment in right)
+    )
+    return beside <= 0.8 * len(right) or max(map(_filled_width, sides)) >= FILLED_WIDTH
+
+
+def _filled_width(segments: Sequence[Item]) -> float:
+    """Return how much of the width the lines fill, weighted by their length."""
+    width = max(segment.right for segment in segments) - min(segment.left for segment in segments)
+    weight = sum(segment.weight for segment in segments)
+    filled = sum((segment.right - segment.left) * segment.weight for segment in segments)
+    return filled / (width * weight)
+
+
+def _is_prose(segments: Sequence[Item]) -> bool:
+    """Return whether this is prose rather than table cells. Formulas come in many segments."""
+    weights = [segment.weight for segment in segments]
+    if sum(weights) >= AVERAGE_CHARACTERS * len(weights):
+        return True
+    long = [weight for weight in weights if weight >= LONG_CHARACTERS]
+    return len(long) >= MIN_LINES and sum(long) >= LONG_SHARE * sum(weights)
+
+
+#: The same, for a page number alone.
+PAGE_NUMBER_MARGIN = 0.22
+#: Ems between margins and text, at least.
+MARGIN_GAP = 1.7
+MAX_MARGIN_ROWS = 2
+#: A page with numbered lines has at least this many.
+MIN_LINE_NUMBERS = 8
+Rows = list[list[Segment]]
+
+
+def split_margins(segments: list[Segment], page: Box) -> tuple[Rows, list[Segment], Rows]:
+    """Split the page into its header rows, its text and its footer rows."""
+    height = page.top - page.bottom
+    high, is_low = page.top - MARGIN * height, page.bottom + MARGIN * height
+    text = [segment for segment in segments if segment.top >= is_low and segment.baseline <= high]
+    if not text:
+        return [], segments, []
+    head: Rows = []
+    foot: Rows = []
+    rows = group_rows([segment for segment in segments if segment.baseline > high])
+    for count in range(min(MAX_MARGIN_ROWS, len(rows)), 0, -1):
+        below = max(segment.top for segment in (rows[count] if count < len(rows) else text))
+        last = rows[count - 1]
+        gap = (MARGIN_GAP - 1) * max(segment.size for segment in last)
+        if not head and min(segment.bottom for segment in last) - below > gap:
+            head = rows[:count]
+    rows = group_rows([segment for segment in segments if segment.top < is_low])
+    for count in range(min(MAX_MARGIN_ROWS, len(rows)), 0, -1):
+        above = min(p.bottom for p in (rows[-count - 1] if count < len(rows) else text))
+        gap = (MARGIN_GAP - 1) * max(segment.size for segment in rows[-count])
+        if not foot and above - max(segment.top for segment in rows[-count]) > gap:
+            foot = rows[-count:]
+    used = {run.start for row in [*head, *foot] for segment in row for run in segment.runs}
+    text = [segment for segment in segments if segment.runs[0].start not in used]
+    if not foot and text:
+        foot = _page_number(text, page.bottom + PAGE_NUMBER_MARGIN * height)
+        used = {run.start for row in foot for segment in row for run in segment.runs}
+        text = [segment for segment in text if segment.runs[0].start not in used]
+    return head, text, foot
+
+
+def _page_number(text: list[Segment], reach: float) -> Rows:
+    """Find a page number alone below the text, if the margin is deep."""
+    last = min(text, key=lambda segment: segment.baseline)
+    if last.top > reach or not is_page_number([last]):
+        return []
+    others = [segment.bottom for segment in text if segment is not last]
+    apart = not others or min(others) - last.top > (MARGIN_GAP - 1) * last.size
+    return [[last]] if apart else []
+
+
+def drop_line_numbers(runs: list[Run]) -> list[Run]:
+    """Drop the line numbers that manuscripts have in their margin."""
+    numbers = [run for run in runs if run.text.isdecimal() and len(run.text) < 5]
+    if len(numbers) < MIN_LINE_NUMBERS or len(numbers) == len(runs):
+        return runs
+    starts = {run.start for run in numbers}
+    text = [run for run in runs if run.start not in starts]
+    margin = min(run.left for run in text)
+    size = median(run.style.size for run in text)
+    # Row numbers of a table have the same size as the other cells.
+    numbers = [run for run in numbers if run.style.size < 0.9 * size]
+    column = sorted((run for run in numbers if run.right < margin), key=lambda run: -run.baseline)
+    if len(column) < MIN_LINE_NUMBERS:
+        return runs
+    steps = [int(b.text) - int(a.text) for a, b in pairwise(column)]
+    if sum(step in (1, 5) for step in steps) < 0.8 * len(steps):
+        return runs
+    starts = {run.start for run in column}
+    return [run for run in runs if run.start not in starts]
+
+
+def is_page_number(row: Sequence[Segment]) -> bool:
+    return PAGE_NUMBER.fullmatch(" ".join(segment.text for segment in row)) is not None

@@ -108,11 +108,9 @@ def _start_block(line: TextLine, tag: Tag | None, mostly_mono: bool) -> Block:
     if line.mono and not mostly_mono:
         return Block(BlockKind.CODE, [line], tag=tag)
     marker = parse_list_marker(line.text)
-    if marker is not None:
-        return Block(BlockKind.ITEM, [line], marker=marker[0], tag=tag)
-    if tag is not None and tag.kind == "LI":
-        # The bullet is drawn as a shape, not as text.
-        return Block(BlockKind.ITEM, [line], marker="-", tag=tag)
+    # The bullet may be drawn as a shape, not as text.
+    if marker is not None or (tag is not None and tag.kind == "LI"):
+        return Block(BlockKind.ITEM, [line], marker=marker[0] if marker else "-", tag=tag)
     return Block(BlockKind.PARAGRAPH, [line], tag=tag)
 
 
@@ -143,19 +141,14 @@ def _starts_block(
         return False
     if line.bold != before.bold and not (block.kind is BlockKind.ITEM and not line.bold):
         return True
-    if _starts_item(block, before, line):
+    marker = parse_list_marker(line.text)
+    if marker and (marker[0] == "-" or block.kind is BlockKind.ITEM):
+        if line.left < before.left + 8 * line.size:
+            return True
+    # A number that happens to start a line of a paragraph is aligned with the other lines.
+    elif marker and (before.text[-1:] in ".:;!?" or line.left > before.left + 0.5 * line.size):
         return True
     return _starts_paragraph(block, before, line, after, metrics)
-
-
-def _starts_item(block: Block, before: TextLine, line: TextLine) -> bool:
-    marker = parse_list_marker(line.text)
-    if marker is None:
-        return False
-    if marker[0] == "-" or block.kind is BlockKind.ITEM:
-        return line.left < before.left + 8 * line.size
-    # A number that happens to start a line of a paragraph is aligned with the other lines.
-    return before.text[-1:] in ".:;!?" or line.left > before.left + 0.5 * line.size
 
 
 def _starts_paragraph(
@@ -168,37 +161,24 @@ def _starts_paragraph(
         if line.left < first.left - 0.5 * em:
             return True
         # Back at the margin of the bullet, after a line that is not full.
-        back = line.left < first.left + 0.3 * em
-        return back and (len(block.lines) > 1 and before.left > first.left + 0.5 * em)
-    if (
-        first.definition_left is not None
-        and abs(line.left - first.definition_left) < DEFINITION_TOLERANCE * em
-    ):
-        return False
-    if (
-        first.definition_left is not None
-        and abs(line.left - first.left) < DEFINITION_TOLERANCE * em
-    ):
+        is_back = line.left < first.left + 0.3 * em
+        return is_back and len(block.lines) > 1 and before.left > first.left + 0.5 * em
+    if (definition_left := first.definition_left) is not None:
+        tolerance = DEFINITION_TOLERANCE * em
+        if abs(line.left - definition_left) < tolerance:
+            return False
         below = before.left if before is not first else line.definition_left
-        if below is not None and abs(below - first.definition_left) < DEFINITION_TOLERANCE * em:
+        is_below = below is not None and abs(below - definition_left) < tolerance
+        if is_below and abs(line.left - first.left) < tolerance:
             return True
     if line.bold and before.bold and len(block.lines) < 3:
         # A heading of several lines: its number may stand out.
         return False
     indented = line.left - before.left > 0.8 * em and line.left - metrics.left > 0.8 * em
     if indented and (after is None or after.left < line.left - 0.6 * em or ends_sentence(before)):
-        return abs(_middle(line) - _middle(before)) > em
-    short = before.right < metrics.right - 0.2 * width
-    return (
-        short
-        and ends_sentence(before)
-        and not line.text[:1].islower()
-        and before.left <= metrics.left + 2 * em
-    )
-
-
-def _middle(line: TextLine) -> float:
-    return (line.left + line.right) / 2
+        return abs((line.left + line.right) - (before.left + before.right)) > 2 * em
+    short = before.right < metrics.right - 0.2 * width and before.left <= metrics.left + 2 * em
+    return short and ends_sentence(before) and not line.text[:1].islower()
 
 
 def ends_sentence(line: TextLine) -> bool:
@@ -227,13 +207,15 @@ MARKUP_CHARACTERS = ("*", "_", "[", "`", "<", "\\", "]")
 
 def to_markdown(blocks: Sequence[Block]) -> str:
     parts: list[str] = []
-    shown = [block for block in blocks if block.kind is not BlockKind.MARGIN]
-    for before, block in pairwise([None, *shown]):
-        assert block is not None
-        tight = before is not None and before.kind is block.kind is BlockKind.ITEM
-        if parts:
-            parts.append("\n" if tight else "\n\n")
+    before: Block | None = None
+    for block in blocks:
+        if block.kind is BlockKind.MARGIN:
+            continue
+        if before is not None:
+            is_tight = before.kind is block.kind is BlockKind.ITEM
+            parts.append("\n" if is_tight else "\n\n")
         parts.append(_block_markdown(block))
+        before = block
     return "".join(parts)
 
 
@@ -251,7 +233,10 @@ def _block_markdown(block: Block) -> str:
             return f"{fence}\n{listing}\n{fence}"
         case BlockKind.TABLE:
             assert block.table is not None
-            return pipe_table([[_table_cell(cell) for cell in row] for row in block.table.cells])
+            return pipe_table([
+                [_escape(cell).replace("|", "\\|").replace("\n", " ") for cell in row]
+                for row in block.table.cells
+            ])  # fmt: skip
         case _ if block.strong:
             return f"**{_escape(block.text)}**"
         case _:
@@ -271,17 +256,12 @@ def _code_lines(block: Block) -> Iterator[str]:
         yield " " * max(0, round((line.left - left) / (0.6 * line.size))) + line.text
 
 
-def _table_cell(text: str) -> str:
-    return _escape(text).replace("|", "\\|").replace("\n", " ")
-
-
 def to_text(blocks: Sequence[Block]) -> str:
-    return "\n\n".join(_block_text(block) for block in blocks)
-
-
-def _block_text(block: Block) -> str:
-    if block.table is not None:
-        return "\n".join("\t".join(row) for row in block.table.cells)
-    if block.kind is BlockKind.CODE:
-        return "\n".join(_code_lines(block))
-    return block.text
+    parts = []
+    for block in blocks:
+        if block.table is not None:
+            parts.append("\n".join("\t".join(row) for row in block.table.cells))
+        else:
+            is_code = block.kind is BlockKind.CODE
+            parts.append("\n".join(_code_lines(block)) if is_code else block.text)
+    return "\n\n".join(parts)

@@ -44,12 +44,6 @@ class Drawings:
     object_count: int = 0
     _segments: int = 0
 
-    @property
-    def is_full(self) -> bool:
-        return (
-            len(self.horizontal) + len(self.vertical) > MAX_RULINGS or self._segments > MAX_SEGMENTS
-        )
-
 
 def read_drawings(page: int, rotation: int) -> Drawings:
     """`rotation`: that of the page's text, which is undone for the drawings too."""
@@ -58,12 +52,12 @@ def read_drawings(page: int, rotation: int) -> Drawings:
     addresses = (pdfium.get_object(page, number) for number in range(object_count))
     for address, matrix in _walk_objects(addresses, IDENTITY, 0):
         kind = pdfium.object_type(address)
-        if kind == pdfium.PATH and not drawings.is_full:
-            _add_path(drawings, address, matrix, rotation)
-        elif kind == pdfium.PICTURE:
-            box = _bounds(address, matrix)
-            if box:
-                drawings.images.append(rotate_box(box, rotation))
+        if kind == pdfium.PATH:
+            rulings = len(drawings.horizontal) + len(drawings.vertical)
+            if rulings <= MAX_RULINGS and drawings._segments <= MAX_SEGMENTS:
+                _add_path(drawings, address, matrix, rotation)
+        elif kind == pdfium.PICTURE and (box := _bounds(address, matrix)):
+            drawings.images.append(rotate_box(box, rotation))
     drawings.object_count = object_count
     return drawings
 
@@ -120,11 +114,9 @@ def rotate_box(box: Box, rotation: int) -> Box:
     left, bottom, right, top = box
     if rotation == 0:
         return box
-    if rotation == 1:
-        return Box(bottom, -right, top, -left)
     if rotation == 2:
         return Box(-right, -top, -left, -bottom)
-    return Box(-top, left, -bottom, right)
+    return Box(bottom, -right, top, -left) if rotation == 1 else Box(-top, left, -bottom, right)
 
 
 def _add_path(drawings: Drawings, address: int, matrix: Matrix, rotation: int) -> None:
@@ -158,6 +150,7 @@ def _line_segments(drawings: Drawings, address: int, matrix: Matrix) -> Iterator
     buffer = pdfium.floats(2)
     to_x = ctypes.addressof(buffer)
     start = previous = (0.0, 0.0)
+    lines = []
     for number in range(object_count):
         segment = pdfium.path_segment(address, number)
         pdfium.segment_point(segment, to_x, to_x + 4)
@@ -166,11 +159,9 @@ def _line_segments(drawings: Drawings, address: int, matrix: Matrix) -> Iterator
         if kind == pdfium.MOVE:
             start = point
         elif kind == pdfium.LINE:
-            yield _box(previous, point)
+            lines.append((previous, point))
         if pdfium.segment_close(segment):
-            yield _box(point, start)
+            lines.append((point, start))
         previous = point
-
-
-def _box(a: tuple[float, float], b: tuple[float, float]) -> Box:
-    return Box(min(a[0], b[0]), min(a[1], b[1]), max(a[0], b[0]), max(a[1], b[1]))
+    for (x0, y0), (x1, y1) in lines:
+        yield Box(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))

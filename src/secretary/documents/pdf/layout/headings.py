@@ -74,20 +74,12 @@ def split_run_in_headings(blocks: Sequence[Block]) -> list[Block]:
     result: list[Block] = []
     for block in blocks:
         first = block.lines[0] if block.lines else None
-        if (
-            first is None
-            or not first.bold_prefix
-            or block.kind not in (BlockKind.PARAGRAPH, BlockKind.ITEM)
-        ):
-            result.append(block)
-            continue
-        head, rest = (
-            first.text[: first.bold_prefix].strip(),
-            first.text[first.bold_prefix :].strip(),
-        )
-        if not (
-            RUN_IN.match(head) and WORDS.search(head) and rest and len(head) < MAX_RUN_IN_CHARACTERS
-        ):
+        head = rest = ""
+        if first is not None and block.kind in (BlockKind.PARAGRAPH, BlockKind.ITEM):
+            head = first.text[: first.bold_prefix].strip()
+            rest = first.text[first.bold_prefix :].strip()
+        is_run_in = rest and len(head) < MAX_RUN_IN_CHARACTERS and RUN_IN.match(head)
+        if first is None or not is_run_in or not WORDS.search(head):
             result.append(block)
             continue
         above = replace(first, text=head.rstrip(". "), bold=True, bold_prefix=0, hyphenated=False)
@@ -101,57 +93,52 @@ def mark_tagged_headings(blocks: Sequence[Block], scale: FontSizes | None) -> No
     for block in blocks:
         if block.kind is BlockKind.TABLE:
             continue
+        size = block.lines[0].size
         if block.tag is not None and block.tag.kind == "H":
             block.kind, block.level = BlockKind.HEADING, block.tag.level
-        elif (
-            scale
-            and block.lines[0].size >= TITLE_SIZE * scale.body
-            and _is_heading(block, scale.body)
-        ):
-            # Titles are often tagged as paragraphs.
-            block.kind, block.level = BlockKind.HEADING, scale.level(block.lines[0].size)
+        # Titles are often tagged as paragraphs.
+        elif scale and size >= TITLE_SIZE * scale.body and _is_heading(block, scale.body):
+            block.kind, block.level = BlockKind.HEADING, scale.level(size)
 
 
 def mark_headings(blocks: Sequence[Block], scale: FontSizes) -> None:
-    candidates = [
-        number
-        for number, block in enumerate(blocks)
-        if _is_heading(block, scale.body) and _introduces_text(blocks, number, scale.body)
-    ]
-    strong = {number for number in candidates if _is_strong_title(blocks, number, scale.body)}
-    for number in strong:
-        blocks[number].strong = True
-    for number in _drop_crowded(blocks, [n for n in candidates if n not in strong]):
+    candidates = []
+    for number, block in enumerate(blocks):
+        if not (_is_heading(block, scale.body) and _introduces_text(blocks, number, scale.body)):
+            continue
+        size = block.lines[0].size
+        is_small = size < MUCH_LARGER_SIZE * scale.body
+        if size >= TITLE_SIZE * scale.body or RUN_IN.match(block.text):
+            candidates.append(number)
+        elif _is_note_title(blocks, number) or (
+            is_small and (_is_term(blocks, number) or _is_example(blocks, number))
+        ):
+            block.strong = True
+        else:
+            candidates.append(number)
+    for number in _drop_crowded(blocks, candidates):
         block = blocks[number]
         size = block.lines[0].size
         block.kind = BlockKind.HEADING
-        larger = size >= LARGER_SIZE * scale.body
-        block.level = scale.level(size) if larger else _body_size_level(block, scale)
-
-
-def _body_size_level(block: Block, scale: FontSizes) -> int:
-    """Return the level of a heading that is no larger than the body: below all larger ones."""
-    match = DEPTH.match(block.text)
-    depth = match.group(1).count(".") if match else 0
-    return min(max(len(scale.sizes) + 1, 2) + depth, 6)
+        if size >= LARGER_SIZE * scale.body:
+            block.level = scale.level(size)
+        else:  # below all larger ones
+            match = DEPTH.match(block.text)
+            depth = match[1].count(".") if match else 0
+            block.level = min(max(len(scale.sizes) + 1, 2) + depth, 6)
 
 
 def _is_heading(block: Block, body: float) -> bool:
-    if (
-        block.kind not in (BlockKind.PARAGRAPH, BlockKind.ITEM, BlockKind.CODE)
-        or len(block.lines) > MAX_LINES
-    ):
+    is_text = block.kind in (BlockKind.PARAGRAPH, BlockKind.ITEM, BlockKind.CODE)
+    if not is_text or len(block.lines) > MAX_LINES:
         return False
     first, last = block.lines[0], block.lines[-1]
     if block.kind is BlockKind.CODE and (first.size < MUCH_LARGER_SIZE * body or first is not last):
         return False
     text = block.text
-    if (
-        len(text) > MAX_CHARACTERS
-        or not WORDS.search(text)
-        or CAPTION.match(text)
-        or last.is_tabular
-    ):
+    if len(text) > MAX_CHARACTERS or last.is_tabular:
+        return False
+    if not WORDS.search(text) or CAPTION.match(text):
         return False
     named = DEPTH.sub("", text, count=1) if DEPTH.match(text) else text
     if "=" in text or 2 * sum(map(str.isalpha, named)) < len(named.replace(" ", "")):
@@ -172,24 +159,17 @@ def _is_heading(block: Block, body: float) -> bool:
         return True
     if (ends_sentence(last) and not (numbered and first.bold)) or text.endswith((",", ";", "-")):
         return False
-    return (
-        first.bold
-        or first.size >= LARGER_SIZE * body
-        or (numbered and (first.italic or _is_capitals(text)))
-    )
-
-
-def _is_capitals(text: str) -> bool:
-    return text.upper() == text and sum(map(str.isupper, text)) > 3
+    is_capitals = text.upper() == text and sum(map(str.isupper, text)) > 3
+    is_styled = first.bold or (numbered and (first.italic or is_capitals))
+    return is_styled or first.size >= LARGER_SIZE * body
 
 
 def _introduces_text(blocks: Sequence[Block], number: int, body: float) -> bool:
     """Return whether something subordinate follows, if the block is hardly larger than the body."""
     first = blocks[number].lines[0]
-    if first.size >= MUCH_LARGER_SIZE * body:
-        return True
-    if first.bold and SUBSECTION.match(blocks[number].text):
-        # Whatever follows, possibly on the next page.
+    # What follows a numbered subsection may be on the next page.
+    is_subsection = first.bold and SUBSECTION.match(blocks[number].text)
+    if first.size >= MUCH_LARGER_SIZE * body or is_subsection:
         return True
     if number + 1 >= len(blocks):
         return False
@@ -212,15 +192,12 @@ def _drop_crowded(blocks: Sequence[Block], candidates: Sequence[int]) -> list[in
             crowd = [
                 number
                 for number in crowd
-                if blocks[number].lines[0].size == largest or _has_section_name(blocks[number])
+                if blocks[number].lines[0].size == largest
+                or NUMBERED.match(blocks[number].text)
+                or blocks[number].text.lower().strip(" .:") in SECTION_NAMES
             ]
         headings += crowd
     return headings
-
-
-def _has_section_name(block: Block) -> bool:
-    text = block.text
-    return NUMBERED.match(text) is not None or text.lower().strip(" .:") in SECTION_NAMES
 
 
 #: Titles of admonitions, which are often set large or in boxes.
@@ -242,22 +219,11 @@ MIN_TERMS = 3
 NOTE_CONTEXT = 3
 
 
-def _is_strong_title(blocks: Sequence[Block], number: int, body: float) -> bool:
-    block = blocks[number]
-    size = block.lines[0].size
-    if size >= TITLE_SIZE * body or RUN_IN.match(block.text):
-        return False
-    if _is_note_title(blocks, number):
-        return True
-    small = size < MUCH_LARGER_SIZE * body
-    return small and (_is_term(blocks, number) or _is_example(blocks, number))
-
-
 def _is_note_title(blocks: Sequence[Block], number: int) -> bool:
     """Return whether it is named like a note, or indented with its note amid unindented text."""
-    title, after = blocks[number], _block(blocks, number + 1)
-    if after is None:
+    if number + 1 == len(blocks):
         return False
+    title, after = blocks[number], blocks[number + 1]
     if title.text.lower().strip(" .:!") in NOTE_TITLES:
         return True
     first = title.lines[0]
@@ -290,36 +256,39 @@ def _is_term(blocks: Sequence[Block], number: int) -> bool:
 
 def _has_definition(blocks: Sequence[Block], number: int) -> bool:
     """Return whether something is indented directly below the block."""
-    term, after = blocks[number], _block(blocks, number + 1)
-    if after is None or after.kind is not BlockKind.PARAGRAPH or not term.lines[0].bold:
+    if number + 1 == len(blocks) or blocks[number + 1].kind is not BlockKind.PARAGRAPH:
         return False
-    first, follower = term.lines[0], after.lines[0]
+    after = blocks[number + 1]
+    first, follower = blocks[number].lines[0], after.lines[0]
+    if not first.bold:
+        return False
     if follower.bold or not 0 < first.baseline - follower.baseline < MAX_STEP * first.size:
         return False
     near = blocks[max(number - TERM_CONTEXT, 0) : number + TERM_CONTEXT]
-    indent = (
-        INDENT if any(_is_indented_block(b, follower.left) for b in near) else SINGLE_LINE_INDENT
+    # Of paragraphs, not only the first line is indented.
+    is_indented_block = any(
+        len(block.lines) > 1 and abs(_left(block) - follower.left) < 0.5 * block.lines[0].size
+        for block in near
     )
+    indent = INDENT if is_indented_block else SINGLE_LINE_INDENT
     return _left(after) - first.left >= indent * first.size
-
-
-def _is_indented_block(block: Block, left: float) -> bool:
-    """Return whether more than the first line of a paragraph is indented there."""
-    return len(block.lines) > 1 and abs(_left(block) - left) < 0.5 * block.lines[0].size
 
 
 def _is_example(blocks: Sequence[Block], number: int) -> bool:
     """Return whether the block is indented although the text below is not: no heading is."""
-    example, after = blocks[number], _block(blocks, number + 1)
-    if after is None or after.kind is not BlockKind.PARAGRAPH:
+    if number + 1 == len(blocks) or blocks[number + 1].kind is not BlockKind.PARAGRAPH:
         return False
+    example, after = blocks[number], blocks[number + 1]
+    first = example.lines[0]
     around = [block for block in (after, *blocks[max(number - 1, 0) : number]) if _is_text(block)]
-    is_indented = _left(after) < example.lines[0].left - example.lines[0].size
-    return (
-        is_indented
-        and any(_protrudes(b, example) for b in around)
-        and not _is_centred(blocks, number)
-    )
+    is_indented = _left(after) < first.left - first.size
+    if not is_indented or not any(_protrudes(b, example) for b in around):
+        return False
+    # A block that is centred over the widest text around it is no example.
+    near = blocks[max(number - NOTE_CONTEXT, 0) : number + NOTE_CONTEXT + 2]
+    spans = [(_left(b), _right(b)) for b in near if _is_text(b)]
+    left, right = max(spans, key=lambda span: span[1] - span[0], default=(0.0, 0.0))
+    return abs((left + right) - (first.left + first.right)) >= 4 * first.size
 
 
 def _protrudes(text: Block, title: Block) -> bool:
@@ -328,24 +297,11 @@ def _protrudes(text: Block, title: Block) -> bool:
     return _left(text) < first.left - first.size and _right(text) > first.right
 
 
-def _is_centred(blocks: Sequence[Block], number: int) -> bool:
-    """Return whether the block is centred over the widest text around it."""
-    first = blocks[number].lines[0]
-    near = blocks[max(number - NOTE_CONTEXT, 0) : number + NOTE_CONTEXT + 2]
-    spans = [(_left(b), _right(b)) for b in near if _is_text(b)]
-    left, right = max(spans, key=lambda span: span[1] - span[0], default=(0.0, 0.0))
-    return abs((left + right) - (first.left + first.right)) < 4 * first.size
-
-
 def _is_text(block: Block) -> bool:
     if block.kind is not BlockKind.PARAGRAPH or block.lines[0].bold:
         return False
     # Plain pages have all lines of a paragraph in one.
     return len(block.lines) > 1 or len(block.lines[0].text) > TEXT_CHARACTERS
-
-
-def _block(blocks: Sequence[Block], number: int) -> Block | None:
-    return blocks[number] if number < len(blocks) else None
 
 
 def _right(block: Block) -> float:

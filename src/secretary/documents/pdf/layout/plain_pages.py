@@ -77,10 +77,10 @@ def read_plain_page(page: int, layer: TextLayer, box: Box) -> list[Block] | None
 
 def _split_lines(text: str) -> tuple[list[str], set[int]]:
     """Return the lines, and the numbers of those that end with a hyphenated word."""
-    if "\ufffe" not in text:
-        return [line for part in text.split("\r\n") if (line := part.strip())], set()
     parts = text.replace("\ufffe", "\ufffe\r\n").split("\r\n")
     lines = [line for part in parts if (line := part.strip())]
+    if "\ufffe" not in text:
+        return lines, set()
     hyphenated_lines = {number for number, line in enumerate(lines) if line[-1] == "\ufffe"}
     return [line.rstrip("\ufffe") or "-" for line in lines], hyphenated_lines
 
@@ -118,18 +118,15 @@ def _read_lines(texts: list[str], addresses: Sequence[int]) -> PlainLines | None
     style_indexes: dict[tuple[int, float, float], int] = {}
     styles: list[TextStyle] = []
     for font in set(fonts):
-        style = _text_style(*font)
-        if style is None:
+        handle, size, scale = font
+        bold, italic, mono, _ = font_traits(handle)
+        if mono:
             return None
+        style = TextStyle(round(size * scale, 1), bold, italic)
         if style not in styles:
             styles.append(style)
         style_indexes[font] = styles.index(style)
     return PlainLines(texts, xs, ys, [style_indexes[font] for font in fonts], styles)
-
-
-def _text_style(font: int, size: float, scale: float) -> TextStyle | None:
-    bold, italic, mono, _ = font_traits(font)
-    return None if mono else TextStyle(round(size * scale, 1), bold, italic)
 
 
 def _has_no_gaps(lines: PlainLines, addresses: Sequence[int]) -> bool:
@@ -139,9 +136,8 @@ def _has_no_gaps(lines: PlainLines, addresses: Sequence[int]) -> bool:
     for number in range(0, len(addresses), max(len(addresses) // SAMPLED_LINES, 3)):
         text, size = lines.texts[number], lines.styles[lines.style_indexes[number]].size
         pdfium.object_bounds(addresses[number], base, base + 4, base + 8, base + 12)
-        if (
-            sides[2] - sides[0] > MAX_CHAR_WIDTH * size * len(text) and " " in text
-        ) or "   " in text:
+        is_wide = sides[2] - sides[0] > MAX_CHAR_WIDTH * size * len(text)
+        if (is_wide and " " in text) or "   " in text:
             return False
     return True
 
@@ -156,19 +152,17 @@ def _paragraph_starts(lines: PlainLines, hyphenated_lines: set[int], size: float
     em = 0.8 * size
     starts = [0]
     for number, step in enumerate(steps):
-        after = number + 1
-        if (
-            step > widest
-            or style_indexes[number] != style_indexes[after]
-            or xs[after] - xs[number] > em
-            or (len(texts[number]) < full and _ends_paragraph(texts[number], texts[after]))
-        ) and (number not in hyphenated_lines or step > widest):
+        after, text = number + 1, texts[number]
+        if step > widest or (
+            number not in hyphenated_lines
+            and (
+                style_indexes[number] != style_indexes[after]
+                or xs[after] - xs[number] > em
+                or (len(text) < full and text[-1] in ".!?:" and not texts[after][0].islower())
+            )
+        ):
             starts.append(after)
     return starts
-
-
-def _ends_paragraph(text: str, after: str) -> bool:
-    return text[-1] in ".!?:" and not after[0].islower()
 
 
 def _block(lines: PlainLines, hyphenated_lines: set[int], start: int, end: int) -> Block:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from .runs import Run
 
@@ -31,16 +31,12 @@ def is_bullet(text: str) -> bool:
 
 def parse_list_marker(text: str) -> tuple[str, str] | None:
     """Return the list marker as Markdown and the text after it, or None if there is no marker."""
-    match = BULLET.match(text)
-    if match and match.end() < len(text):
+    if (match := BULLET.match(text)) and match.end() < len(text):
         return "-", text[match.end() :]
-    match = LIST_NUMBER.match(text)
-    if match is None:
+    if not (match := LIST_NUMBER.match(text)):
         return None
-    number, rest = match.group(1), text[match.end() :]
-    if number:
-        return f"{int(number)}.", rest
-    return f"- {match.group(0).strip()}", rest
+    marker = f"{int(match[1])}." if match[1] else f"- {match[0].strip()}"
+    return marker, text[match.end() :]
 
 
 #: In ems: a gap that cannot be a space, and one that probably is not.
@@ -72,45 +68,38 @@ class Segment:
 
     @property
     def text(self) -> str:
-        if len(self.runs) == 1:
-            return self.runs[0].text
-        return _join_text(self.runs)
+        """Join runs. On the same line PDFium splits only at spaces; otherwise the gap decides."""
+        text = self.runs[0].text
+        for before, run in pairwise(self.runs):
+            gap = max(run.left - before.right, before.left - run.right)
+            space = SPACE_WIDTH * min(before.style.size, run.style.size)
+            is_separate = before.line == run.line or abs(gap) > space or before.hyphenated
+            text += f" {run.text}" if is_separate else run.text
+        return text
 
     @property
     def weight(self) -> int:
         return sum([len(run.text) for run in self.runs])
 
 
-def _join_text(runs: Sequence[Run]) -> str:
-    """Join runs. On the same line PDFium splits only at spaces; otherwise the gap decides."""
-    parts = [runs[0].text]
-    for before, run in pairwise(runs):
-        if before.line == run.line or _is_space(before, run):
-            parts.append(" ")
-        parts.append(run.text)
-    return "".join(parts)
-
-
-def _is_space(before: Run, run: Run) -> bool:
-    gap = max(run.left - before.right, before.left - run.right)
-    return abs(gap) > SPACE_WIDTH * min(before.style.size, run.style.size) or before.hyphenated
-
-
 def join_runs(runs: Iterable[Run], max_gap: float = LIKELY_GAP) -> list[Segment]:
     segments: list[Segment] = []
     before: Run | None = None
     for run in runs:
-        if before is not None and _continues(before, run, max_gap):
-            _append(segments[-1], run)
-        else:
+        if before is None or before.line != run.line or not _is_adjacent(before, run, max_gap):
             segments.append(Segment([run], run.left, run.right, run.baseline, run.style.size))
+        else:
+            segment = segments[-1]
+            # The largest run determines the baseline: superscripts and subscripts do not.
+            if run.style.size > segment.size:
+                segment.size, segment.baseline = run.style.size, run.baseline
+            segment.runs.append(run)
+            segment.left, segment.right = min(segment.left, run.left), max(segment.right, run.right)
         before = run
     return segments
 
 
-def _continues(before: Run, run: Run, max_gap: float) -> bool:
-    if before.line != run.line:
-        return False
+def _is_adjacent(before: Run, run: Run, max_gap: float) -> bool:
     size = max(before.style.size, run.style.size)
     gap = run.left - before.right
     if run.style.mono:
@@ -118,14 +107,6 @@ def _continues(before: Run, run: Run, max_gap: float) -> bool:
     if gap < -size and not run.text.isascii() and RIGHT_TO_LEFT.search(run.text):
         gap = before.left - run.right
     return -size < gap < max_gap * size and abs(before.baseline - run.baseline) < 0.6 * size
-
-
-def _append(segment: Segment, run: Run) -> None:
-    # The largest run determines the baseline: superscripts and subscripts do not.
-    if run.style.size > segment.size:
-        segment.size, segment.baseline = run.style.size, run.baseline
-    segment.runs.append(run)
-    segment.left, segment.right = min(segment.left, run.left), max(segment.right, run.right)
 
 
 def rebuild_words(segments: list[Segment]) -> list[Segment]:
@@ -165,19 +146,16 @@ def _sort_row(row: list[Segment]) -> list[Segment]:
     segments = row[:1]
     for segment in row[1:]:
         last = segments[-1]
-        mono = segment.runs[0].style.mono
-        max_gap = MONO_GAP if mono else LIKELY_GAP
-        if segment.left - last.right < max_gap * min(last.size, segment.size):
-            segments[-1] = _merge(last, segment)
-        else:
+        max_gap = MONO_GAP if segment.runs[0].style.mono else LIKELY_GAP
+        if segment.left - last.right >= max_gap * min(last.size, segment.size):
             segments.append(segment)
+            continue
+        heaviest = max(last, segment, key=lambda segment: segment.size)
+        right = max(last.right, segment.right)
+        segments[-1] = Segment(
+            last.runs + segment.runs, last.left, right, heaviest.baseline, heaviest.size
+        )
     return segments
-
-
-def _merge(first: Segment, second: Segment) -> Segment:
-    heaviest = max(first, second, key=lambda segment: segment.size)
-    right = max(first.right, second.right)
-    return Segment(first.runs + second.runs, first.left, right, heaviest.baseline, heaviest.size)
 
 
 def _is_beside(largest_in_row: Segment, row: list[Segment], segment: Segment) -> bool:
@@ -197,16 +175,14 @@ def _is_beside(largest_in_row: Segment, row: list[Segment], segment: Segment) ->
 def is_source_code(rows: Sequence[Sequence[Segment]]) -> bool:
     """Return whether the rows are source code, which is aligned in columns by its nature. Column
     headers would not be monospaced; line numbers may be set in any font."""
-    mono = [_is_mono(row) for row in rows if len(row) > 1]
-    return bool(mono) and mono[0] and sum(mono) >= CODE_SHARE * len(mono)
-
-
-def _is_mono(row: Sequence[Segment]) -> bool:
-    runs = [run for segment in row for run in segment.runs]
-    if runs[0].text.isdigit() and len(runs) > 1:
-        runs = runs[1:]
-    mono = sum(len(run.text) for run in runs if run.style.mono)
-    return mono >= CODE_SHARE * sum(len(run.text) for run in runs)
+    is_mono = []
+    for row in rows:
+        if len(row) > 1:
+            runs = [run for segment in row for run in segment.runs]
+            runs = runs[1:] if runs[0].text.isdigit() else runs
+            mono = sum(len(run.text) for run in runs if run.style.mono)
+            is_mono.append(mono >= CODE_SHARE * sum(len(run.text) for run in runs))
+    return bool(is_mono) and is_mono[0] and sum(is_mono) >= CODE_SHARE * len(is_mono)
 
 
 #: Dot leaders before a page number.
@@ -255,11 +231,8 @@ def build_line(row: Sequence[Segment]) -> TextLine:
         # A line number before source code.
         mono = length
     threshold = STYLE_SHARE * length
-    text = (
-        " ".join([segment.text for segment in row])
-        if len(row) < 2 or mono < threshold
-        else _align_columns(row)
-    )
+    is_code = len(row) > 1 and mono >= threshold
+    text = _align_columns(row) if is_code else " ".join([segment.text for segment in row])
     is_tabular = len(row) > 2 or (len(row) > 1 and NUMBER.fullmatch(row[-1].text) is not None)
     if "..." in text or ". . ." in text or "…" in text or "___" in text:
         text, count = LEADERS.subn(" ", text)
@@ -270,7 +243,10 @@ def build_line(row: Sequence[Segment]) -> TextLine:
     if 2 * bold > length:
         # Code in a heading: monospaced fonts often lack a bold variant.
         bold += plain_code
-    bold_prefix = _bold_prefix(runs) if 0 < bold < threshold else 0
+    bold_prefix = 0
+    if 0 < bold < threshold:
+        bold_runs = list(takewhile(lambda run: run.style.bold, runs))
+        bold_prefix = max(sum(len(run.text) + 1 for run in bold_runs) - 1, 0)
     size = max(sizes, key=lambda size: sizes[size])
     return TextLine(
         text, left, right, heaviest.baseline, size,
@@ -290,12 +266,3 @@ def _align_columns(row: Sequence[Segment]) -> str:
         column = min(round((segment.left - row[0].left) / pitch), MAX_COLUMN)
         text = f"{text} ".ljust(column) + segment.text
     return text
-
-
-def _bold_prefix(runs: Sequence[Run]) -> int:
-    length = 0
-    for number, run in enumerate(runs):
-        if not run.style.bold:
-            return length
-        length += len(run.text) + (number > 0)
-    return length

@@ -1,7 +1,7 @@
 """Detects tables with ruling lines: full grids, and rows between horizontal rules."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import neg
@@ -65,41 +65,33 @@ def find_grids(drawings: Drawings) -> list[Grid]:
     horizontal, vertical = merge_rulings(drawings.horizontal), merge_rulings(drawings.vertical)
     if len(horizontal) < 2 or len(vertical) < 1 or max(len(horizontal), len(vertical)) > MAX_LINES:
         return []
-    grids = []
-    for lines in _connected_groups(horizontal, vertical):
-        grid = _grid([horizontal[i] for i in lines[0]], [vertical[i] for i in lines[1]])
-        if grid is not None:
-            grids.append(grid)
-    return grids
+    grids = (_grid(*lines) for lines in _connected_groups(horizontal, vertical))
+    return [grid for grid in grids if grid is not None]
 
 
 def merge_rulings(rulings: Iterable[Ruling]) -> list[Ruling]:
     """Merge rulings that were drawn in parts or twice."""
-    lines: list[Ruling] = []
     groups: list[list[Ruling]] = []
     for ruling in sorted(rulings):
         if groups and ruling.position - groups[-1][0].position <= TOLERANCE:
             groups[-1].append(ruling)
         else:
             groups.append([ruling])
+    lines: list[Ruling] = []
     for group in groups:
         position = sum(ruling.position for ruling in group) / len(group)
-        start, end = None, 0.0
-        for ruling in sorted(group, key=lambda ruling: ruling.start):
-            if start is not None and ruling.start <= end + TOLERANCE:
-                end = max(end, ruling.end)
-                continue
-            if start is not None:
+        first = len(lines)
+        for _, start, end in sorted(group, key=lambda ruling: ruling.start):
+            if len(lines) > first and start <= lines[-1].end + TOLERANCE:
+                lines[-1] = lines[-1]._replace(end=max(lines[-1].end, end))
+            else:
                 lines.append(Ruling(position, start, end))
-            start, end = ruling.start, ruling.end
-        if start is not None:
-            lines.append(Ruling(position, start, end))
     return lines
 
 
 def _connected_groups(
     horizontal: list[Ruling], vertical: list[Ruling]
-) -> Iterable[tuple[list[int], list[int]]]:
+) -> Iterable[tuple[list[Ruling], list[Ruling]]]:
     parents = list(range(len(horizontal) + len(vertical)))
 
     def root(number: int) -> int:
@@ -109,35 +101,23 @@ def _connected_groups(
         return number
 
     for i, line in enumerate(horizontal):
-        for j, other in enumerate(vertical):
-            if _intersect(line, other):
-                parents[root(i)] = root(len(horizontal) + j)
-    groups: dict[int, tuple[list[int], list[int]]] = {}
-    for number in range(len(parents)):
+        for j, other in enumerate(vertical, len(horizontal)):
+            if (
+                line.start - TOLERANCE <= other.position <= line.end + TOLERANCE
+                and other.start - TOLERANCE <= line.position <= other.end + TOLERANCE
+            ):
+                parents[root(i)] = root(j)
+    groups: dict[int, tuple[list[Ruling], list[Ruling]]] = {}
+    for number, line in enumerate((*horizontal, *vertical)):
         group = groups.setdefault(root(number), ([], []))
-        if number < len(horizontal):
-            group[0].append(number)
-        else:
-            group[1].append(number - len(horizontal))
+        group[number >= len(horizontal)].append(line)
     return groups.values()
-
-
-def _intersect(horizontal: Ruling, vertical: Ruling) -> bool:
-    return (
-        horizontal.start - TOLERANCE <= vertical.position <= horizontal.end + TOLERANCE
-        and vertical.start - TOLERANCE <= horizontal.position <= vertical.end + TOLERANCE
-    )
 
 
 def _grid(horizontal: list[Ruling], vertical: list[Ruling]) -> Grid | None:
     if len(horizontal) < 2 or not vertical:
         return None
-    xs = _borders(
-        [line.position for line in vertical], [x for line in horizontal for x in line[1:]]
-    )
-    ys = _borders(
-        [line.position for line in horizontal], [y for line in vertical for y in line[1:]]
-    )
+    xs, ys = _borders(vertical, horizontal), _borders(horizontal, vertical)
     if len(xs) < 3 or len(ys) < 3 or len(xs) * len(ys) > MAX_CELLS:
         return None
     ys.reverse()
@@ -146,11 +126,9 @@ def _grid(horizontal: list[Ruling], vertical: list[Ruling]) -> Grid | None:
     rows, columns = len(ys) - 1, len(xs) - 1
     inner_left = sum(0 < column < columns for _, column in left)
     inner_top = sum(0 < row < rows for row, _ in top)
-    if inner_left < MIN_BORDER_SHARE * rows * (
-        columns - 1
-    ) or inner_top < MIN_BORDER_SHARE * columns * (rows - 1):
-        return None
-    return Grid(xs, ys, horizontal, left, top)
+    has_columns = inner_left >= MIN_BORDER_SHARE * rows * (columns - 1)
+    has_rows = inner_top >= MIN_BORDER_SHARE * columns * (rows - 1)
+    return Grid(xs, ys, horizontal, left, top) if has_columns and has_rows else None
 
 
 def _covered_borders(
@@ -165,16 +143,17 @@ def _covered_borders(
                 yield edge, part_number
 
 
-def _borders(lines: list[float], ends: list[float]) -> list[float]:
+def _borders(lines: list[Ruling], crossing: list[Ruling]) -> list[float]:
     """Return the borders; a table may be open at its sides, where only crossing lines end."""
     edges: list[float] = []
-    for edge in sorted(lines):
+    for edge in sorted(line.position for line in lines):
         if not edges or edge - edges[-1] > TOLERANCE:
             edges.append(edge)
-    if min(ends) < edges[0] - 4 * TOLERANCE:
-        edges.insert(0, min(ends))
-    if max(ends) > edges[-1] + 4 * TOLERANCE:
-        edges.append(max(ends))
+    start, end = min(min(line[1:]) for line in crossing), max(max(line[1:]) for line in crossing)
+    if start < edges[0] - 4 * TOLERANCE:
+        edges.insert(0, start)
+    if end > edges[-1] + 4 * TOLERANCE:
+        edges.append(end)
     return edges
 
 
@@ -187,45 +166,37 @@ def grid_table(
         return None, set()
     segments_by_cell: dict[tuple[int, int], list[Segment]] = {}
     for run in inside:
-        for part in _split_run(grid, run, split):
-            y = part.baseline + 0.3 * part.style.size
-            cell = _cell(grid, grid.row(y), part)
+        slack = 0.4 * run.style.size
+        is_in_one_cell = grid.column(run.left + slack) == grid.column(run.right - slack)
+        for part in [run] if is_in_one_cell or " " not in run.text else split(run):
+            cell = _cell(grid, grid.row(part.baseline + 0.3 * part.style.size), part)
             segment = Segment([part], part.left, part.right, part.baseline, part.style.size)
             segments_by_cell.setdefault(cell, []).append(segment)
-    if _is_boxed_sentence(segments_by_cell):
-        return None, set()
-    rows, columns = len(grid.ys) - 1, len(grid.xs) - 1
-    cells = [
-        [cell_text(segments_by_cell.get((row, column), ())) for column in range(columns)]
-        for row in range(rows)
+    # Boxed words of a line have no more than spaces between them.
+    gaps = [
+        (min(p.left for p in after) - max(p.right for p in segments)) / segments[0].size
+        for (row, column), segments in segments_by_cell.items()
+        if (after := segments_by_cell.get((row, column + 1)))
     ]
-    cells = _without_empty(cells)
-    longest = max((len(cell) for row in cells for cell in row), default=0)
-    if longest > MAX_BOXED_CHARACTERS and 2 * longest > sum(
-        len(cell) for row in cells for cell in row
-    ):
+    if gaps and median(gaps) < MIN_CELL_GAP:
         return None, set()
-    filled_count = sum(bool(cell) for row in cells for cell in row)
-    if (
-        len(cells) < 2
-        or len(cells[0]) < 2
-        or filled_count < MIN_FILLED_SHARE * len(cells) * len(cells[0])
-    ):
+    columns = range(len(grid.xs) - 1)
+    rows = [
+        [cell_text(segments_by_cell.get((row, column), ())) for column in columns]
+        for row in range(len(grid.ys) - 1)
+    ]
+    rows = [row for row in rows if any(row)]
+    filled_columns = [column for column in columns if any(row[column] for row in rows)]
+    rows = [[row[column] for column in filled_columns] for row in rows]
+    lengths = [len(cell) for row in rows for cell in row if cell]
+    if max(lengths, default=0) > MAX_BOXED_CHARACTERS and 2 * max(lengths) > sum(lengths):
+        return None, set()
+    cell_count = len(rows) * len(filled_columns)
+    if min(len(rows), len(filled_columns)) < 2 or len(lengths) < MIN_FILLED_SHARE * cell_count:
         return None, set()
     size = inside[0].style.size
-    table = Table(cells, grid.xs[0], grid.xs[-1], grid.ys[0], grid.ys[-1], size)
+    table = Table(rows, grid.xs[0], grid.xs[-1], grid.ys[0], grid.ys[-1], size)
     return table, {run.start for run in inside}
-
-
-def _is_boxed_sentence(segments_by_cell: Mapping[tuple[int, int], Sequence[Segment]]) -> bool:
-    """Return whether the cells are boxed words of a line, with no more than spaces between them."""
-    gaps = []
-    for (row, column), segments in segments_by_cell.items():
-        after = segments_by_cell.get((row, column + 1))
-        if after:
-            right, left = max(p.right for p in segments), min(p.left for p in after)
-            gaps.append((left - right) / segments[0].size)
-    return bool(gaps) and median(gaps) < MIN_CELL_GAP
 
 
 def _crosses(grid: Grid, run: Run) -> bool:
@@ -236,13 +207,6 @@ def _crosses(grid: Grid, run: Run) -> bool:
         return False
     row = grid.row(run.baseline + 0.3 * run.style.size)
     return any((row, column) in grid.left_borders for column in range(first + 1, last + 1))
-
-
-def _split_run(grid: Grid, run: Run, split: Callable[[Run], list[Run]]) -> list[Run]:
-    slack = 0.4 * run.style.size
-    if grid.column(run.left + slack) == grid.column(run.right - slack) or " " not in run.text:
-        return [run]
-    return split(run)
 
 
 def _cell(grid: Grid, row: int, run: Run) -> tuple[int, int]:
@@ -256,12 +220,6 @@ def _cell(grid: Grid, row: int, run: Run) -> tuple[int, int]:
     while row > 0 and (row, column) not in grid.top_borders:
         row -= 1
     return row, column
-
-
-def _without_empty(cells: list[list[str]]) -> list[list[str]]:
-    rows = [row for row in cells if any(row)]
-    columns = [number for number in range(len(cells[0])) if any(row[number] for row in rows)]
-    return [[row[number] for number in columns] for row in rows]
 
 
 #: Points within which two rulings have the same length.
@@ -283,11 +241,8 @@ def group_rulings(horizontal: Sequence[Ruling]) -> list[list[Ruling]]:
         if line.end - line.start < MIN_RULE_LENGTH:
             continue
         for group in groups[-20:]:
-            first = group[0]
-            if (
-                abs(first.start - line.start) < EXTENT_TOLERANCE
-                and abs(first.end - line.end) < EXTENT_TOLERANCE
-            ):
+            offsets = abs(group[0].start - line.start), abs(group[0].end - line.end)
+            if max(offsets) < EXTENT_TOLERANCE:
                 group.append(line)
                 break
         else:
@@ -298,13 +253,9 @@ def group_rulings(horizontal: Sequence[Ruling]) -> list[list[Ruling]]:
 def is_near_rulings(group: Sequence[Ruling], run: Run) -> bool:
     """Return whether a run is close enough to the lines to be part of their table."""
     reach = REACH * run.style.size
-    inside = group[-1].position - reach < run.baseline < group[0].position + reach
-    return (
-        inside
-        and group[0].start - EXTENT_TOLERANCE
-        < (run.left + run.right) / 2
-        < group[0].end + EXTENT_TOLERANCE
-    )
+    left, right = group[0].start - EXTENT_TOLERANCE, group[0].end + EXTENT_TOLERANCE
+    is_beside = group[-1].position - reach < run.baseline < group[0].position + reach
+    return is_beside and left < (run.left + run.right) / 2 < right
 
 
 def ruled_tables(
@@ -319,11 +270,9 @@ def ruled_tables(
     while part_number < len(parts) - 1:
         end = _table_end(parts, part_number)
         if end > part_number:
-            table_and_rows = _build_table(parts, part_number, end)
-            if table_and_rows is not None and not (
-                detect_code and is_source_code(table_and_rows[1])
-            ):
-                tables.append(table_and_rows)
+            table = _build_table(parts, part_number, end)
+            if table is not None and not (detect_code and is_source_code(table[1])):
+                tables.append(table)
         part_number = max(end, part_number + 1)
     return tables
 
@@ -371,25 +320,18 @@ def _build_table(
 ) -> tuple[Table, list[Row]] | None:
     inner = [_last_rows(parts[start]), *(list(part) for part in parts[start + 1 : end])]
     rows = [row for part in inner for row in part]
-    size = rows[0][0].size
-    gaps = column_gaps([row for row in rows if len(row) > 1], size)
+    full_rows = [row for row in rows if len(row) > 1]
+    gaps = column_gaps(full_rows, rows[0][0].size)
     above = _adjacent_rows(list(reversed(parts[start - 1])), rows[0], gaps)
     below = _adjacent_rows(parts[end] if end < len(parts) else [], rows[-1], gaps)
     cells = [[split_cells(row, gaps) for row in part] for part in inner if part]
     texts = [segment.weight for row in rows for segment in row]
     longest = MAX_CHARACTERS_TWO_LINES if len(inner) < 2 else MAX_CHARACTERS
-    if sum(texts) > longest * len(texts):
+    if sum(texts) > longest * len(texts) or not _is_table(full_rows, gaps):
         return None
-    if not _is_table([row for row in rows if len(row) > 1], gaps):
-        return None
-    merged = _merge_parts(cells)
-    merged = [
-        *merge_continued_rows([split_cells(row, gaps) for row in reversed(above)]), *merged,
-        *(split_cells(row, gaps) for row in below),
-    ]  # fmt: skip
-    if len(merged) < 2:
-        return None
-    return build_table(merged), [*above, *rows, *below]
+    merged = merge_continued_rows([split_cells(row, gaps) for row in reversed(above)])
+    merged += [*_merge_parts(cells), *(split_cells(row, gaps) for row in below)]
+    return (build_table(merged), [*above, *rows, *below]) if len(merged) > 1 else None
 
 
 def _is_table(rows: Sequence[Row], gaps: Sequence[float]) -> bool:
@@ -397,23 +339,19 @@ def _is_table(rows: Sequence[Row], gaps: Sequence[float]) -> bool:
     if sum(map(is_running_text, rows)) > 0.4 * len(rows) and len(rows) < 4:
         return False
     if len(rows) < 3:
-        return all(_widest_gap(row) > 1.2 * row[0].size for row in rows)
+        widest = [max(after.left - before.right for before, after in pairwise(row)) for row in rows]
+        return all(gap > 1.2 * row[0].size for gap, row in zip(widest, rows, strict=True))
     columns = zip(*(split_cells(row, gaps) for row in rows), strict=True)
     aligned = [is_aligned([cell for cell in column if cell]) for column in columns]
     return sum(aligned) >= 0.75 * len(aligned)
 
 
-def _widest_gap(row: Row) -> float:
-    return max(after.left - before.right for before, after in pairwise(row))
-
-
 def _last_rows(rows: Sequence[Row]) -> list[Row]:
     """Drop text above the first row of a table that has no top rule."""
     for number in range(len(rows) - 1, 0, -1):
-        apart = (
-            rows[number - 1][0].baseline - rows[number][0].baseline > REACH * rows[number][0].size
-        )
-        if apart or (len(rows[number - 1]) == 1 and len(rows[number]) > 2):
+        above, row = rows[number - 1], rows[number]
+        is_apart = above[0].baseline - row[0].baseline > REACH * row[0].size
+        if is_apart or (len(above) == 1 and len(row) > 2):
             return list(rows[number:])
     return list(rows)
 
@@ -436,14 +374,12 @@ def _merge_parts(parts: Sequence[Sequence[Cells]]) -> list[Cells]:
     """Treat each part as one row if no part between two lines has more than one full row."""
     width = len(parts[0][0])
     one_row = [sum(count_filled(cells) == width for cells in part) <= 1 for part in parts]
-    if len(parts) > 2 and all(one_row):
-        return [_merge_row(part) for part in parts]
-    head, *others = parts
-    rows = [_merge_row(head)] if others and one_row[0] else merge_continued_rows(head)
-    for part in others:
-        rows += merge_continued_rows(part)
+    are_rows = len(parts) > 2 and all(one_row)
+    rows: list[Cells] = []
+    for number, part in enumerate(parts):
+        if are_rows or (number == 0 and len(parts) > 1 and one_row[0]):
+            columns = zip(*part, strict=True)
+            rows.append([[segment for cell in column for segment in cell] for column in columns])
+        else:
+            rows += merge_continued_rows(part)
     return rows
-
-
-def _merge_row(lines: Sequence[Cells]) -> Cells:
-    return [[segment for cell in column for segment in cell] for column in zip(*lines, strict=True)]

@@ -6,7 +6,6 @@ its two ends only; words are queried singly where a line is composed or has gaps
 import ctypes
 import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
@@ -112,16 +111,21 @@ def read_runs(layer: TextLayer) -> PageRuns:
     runs: list[Run] = []
     rotated: list[Run] = []
     extents = _extents(layer, spans, rotation)
-    width_limit = _width_limit([
+    widths = [
         (right - left) / ((span.end - span.start) * text_objects[address].style.size)
         for span, address, (left, right) in zip(spans, addresses, extents, strict=True)
         if span.end - span.start > MIN_RUN_CHARACTERS
-    ])  # fmt: skip
+    ]
+    width_limit = min(MAX_WIDTH_RATIO * median(widths or [MAX_CHAR_WIDTH]), MAX_CHAR_WIDTH)
     for span, address, (left, right) in zip(spans, addresses, extents, strict=True):
         text_object = text_objects[address]
-        run = _run(layer.text, span, left, right, text_object, rotation)
-        if text_object.weight >= bold_weight and not run.style.bold:
-            run = run._replace(style=run.style._replace(bold=True))
+        x, y, style = text_object.x, text_object.y, text_object.style
+        if text_object.weight >= bold_weight and not style.bold:
+            style = style._replace(bold=True)
+        run = Run(
+            layer.text[span.start : span.end], left, right, (y, -x, -y, x)[rotation], style,
+            span.line, span.hyphenated, text_object.mcid, span.start,
+        )  # fmt: skip
         if text_object.rotation != rotation:
             rotated.append(run)
         elif right - left > width_limit * run.style.size * len(run.text) and " " in run.text:
@@ -131,20 +135,14 @@ def read_runs(layer: TextLayer) -> PageRuns:
     return PageRuns(runs, rotated, rotation)
 
 
-def _width_limit(widths: list[float]) -> float:
-    return min(MAX_WIDTH_RATIO * median(widths), MAX_CHAR_WIDTH) if widths else MAX_CHAR_WIDTH
-
-
 def _text_spans(layer: TextLayer) -> tuple[list[_TextSpan], list[int | None]]:
     """Return the parts of lines drawn by one text object, and these objects' addresses."""
     text, handle = layer.text, layer.handle
     ends = [match.span() for match in LINE.finditer(text)]
-    firsts = map(
-        pdfium.char_object, repeat(handle), layer.char_indexes([start for start, _ in ends])
-    )
-    lasts = map(
-        pdfium.char_object, repeat(handle), layer.char_indexes([end - 1 for _, end in ends])
-    )
+    first_indexes = layer.char_indexes([start for start, _ in ends])
+    last_indexes = layer.char_indexes([end - 1 for _, end in ends])
+    firsts = map(pdfium.char_object, repeat(handle), first_indexes)
+    lasts = map(pdfium.char_object, repeat(handle), last_indexes)
     spans: list[_TextSpan] = []
     addresses: list[int | None] = []
     for line, ((start, end), first, last) in enumerate(zip(ends, firsts, lasts, strict=True)):
@@ -200,7 +198,8 @@ def _read_text_objects(
         bold, italic, mono, weight = fonts[font]
         style = Style(height, bold, italic, mono, hidden)
         mcid = pdfium.object_mcid(address)
-        rotation = _rotation(a, b)
+        is_upright = (b == 0 and a > 0) or not (isfinite(a) and isfinite(b))
+        rotation = 0 if is_upright else round(atan2(b, a) / (pi / 2)) % 4
         text_objects[address] = _TextObject(style, weight, rotation, clamp(x), clamp(y), mcid)
     return text_objects
 
@@ -211,12 +210,6 @@ def clamp(number: float) -> float:
     return min(max(number, -MAX_COORDINATE), MAX_COORDINATE) if number == number else 0.0
 
 
-def _rotation(a: float, b: float) -> int:
-    if (b == 0 and a > 0) or not (isfinite(a) and isfinite(b)):
-        return 0
-    return round(atan2(b, a) / (pi / 2)) % 4
-
-
 def font_traits(font: int | None) -> tuple[bool, bool, bool, int]:
     """Return whether a font is bold, italic and monospaced, and its weight."""
     buffer = pdfium.chars(128)
@@ -224,40 +217,31 @@ def font_traits(font: int | None) -> tuple[bool, bool, bool, int]:
     flags = max(pdfium.font_flags(font), 0)
     weight = max(pdfium.font_weight(font), 0)
     bold, italic, mono = _traits_by_name(buffer.value)
-    return (
-        bold or bool(flags & FORCE_BOLD) or weight >= BOLD_WEIGHT,
-        italic or bool(flags & ITALIC_FLAG),
-        mono or bool(flags & FIXED_PITCH),
-        weight,
-    )
+    bold = bold or bool(flags & FORCE_BOLD) or weight >= BOLD_WEIGHT
+    return bold, italic or bool(flags & ITALIC_FLAG), mono or bool(flags & FIXED_PITCH), weight
 
 
 @lru_cache(1_000)
 def _traits_by_name(name: bytes) -> tuple[bool, bool, bool]:
     text = name.decode("utf-8", "ignore")
-    return (
-        bool(BOLD_NAME.search(text)),
-        bool(ITALIC_NAME.search(text)),
-        bool(MONO_NAME.search(text)),
-    )
-
-
-def _run(
-    text: str, span: _TextSpan, left: float, right: float, text_object: _TextObject, rotation: int
-) -> Run:
-    x, y = text_object.x, text_object.y
-    baseline = (y, -x, -y, x)[rotation]
-    return Run(
-        text[span.start : span.end], left, right, baseline, text_object.style, span.line,
-        span.hyphenated, text_object.mcid, span.start,
-    )  # fmt: skip
+    bold, italic, mono = (bool(name.search(text)) for name in (BOLD_NAME, ITALIC_NAME, MONO_NAME))
+    return bold, italic, mono
 
 
 def split_at_gaps(
     layer: TextLayer, run: Run, rotation: int, max_gap: float = WORD_GAP
 ) -> list[Run]:
     """Split a run at its gaps."""
-    return _join_words(split_words(layer, run, rotation), max_gap * run.style.size)
+    max_gap *= run.style.size
+    runs: list[Run] = []
+    for word in split_words(layer, run, rotation):
+        if runs and -max_gap < word.left - runs[-1].right < max_gap:
+            last = runs[-1]
+            text, right = f"{last.text} {word.text}", max(last.right, word.right)
+            runs[-1] = last._replace(text=text, right=right, hyphenated=word.hyphenated)
+        else:
+            runs.append(word)
+    return runs
 
 
 def split_words(layer: TextLayer, run: Run, rotation: int) -> list[Run]:
@@ -277,36 +261,20 @@ def split_words(layer: TextLayer, run: Run, rotation: int) -> list[Run]:
     return words
 
 
-def _join_words(words: Iterable[Run], max_gap: float) -> list[Run]:
-    runs: list[Run] = []
-    for word in words:
-        if runs and -max_gap < word.left - runs[-1].right < max_gap:
-            last = runs[-1]
-            runs[-1] = last._replace(
-                text=f"{last.text} {word.text}",
-                right=max(last.right, word.right),
-                hyphenated=word.hyphenated,
-            )
-        else:
-            runs.append(word)
-    return runs
-
-
 def _extents(layer: TextLayer, spans: list[_TextSpan], rotation: int) -> list[tuple[float, float]]:
     """Return start and end of each span in reading direction."""
     firsts = layer.char_indexes([span.start for span in spans])
     lasts = layer.char_indexes([span.end - 1 for span in spans])
     boxes = _boxes(layer.handle, firsts + lasts)
     near_side, far_side = (0, 2) if rotation in (0, 2) else (1, 3)
-    sign = 1 if rotation in (0, 1) else -1
     half = 4 * len(spans)
-    a = boxes[near_side:half:4]
-    b = boxes[far_side:half:4]
-    c = boxes[half + near_side :: 4]
-    d = boxes[half + far_side :: 4]
-    if sign < 0:
-        return [(-max(e), -min(e)) for e in zip(a, b, c, d, strict=True)]
-    return [(min(e), max(e)) for e in zip(a, b, c, d, strict=True)]
+    sides = zip(
+        boxes[near_side:half:4], boxes[far_side:half:4],
+        boxes[half + near_side :: 4], boxes[half + far_side :: 4], strict=True,
+    )  # fmt: skip
+    if rotation in (0, 1):
+        return [(min(each), max(each)) for each in sides]
+    return [(-max(each), -min(each)) for each in sides]
 
 
 def _boxes(handle: int, char_indexes: list[int]) -> list[float]:
@@ -317,13 +285,8 @@ def _boxes(handle: int, char_indexes: list[int]) -> list[float]:
     for _ in map(pdfium.char_box, repeat(handle), char_indexes, targets):
         pass
     boxes: list[float] = numbers[: 4 * len(char_indexes)]
-    if (
-        not isfinite(sum(boxes))
-        or max(boxes, default=0) > MAX_COORDINATE
-        or min(boxes, default=0) < -MAX_COORDINATE
-    ):
-        boxes = [clamp(number) for number in boxes]
-    return boxes
+    is_plausible = isfinite(sum(boxes)) and max(map(abs, boxes), default=0) <= MAX_COORDINATE
+    return boxes if is_plausible else [clamp(number) for number in boxes]
 
 
 UNCLEAN = re.compile(

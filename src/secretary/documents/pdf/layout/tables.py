@@ -86,37 +86,33 @@ def _build_tagged_table(rows: list[list[list[int]]], runs: Sequence[Run]) -> Tab
         return None
     if all(len(row) == width for row in cells):
         return build_table(cells)
-    return _by_position(cells, width)
-
-
-def _by_position(cells: list[Cells], width: int) -> Table | None:
-    """Assign cells to columns by position, since empty cells are not tagged."""
-    rows = [[segment for cell in row for segment in cell] for row in cells]
-    gaps = column_gaps(rows, rows[0][0].size)
-    return build_table([split_cells(row, gaps) for row in rows]) if len(gaps) + 1 == width else None
+    # Assign cells to columns by position, since empty cells are not tagged.
+    lines = [[segment for cell in row for segment in cell] for row in cells]
+    gaps = column_gaps(lines, lines[0][0].size)
+    fits = len(gaps) + 1 == width
+    return build_table([split_cells(line, gaps) for line in lines]) if fits else None
 
 
 def column_gaps(rows: Sequence[Sequence[Segment]], size: float) -> list[float]:
     """Return the centres of the vertical gaps that no row reaches into."""
-    spans = sorted((run.left, run.right) for row in rows for segment in row for run in segment.runs)
+    runs = [[run for segment in row for run in segment.runs] for row in rows]
+    spans = sorted((run.left, run.right) for row in runs for run in row)
     gaps: list[float] = []
     reach = spans[0][1] if spans else 0.0
     for left, right in spans:
-        if left - reach >= MIN_GUTTER * size and _is_wide(rows, (left + reach) / 2, GUTTER * size):
-            gaps.append((left + reach) / 2)
+        gap = (left + reach) / 2
+        if left - reach >= MIN_GUTTER * size:
+            # The gap must be wider than a space in most rows.
+            widths = []
+            for row in runs:
+                before = max((run.right for run in row if run.right <= gap), default=None)
+                after = min((run.left for run in row if run.left >= gap), default=None)
+                if before is not None and after is not None:
+                    widths.append(after - before)
+            if widths and median(widths) >= GUTTER * size:
+                gaps.append(gap)
         reach = max(reach, right)
     return gaps
-
-
-def _is_wide(rows: Sequence[Sequence[Segment]], gap: float, gutter: float) -> bool:
-    """Return whether the gap is wider than a space in most rows."""
-    widths = []
-    for row in rows:
-        before = max((r.right for p in row for r in p.runs if r.right <= gap), default=None)
-        after = min((r.left for p in row for r in p.runs if r.left >= gap), default=None)
-        if before is not None and after is not None:
-            widths.append(after - before)
-    return bool(widths) and median(widths) >= gutter
 
 
 def split_cells(row: Sequence[Segment], gaps: Sequence[float]) -> Cells:
@@ -171,21 +167,15 @@ def is_aligned(cells: Sequence[Sequence[Segment]]) -> bool:
     lefts = [min(segment.left for segment in cell) for cell in cells]
     rights = [max(segment.right for segment in cell) for cell in cells]
     middles = [(left + right) / 2 for left, right in zip(lefts, rights, strict=True)]
-    return any(
-        _largest_cluster(edges, slack) >= ALIGNED_SHARE * len(cells)
-        for edges in (lefts, rights, middles)
-    )
-
-
-def _largest_cluster(edges: list[float], slack: float) -> int:
-    """Count how many edges are close to each other."""
-    edges = sorted(edges)
-    best = start = 0
-    for end, edge in enumerate(edges):
-        while edge - edges[start] > 2 * slack:
-            start += 1
-        best = max(best, end - start + 1)
-    return best
+    for edges in map(sorted, (lefts, rights, middles)):
+        start = largest = 0
+        for end, edge in enumerate(edges):
+            while edge - edges[start] > 2 * slack:
+                start += 1
+            largest = max(largest, end - start + 1)
+        if largest >= ALIGNED_SHARE * len(cells):
+            return True
+    return False
 
 
 def count_filled(cells: Cells) -> int:
@@ -228,7 +218,10 @@ def merge_continued_rows(lines: Sequence[Cells]) -> list[Cells]:
 def _row_starts(lines: Sequence[Cells]) -> list[bool]:
     if not lines:
         return []
-    heights = [_main_baseline(cells) for cells in lines]
+    heights = [
+        max((segment.size, segment.baseline) for cell in cells for segment in cell)[1]
+        for cells in lines
+    ]
     size = max(segment.size for cell in lines[0] for segment in cell)
     steps = [a - b for a, b in pairwise(heights)]
     tight = min((step for step in steps if step > 0.6 * size), default=0.0)
@@ -242,19 +235,11 @@ def _row_starts(lines: Sequence[Cells]) -> list[bool]:
         if sum(other_counts) / len(other_counts) < 0.8 * sum(first_counts) / len(first_counts):
             return starts
     starts = [True]
-    for number, step in enumerate(steps):
-        starts.append(step > 1.5 * size or not _continues(lines[number], lines[number + 1]))
+    for step, (above, cells) in zip(steps, pairwise(lines), strict=True):
+        continues = not cells[0] and count_filled(cells) < len(cells)
+        continues = continues and all(a for a, b in zip(above, cells, strict=True) if b)
+        starts.append(step > 1.5 * size or not continues)
     return starts
-
-
-def _main_baseline(cells: Cells) -> float:
-    return max((segment.size, segment.baseline) for cell in cells for segment in cell)[1]
-
-
-def _continues(above: Cells, cells: Cells) -> bool:
-    if cells[0] or count_filled(cells) == len(cells):
-        return False
-    return all(a for a, b in zip(above, cells, strict=True) if b)
 
 
 MIN_ROWS = 3
@@ -280,9 +265,12 @@ def find_tables(rows: Sequence[Row], *, detect_code: bool = True) -> list[tuple[
         if gaps and _is_definition_list([split_cells(row, gaps) for row in rows[start:end]]):
             start = end
         elif gaps:
-            previous_end = tables[-1][1] if tables else 0
-            if start > previous_end and _is_header(rows[start - 1], rows[start], gaps):
-                start -= 1
+            # The row above may hold column names, set as closely as text.
+            if start > (tables[-1][1] if tables else 0):
+                row, first = rows[start - 1], rows[start][0]
+                is_near = row[0].baseline - first.baseline < 2.6 * first.size
+                if is_near and fits_columns(row, gaps):
+                    start -= count_filled(split_cells(row, gaps)) > max(1, 0.5 * len(gaps))
             cells = [split_cells(row, gaps) for row in rows[start:end]]
             tables.append((start, end, build_table(merge_continued_rows(cells))))
             start = end
@@ -308,7 +296,12 @@ def _end_of_rows(rows: Sequence[Row], start: int) -> int:
     for end in range(start, min(len(rows), start + MAX_ROWS)):
         row = rows[end]
         step = rows[end - 1][0].baseline - row[0].baseline if end > start else 0.0
-        wider = _merge_spans(spans, row, GUTTER * size)
+        wider: Spans = []
+        for left, right in sorted([*spans, *((segment.left, segment.right) for segment in row)]):
+            if wider and left - wider[-1][1] < GUTTER * size:
+                wider[-1] = (wider[-1][0], max(wider[-1][1], right))
+            else:
+                wider.append((left, right))
         if len(wider) < 2 or step > 3.5 * size or len(wider) < 0.67 * len(spans):
             break
         if len(row) == 1 and (len(wider) < len(spans) or step > 2 * size):
@@ -317,16 +310,6 @@ def _end_of_rows(rows: Sequence[Row], start: int) -> int:
         if _has_cells(row):
             last = end + 1
     return last
-
-
-def _merge_spans(spans: Spans, row: Row, gutter: float) -> Spans:
-    merge_rulings: Spans = []
-    for left, right in sorted([*spans, *((segment.left, segment.right) for segment in row)]):
-        if merge_rulings and left - merge_rulings[-1][1] < gutter:
-            merge_rulings[-1] = (merge_rulings[-1][0], max(merge_rulings[-1][1], right))
-        else:
-            merge_rulings.append((left, right))
-    return merge_rulings
 
 
 def _column_separators(rows: Sequence[Row]) -> list[float]:
@@ -353,14 +336,6 @@ def _is_table(cells: Sequence[Cells]) -> bool:
     return all(is_aligned([cell for cell in column if cell]) for column in columns)
 
 
-def _is_header(row: Row, first: Row, gaps: Sequence[float]) -> bool:
-    """Return whether the row above holds column names, which may be set as closely as text."""
-    is_near = row[0].baseline - first[0].baseline < 2.6 * first[0].size
-    if not is_near or not fits_columns(row, gaps):
-        return False
-    return count_filled(split_cells(row, gaps)) > max(1, 0.5 * len(gaps))
-
-
 #: Share of the terms that must be set in another style than their definitions.
 STYLED_SHARE = 0.8
 #: Words per definition on average; table values have fewer.
@@ -372,33 +347,24 @@ SHORT_TERM = 12
 def _is_definition_list(lines: Sequence[Cells]) -> bool:
     if len(lines[0]) != 2:
         return False
-    if any(_is_hanging(above, below) for above, below in pairwise(lines)):
-        return True
+    # A long term may stand above its definition, as table cells never do.
+    for (term, beside), (next_term, definition) in pairwise(lines):
+        is_hanging = term and definition and not beside and not next_term
+        if is_hanging and term[0].baseline - definition[0].baseline < 1.6 * term[0].size:
+            return True
     terms = [term for term, _ in lines if term]
     words = sum(len(segment.text.split()) for _, definition in lines for segment in definition)
     if not terms or words < MIN_DEFINITION_WORDS * len(terms):
         return False
-    if not _is_bold_row(lines[0]) and sum(len(term[0].text) for term in terms) < SHORT_TERM * len(
-        terms
-    ):
+    first_runs = [run for cell in lines[0] for segment in cell for run in segment.runs]
+    is_short = sum(len(term[0].text) for term in terms) < SHORT_TERM * len(terms)
+    if is_short and not all(run.style.bold for run in first_runs):
         return True
     # Column headers share one style, which differs from that of the rows below.
     styled = [
         _is_styled_apart(term, definition) for term, definition in lines if term and definition
     ]
     return bool(styled) and styled[0] and sum(styled) >= STYLED_SHARE * len(styled)
-
-
-def _is_bold_row(line: Cells) -> bool:
-    return all(run.style.bold for cell in line for segment in cell for run in segment.runs)
-
-
-def _is_hanging(above: Cells, below: Cells) -> bool:
-    """Return whether a long term stands above its definition, as table cells never do."""
-    (term, first_definition), (next_term, definition) = above, below
-    if first_definition or next_term or not term or not definition:
-        return False
-    return term[0].baseline - definition[0].baseline < 1.6 * term[0].size
 
 
 def _is_styled_apart(term: Sequence[Segment], definition: Sequence[Segment]) -> bool:
