@@ -22,7 +22,7 @@ from typing import Any
 
 #: What Python and the C library read when they start: it cannot be changed behind them.
 _OF_THE_START = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_", "TZ")
-_IMPORTED = ("local", "output", "remote", "tables")
+_IMPORTED = ("local", "output", "remote")
 
 
 class WarmPython:

@@ -148,7 +148,7 @@ async def test_an_older_service_that_does_not_answer_leaves_no_client_open() -> 
         gc.collect()  # garbage of other tests
     older = open_legacy_source("mongodb://127.0.0.1:9/older?serverSelectionTimeoutMS=50")
     with pytest.raises(StoreUnavailable):
-        await older.open()
+        await older.__aenter__()
     with warnings.catch_warnings(record=True, action="always") as caught:
         del older
         gc.collect()

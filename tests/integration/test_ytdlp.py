@@ -75,7 +75,7 @@ def site(files: dict[str, bytes], **pages: bytes) -> Answer:
     return answer
 
 
-def scripted_llm(web: Web, into: Path, path: str = "/talk.html", **more: Any) -> SiteRequest:
+def site_request(web: Web, into: Path, path: str = "/talk.html", **more: Any) -> SiteRequest:
     given: dict[str, Any] = {"allow_hosts": (web.host,), "limits": LIMITS, **more}
     return SiteRequest(url=given.pop("url", None) or web.url(path), directory=into, **given)
 
@@ -86,7 +86,7 @@ async def refusing(answer: Answer, into: Path, **more: Any) -> AsyncIterator[lis
     caught: list[JobFailed] = []
     async with serving(answer) as web:
         with pytest.raises(JobFailed) as error:
-            await fetch_from_site(scripted_llm(web, into, **more))
+            await fetch_from_site(site_request(web, into, **more))
         assert str(into) not in f"{error.value.message} {error.value.details}"
         caught.append(error.value)
         yield caught
@@ -107,7 +107,7 @@ class TestWhatComes:
         )
         reported: list[tuple[int, int | None]] = []
         async with serving(site(files | {"/en.vtt": VTT}, talk=page(film))) as web:
-            request = scripted_llm(web, tmp_path)
+            request = site_request(web, tmp_path)
             media = await fetch_from_site(request, lambda *progress: reported.append(progress))
         assert media == SiteMedia(
             path=tmp_path / "site" / "media.mp4",
@@ -130,14 +130,14 @@ class TestWhatComes:
             "contentUrl": "http://HOST/film.mp4", "uploadDate": "2024-05-06", "duration": "PT3S",
             "author": {"@type": "Person", "name": "Ann"}}</script>"""
         async with serving(site(files, talk=page("", html))) as web:
-            media = await fetch_from_site(scripted_llm(web, tmp_path))
+            media = await fetch_from_site(site_request(web, tmp_path))
         assert (media.title, media.description) == ("Of boats", "All about them")
         assert (media.uploaded_on, media.duration) == (date(2024, 5, 6), 3)
 
     async def test_pieces_by_hls(self, tmp_path: Path, files: dict[str, bytes]) -> None:
         film = page('<video><source src="/hls/film.m3u8" type="application/x-mpegURL"></video>')
         async with serving(site(files, talk=film)) as web:
-            media = await fetch_from_site(scripted_llm(web, tmp_path))
+            media = await fetch_from_site(site_request(web, tmp_path))
         assert seconds_of(media.path) == pytest.approx(SECONDS, abs=0.3)
         assert streams_of(media.path) == {"Video", "Audio"}
 
@@ -145,7 +145,7 @@ class TestWhatComes:
         self, tmp_path: Path, files: dict[str, bytes]
     ) -> None:
         async with serving(site(files)) as web:
-            media = await fetch_from_site(scripted_llm(web, tmp_path, "/dash/film.mpd"))
+            media = await fetch_from_site(site_request(web, tmp_path, "/dash/film.mpd"))
         assert seconds_of(media.path) == pytest.approx(SECONDS, abs=0.3)
         assert streams_of(media.path) == {"Video", "Audio"}
 
@@ -154,7 +154,7 @@ class TestWhatComes:
     ) -> None:
         async with serving(site(files)) as web:
             media = await fetch_from_site(
-                scripted_llm(web, tmp_path, "/dash/film.mpd", kind="audio")
+                site_request(web, tmp_path, "/dash/film.mpd", kind="audio")
             )
         assert streams_of(media.path) == {"Audio"}
         assert not [asked for asked in web.asked if "stream0" in asked.target]
@@ -167,11 +167,11 @@ class TestWhatComes:
         answer = site(files, talk=page('<video src="/film.mp4"></video>'))
         async with serving(answer, server) as web:
             with pytest.raises(DownloadFailed) as caught:
-                await fetch_from_site(scripted_llm(web, tmp_path))
+                await fetch_from_site(site_request(web, tmp_path))
             assert caught.value.message == "The connection to 127.0.0.1 failed"
             authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
             monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
-            media = await fetch_from_site(scripted_llm(web, tmp_path))
+            media = await fetch_from_site(site_request(web, tmp_path))
         assert media.path.read_bytes() == files["/film.mp4"]
 
     async def test_a_film_without_the_subtitles_that_are_gone(
@@ -181,7 +181,7 @@ class TestWhatComes:
             '<video src="/film.mp4"><track kind="subtitles" srclang="en" src="/gone.vtt"></video>'
         )
         async with serving(site(files, talk=page(film))) as web:
-            assert (await fetch_from_site(scripted_llm(web, tmp_path))).subtitles == ()
+            assert (await fetch_from_site(site_request(web, tmp_path))).subtitles == ()
 
 
 def left_to_ffmpeg(files: dict[str, bytes], host: str) -> bytes:
@@ -210,7 +210,7 @@ class TestWhereItGoes:
     ) -> None:
         film = page('<video src="http://media.example/film.mp4"></video>')
         async with serving(site(files, talk=film)) as web:
-            request = scripted_llm(
+            request = site_request(
                 web, tmp_path, url="http://site.example/talk.html", allow_hosts=()
             )
             media = await fetch_from_site(request, network=self.network(web))
@@ -222,7 +222,7 @@ class TestWhereItGoes:
         """Pieces in an encryption that yt-dlp leaves to ffmpeg."""
         answer = site(files | {"/list.m3u8": left_to_ffmpeg(files, "media.example")})
         async with serving(answer) as web:
-            request = scripted_llm(
+            request = site_request(
                 web, tmp_path, url="http://site.example/list.m3u8", allow_hosts=()
             )
             await fetch_from_site(request, network=self.network(web))
@@ -235,7 +235,7 @@ class TestWhereItGoes:
     ) -> None:
         answer = site(files | {"/list.m3u8": left_to_ffmpeg(files, "inside.example")})
         async with serving(answer) as web:
-            request = scripted_llm(
+            request = site_request(
                 web, tmp_path, url="http://site.example/list.m3u8", allow_hosts=()
             )
             with pytest.raises(AddressRefused) as caught:
@@ -256,7 +256,7 @@ class TestWhereItGoes:
                 await asked.redirect(target.format(inside.port))
 
             async with serving(answer) as web:
-                request = scripted_llm(web, tmp_path, url="http://site.example/talk.html")
+                request = site_request(web, tmp_path, url="http://site.example/talk.html")
                 with pytest.raises(AddressRefused):
                     await fetch_from_site(request, network=self.network(web))
             assert inside.connections == 0
@@ -472,7 +472,7 @@ class TestWhenItIsStopped:
         monkeypatch.setenv(processes.SANDBOX_VARIABLE, MARK)
         begun = asyncio.Event()
         async with serving(endless_film(files, begun)) as web:
-            work = asyncio.create_task(fetch_from_site(scripted_llm(web, tmp_path)))
+            work = asyncio.create_task(fetch_from_site(site_request(web, tmp_path)))
             await asyncio.wait_for(begun.wait(), 60)
             at_work = processes.processes_with_token(MARK)
             assert at_work
@@ -494,7 +494,7 @@ class TestWhenItIsStopped:
         try:
             async with serving(endless_film(files, begun)) as web:
                 work = asyncio.create_task(
-                    sandbox.run(fetch_in_sandbox, scripted_llm(web, tmp_path))
+                    sandbox.run(fetch_in_sandbox, site_request(web, tmp_path))
                 )
                 await asyncio.wait_for(begun.wait(), 60)
                 [child] = sandbox.processes
@@ -562,7 +562,9 @@ class TestHowItIsChosen:
         self, tmp_path: Path, files: dict[str, bytes]
     ) -> None:
         async with serving(site(files)) as web, self.choosing() as run:
-            source = await fetch_media(scripted_llm(web, tmp_path, "/film.mp4"), run)
+            source = await fetch_media(
+                site_request(web, tmp_path, "/film.mp4"), run, Network([web.host])
+            )
         assert source == SourceFile(tmp_path / "download", "film.mp4")
         assert len(web.asked) == 1
 
@@ -573,8 +575,10 @@ class TestHowItIsChosen:
         reported: list[tuple[int, int | None]] = []
         answer = site(files, talk=page('<video src="/film.mp4"></video>'))
         async with serving(answer) as web, self.choosing() as run:
-            request = scripted_llm(web, tmp_path, path)
-            media = await fetch_media(request, run, lambda *progress: reported.append(progress))
+            request = site_request(web, tmp_path, path)
+            media = await fetch_media(
+                request, run, Network([web.host]), lambda *progress: reported.append(progress)
+            )
         assert isinstance(media, SiteMedia)
         assert seconds_of(media.path) == pytest.approx(SECONDS, abs=0.3)
         assert reported
@@ -588,11 +592,14 @@ class TestHowItIsChosen:
             await site(files, talk=page('<video src="/film.mp4"></video>'))(asked)
 
         async with serving(answer) as web, self.choosing() as run:
-            assert isinstance(await fetch_media(scripted_llm(web, tmp_path), run), SiteMedia)
+            media = await fetch_media(site_request(web, tmp_path), run, Network([web.host]))
+            assert isinstance(media, SiteMedia)
 
     async def test_a_file_that_is_gone_is_gone(self, tmp_path: Path) -> None:
         async with serving(site({})) as web, self.choosing() as run:
             with pytest.raises(DownloadRefused) as caught:
-                await fetch_media(scripted_llm(web, tmp_path, "/gone.mp4"), run)
+                await fetch_media(
+                    site_request(web, tmp_path, "/gone.mp4"), run, Network([web.host])
+                )
         assert caught.value.message == "127.0.0.1 answered 404 Not Found"
         assert len(web.asked) == 1

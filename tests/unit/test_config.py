@@ -162,8 +162,8 @@ class TestLanguageModels:
     def test_all_of_a_named_endpoint_can_come_from_the_environment(self, file: Path) -> None:
         named = {
             "SECRETARY_LLM__PROVIDERS": "{whisper: {max_concurrent: 2}}",
-            "SECRETARY_LLM__PROVIDERS__EARS__BASE_URL": "http://127.0.0.1:3/v1",
-            "SECRETARY_LLM__PROVIDERS__EARS__API_KEY": "007",
+            "SECRETARY_LLM__PROVIDERS__WHISPER__BASE_URL": "http://127.0.0.1:3/v1",
+            "SECRETARY_LLM__PROVIDERS__WHISPER__API_KEY": "007",
             "SECRETARY_LLM__TRANSCRIPTION_PROVIDER": "whisper",
             "SECRETARY_LLM__TRANSCRIPTION_MODEL": "1e3",
         }

@@ -142,7 +142,7 @@ class TestReading:
         for subscription in subscriptions:
             hub.unsubscribe(subscription)
         assert hub.subscribers == 0
-        assert not hub._of_job
+        assert not hub._subscriptions
 
     async def test_it_outlives_trouble_with_the_store(
         self,

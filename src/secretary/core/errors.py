@@ -1,40 +1,4 @@
-"""
-All errors as one tree:
-
-* SecretaryError
-  x JobFailed              the job cannot be done; becomes `job.error`
-    + InvalidParameters    VALIDATION_ERROR
-      - InvalidTemplate    `details.faults` has line and message of each fault
-      - UnknownTemplate
-    + UnknownJobType       UNKNOWN_JOB_TYPE
-    + DownloadFailed       DOWNLOAD_FAILED      (retryable)
-      - DownloadRefused    not retryable: the next response would be the same
-        . AddressRefused   a URL that must not be reached; for webhooks too
-        . UnexpectedContentType
-    + UnsupportedFile      UNSUPPORTED_FILE
-    + FileEncrypted        FILE_ENCRYPTED
-    + FileCorrupt          FILE_CORRUPT
-    + FileTooLarge         FILE_TOO_LARGE
-      - DiskFull           (retryable)
-    + ProcessingTimeout    PROCESSING_TIMEOUT
-    + EngineUnavailable    ENGINE_UNAVAILABLE
-    + UpstreamFailed       UPSTREAM_FAILED      (retryable)
-      - UpstreamRefused    not retryable: the next response would be the same
-        . ContextExceeded  more text than fits the model's context window
-    + ProcessDied          the work crashed its process; counted separately from failures
-      - WorkerCrashed      WORKER_CRASHED
-      - OutOfMemory        OUT_OF_MEMORY
-  x StoreError
-    + NotFound
-    + Conflict             the current state does not allow this
-      - KeyReused          the idempotency key belongs to another request
-    + LeaseLost            another worker owns the job now: write nothing more
-    + StoreUnavailable     the store cannot be reached or written
-  x AccessDenied           the caller may not do this
-    + Unauthorized         no valid API key
-  x RateLimited            too many requests
-  x InvalidSettings        a setting is missing, unknown or wrong
-"""
+"""All errors of the package as one tree. The codes of `JobFailed` reach clients in `job.error`."""
 
 import errno
 from datetime import timedelta

@@ -21,99 +21,9 @@ from pydantic import (
     computed_field,
 )
 
-
-def normalize_parameters(
-    parameters: Mapping[str, Any], known: frozenset[str] | None
-) -> dict[str, Any]:
-    """Parameters as they are stored: undeclared keys move under `extra`.
-
-    A nested `extra` is merged into its parent, whose values take precedence, so the function is
-    idempotent. `known` is None when the job type declares no parameters.
-    """
-    top = {key: value for key, value in parameters.items() if key != "extra"}
-    extra = _merged_extra(parameters.get("extra"))
-    if not isinstance(extra, dict):
-        return {**top, "extra": extra} if "extra" in parameters else top
-    unknown = {key for key in top if known is not None and key not in known}
-    extra = {key: value for key, value in extra.items() if key not in top or key in unknown}
-    extra |= {key: top.pop(key) for key in list(top) if key in unknown}
-    return {**top, "extra": extra} if extra or "extra" in parameters else top
-
-
-def flatten_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as a handler reads them: `extra` is merged into the top level, which wins."""
-    top = {key: value for key, value in parameters.items() if key != "extra"}
-    extra = _merged_extra(parameters.get("extra"))
-    return {**extra, **top} if isinstance(extra, dict) else dict(parameters)
-
-
-def _merged_extra(extra: Any) -> Any:
-    if extra is None:
-        return {}
-    while isinstance(extra, dict) and isinstance(extra.get("extra"), dict):
-        inner = extra["extra"]
-        extra = {**inner, **{key: value for key, value in extra.items() if key != "extra"}}
-        if "extra" in inner:
-            extra["extra"] = inner["extra"]
-    return extra
-
-
-#: Replaces secrets in every response.
-MASK = "•••"
-
-#: Suffixes of parameter names that mark a secret, for all job types: custom handlers declare their
-#: own parameters, and clients send undeclared ones.
-SECRET_SUFFIXES = (
-    "password", "passwd", "passphrase", "secret", "token", "apikey", "authorization",
-    "credential", "credentials",
-)  # fmt: skip
-
-
-def has_secrets(parameters: dict[str, Any]) -> bool:
-    if any(map(_is_secret, parameters, parameters.values())):
-        return True
-    extra = parameters.get("extra")
-    return isinstance(extra, dict) and has_secrets(extra)
-
-
-def mask_secrets(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters as responses show them: reading a job does not reveal its secrets."""
-    return _replace_secrets(parameters, shown=MASK) if has_secrets(parameters) else parameters
-
-
-def remove_secrets(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters as they are stored once the job has finished."""
-    return _replace_secrets(parameters, shown=None) if has_secrets(parameters) else parameters
-
-
-def drop_masked(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Without masked values that a client has read and sends back."""
-    return {name: value for name, value in parameters.items() if value != MASK}
-
-
-def _replace_secrets(parameters: dict[str, Any], *, shown: str | None) -> dict[str, Any]:
-    """Replace secrets with `shown`, or remove them if it is None; those under `extra` too."""
-    secrets = {name for name, value in parameters.items() if _is_secret(name, value)}
-    result = {name: value for name, value in parameters.items() if name not in secrets}
-    if isinstance(extra := result.get("extra"), dict):
-        result["extra"] = _replace_secrets(extra, shown=shown)
-    return result if shown is None else result | dict.fromkeys(sorted(secrets), shown)
-
-
-def _is_secret(name: str, value: Any) -> bool:
-    # Called for each parameter of each job: a regular expression takes ten times as long.
-    if not name.replace("_", "").lower().endswith(SECRET_SUFFIXES):
-        return False
-    return value is not None and not isinstance(value, bool)
-
-
 #: A time that documents show in UTC, with `Z`.
-UtcTime = Annotated[
-    AwareDatetime,
-    WithJsonSchema(
-        {"type": "string", "format": "date-time", "pattern": "Z$"}, mode="serialization"
-    ),
-]
+_UTC_SCHEMA = {"type": "string", "format": "date-time", "pattern": "Z$"}
+UtcTime = Annotated[AwareDatetime, WithJsonSchema(_UTC_SCHEMA, mode="serialization")]
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
 DEFAULT_JOB_TYPE = "session"
@@ -214,10 +124,8 @@ def replace_lone_surrogates(value: Any) -> Any:
         case str():
             return _replace_in_text(value)
         case dict():
-            return {
-                replace_lone_surrogates(key): replace_lone_surrogates(item)
-                for key, item in value.items()
-            }
+            replace = replace_lone_surrogates
+            return {replace(key): replace(item) for key, item in value.items()}
         case list() | tuple():
             return [replace_lone_surrogates(item) for item in value]
         case _:
@@ -378,23 +286,11 @@ class OwnedResource(StoredModel):
 
 #: Present in the results of all job types, so that clients can rely on them.
 EMPTY_RESULTS: Mapping[str, Any] = {
-    "markdown_file": None,
-    "markdown_content": None,
-    "assets": [],
-    "web_text": None,
-    "video_transcript": None,
-    "attachments_text": None,
-    "attachments_url": None,
-    "archive_url": None,
-    "archive_filename": None,
-    "structured_data": None,
-    "target_dir": None,
-    "page_texts": [],
-    "asset_dir": None,
-    "context": None,
-}
-
-
+    "markdown_file": None, "markdown_content": None, "assets": [], "web_text": None,
+    "video_transcript": None, "attachments_text": None, "attachments_url": None,
+    "archive_url": None, "archive_filename": None, "structured_data": None, "target_dir": None,
+    "page_texts": [], "asset_dir": None, "context": None,
+}  # fmt: skip
 #: In stored results: the name of the artifact with the long texts, which are too large for the
 #: store. `JobFiles.load_results` merges them back.
 RESULTS_FILE_KEY = "more_in"
@@ -501,20 +397,15 @@ class Batch(OwnedResource):
 
     def document(self) -> dict[str, Any]:
         """The batch as the API returns it."""
-        document = self.model_dump(
-            mode="json", by_alias=True, exclude={"counts", "started_at", "webhook"}
-        )
-        counters = {f"{status}_jobs": self._count(status) for status in JobStatus}
-        return (
-            document
-            | counters
-            | {
-                "batch_name": self.batch_name or self.batch_id,
-                "status": self.status,
-                "total_jobs": self.total_jobs,
-                "webhook": self.webhook.public() if self.webhook else None,
-            }
-        )
+        hidden = {"counts", "started_at", "webhook"}
+        document = self.model_dump(mode="json", by_alias=True, exclude=hidden)
+        document |= {f"{status}_jobs": self._count(status) for status in JobStatus}
+        return document | {
+            "batch_name": self.batch_name or self.batch_id,
+            "status": self.status,
+            "total_jobs": self.total_jobs,
+            "webhook": self.webhook.public() if self.webhook else None,
+        }
 
     def _count(self, status: JobStatus) -> int:
         return self.counts.get(status, 0)
@@ -563,10 +454,94 @@ class ResourceCalculator:
 
     def add(self, resource: str, amount: float) -> None:
         before = self._used.get(resource, 0)
-        self._used[resource] = (
-            max(before, amount) if resource in PEAK_RESOURCES else before + amount
-        )
+        is_peak = resource in PEAK_RESOURCES
+        self._used[resource] = max(before, amount) if is_peak else before + amount
 
     def add_all(self, used: Mapping[str, float]) -> None:
         for resource, amount in used.items():
             self.add(resource, amount)
+
+
+def normalize_parameters(
+    parameters: Mapping[str, Any], known: frozenset[str] | None
+) -> dict[str, Any]:
+    """Parameters as they are stored: undeclared keys move under `extra`.
+
+    A nested `extra` is merged into its parent, whose values take precedence, so the function is
+    idempotent. `known` is None when the job type declares no parameters.
+    """
+    top = {key: value for key, value in parameters.items() if key != "extra"}
+    extra = _merged_extra(parameters.get("extra"))
+    if not isinstance(extra, dict):
+        return {**top, "extra": extra} if "extra" in parameters else top
+    unknown = {key for key in top if known is not None and key not in known}
+    extra = {key: value for key, value in extra.items() if key not in top or key in unknown}
+    extra |= {key: top.pop(key) for key in list(top) if key in unknown}
+    return {**top, "extra": extra} if extra or "extra" in parameters else top
+
+
+def flatten_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as a handler reads them: `extra` is merged into the top level, which wins."""
+    top = {key: value for key, value in parameters.items() if key != "extra"}
+    extra = _merged_extra(parameters.get("extra"))
+    return {**extra, **top} if isinstance(extra, dict) else dict(parameters)
+
+
+def _merged_extra(extra: Any) -> Any:
+    if extra is None:
+        return {}
+    while isinstance(extra, dict) and isinstance(extra.get("extra"), dict):
+        inner = extra["extra"]
+        extra = {**inner, **{key: value for key, value in extra.items() if key != "extra"}}
+        if "extra" in inner:
+            extra["extra"] = inner["extra"]
+    return extra
+
+
+#: Replaces secrets in every response.
+MASK = "•••"
+
+#: Suffixes of parameter names that mark a secret, for all job types: custom handlers declare their
+#: own parameters, and clients send undeclared ones.
+SECRET_SUFFIXES = (
+    "password", "passwd", "passphrase", "secret", "token", "apikey", "authorization",
+    "credential", "credentials",
+)  # fmt: skip
+
+
+def has_secrets(parameters: dict[str, Any]) -> bool:
+    if any(map(_is_secret, parameters, parameters.values())):
+        return True
+    extra = parameters.get("extra")
+    return isinstance(extra, dict) and has_secrets(extra)
+
+
+def mask_secrets(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters as responses show them: reading a job does not reveal its secrets."""
+    return _replace_secrets(parameters, shown=MASK) if has_secrets(parameters) else parameters
+
+
+def remove_secrets(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters as they are stored once the job has finished."""
+    return _replace_secrets(parameters, shown=None) if has_secrets(parameters) else parameters
+
+
+def drop_masked(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Without masked values that a client has read and sends back."""
+    return {name: value for name, value in parameters.items() if value != MASK}
+
+
+def _replace_secrets(parameters: dict[str, Any], *, shown: str | None) -> dict[str, Any]:
+    """Replace secrets with `shown`, or remove them if it is None; those under `extra` too."""
+    secrets = {name for name, value in parameters.items() if _is_secret(name, value)}
+    result = {name: value for name, value in parameters.items() if name not in secrets}
+    if isinstance(extra := result.get("extra"), dict):
+        result["extra"] = _replace_secrets(extra, shown=shown)
+    return result if shown is None else result | dict.fromkeys(sorted(secrets), shown)
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    # Called for each parameter of each job: a regular expression takes ten times as long.
+    if not name.replace("_", "").lower().endswith(SECRET_SUFFIXES):
+        return False
+    return value is not None and not isinstance(value, bool)

@@ -55,7 +55,8 @@ def find(pid: int) -> Process | None:
     fields = stat[stat.rindex(b")") + 2 :].split()
     if fields[0] in b"ZX":
         return None
-    return Process(pid, int(fields[1]), int(fields[19]), int(fields[21]) * _page_bytes())
+    rss_bytes = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+    return Process(pid, int(fields[1]), int(fields[19]), rss_bytes)
 
 
 def start_time(pid: int) -> int | None:
@@ -69,15 +70,18 @@ def is_alive(pid: int, started: int) -> bool:
 
 def descendants(pid: int) -> list[Process]:
     """All descendants of `pid`, parents before children."""
-    processes: dict[int, Process] = {}
-    unvisited = [pid]
+    return list(_walk(pid))
+
+
+def _walk(pid: int) -> Iterator[Process]:
+    visited, unvisited = {pid}, [pid]
     while unvisited:
         for child in _children(unvisited.pop()):
             process = find(child)
-            if process and child not in processes:
-                processes[child] = process
+            if process and child not in visited:
+                visited.add(child)
                 unvisited.append(child)
-    return list(processes.values())
+                yield process
 
 
 def tree(pid: int) -> list[Process]:
@@ -90,8 +94,12 @@ def processes_with_token(token: str) -> list[Process]:
     entry = f"{SANDBOX_VARIABLE}={token}".encode()
     matches = []
     for pid in _all_pids():
-        environ = _read(f"/proc/{pid}/environ")
-        if environ and entry in environ and _holds(environ, entry) and (process := find(pid)):
+        environ = _read(f"/proc/{pid}/environ") or b""
+        if entry not in environ:
+            continue
+        variables = environ.split(b"\0")
+        is_match = any(item == entry or item.startswith(entry + b".") for item in variables)
+        if is_match and (process := find(pid)):
             matches.append(process)
     return matches
 
@@ -124,7 +132,10 @@ def kill_below(pid: int) -> list[Process]:
     stopped: dict[int, Process] = {}
     for _ in range(_MAX_PASSES):
         before = len(stopped)
-        _stop_below(pid, stopped)
+        for process in _walk(pid):  # each is stopped before its children are listed
+            if process.pid not in stopped:
+                _signal(process.pid, signal.SIGSTOP)
+                stopped[process.pid] = process
         if len(stopped) == before:
             break
     for number in stopped:
@@ -162,22 +173,6 @@ def _kill_with_token(token: str) -> None:
         time.sleep(0.01)
 
 
-def _stop_below(pid: int, stopped: dict[int, Process]) -> None:
-    visited = {pid}
-    unvisited = [pid]
-    while unvisited:
-        # Its parent is stopped already, so it gets no more siblings.
-        for child in _children(unvisited.pop()):
-            process = find(child)
-            if process is None or child in visited:
-                continue
-            if child not in stopped:
-                _signal(child, signal.SIGSTOP)
-                stopped[child] = process
-            visited.add(child)
-            unvisited.append(child)
-
-
 def _children(pid: int) -> Iterator[int]:
     try:
         threads = os.listdir(f"/proc/{pid}/task")
@@ -194,10 +189,6 @@ def _children(pid: int) -> Iterator[int]:
 
 def _all_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()] if _has_proc() else []
-
-
-def _holds(environ: bytes, entry: bytes) -> bool:
-    return any(held == entry or held.startswith(entry + b".") for held in environ.split(b"\0"))
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
@@ -221,10 +212,6 @@ def _read(path: str) -> bytes | None:
 
 def _has_proc() -> bool:
     return os.path.exists("/proc/self/stat")
-
-
-def _page_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE")
 
 
 def boot_id() -> str:
@@ -270,10 +257,17 @@ def inherited_environment(*names: str) -> dict[str, str]:
 @contextlib.contextmanager
 def running_program(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program; at exit, kill it and everything it started."""
-    with _raised_data_limit():
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if soft != resource.RLIM_INFINITY:
+        raised = soft * _MAPPED_TO_RESIDENT_RATIO
+        raised = raised if hard == resource.RLIM_INFINITY else min(raised, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (raised, hard))
+    try:
         process = subprocess.Popen(  # nosec B603  # no shell, and we choose the file names
             command, stdin=subprocess.DEVNULL, start_new_session=True, **options
         )
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
     try:
         yield process
     finally:
@@ -284,23 +278,6 @@ def running_program(command: Sequence[str], **options: Any) -> Iterator[subproce
         for pipe in (process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
-
-
-@contextlib.contextmanager
-def _raised_data_limit() -> Iterator[None]:
-    """Raise the data limit for programs started inside."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if soft == resource.RLIM_INFINITY:
-        yield
-        return
-    raised = soft * _MAPPED_TO_RESIDENT_RATIO
-    if hard != resource.RLIM_INFINITY:
-        raised = min(raised, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (raised, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 if __name__ == "__main__":

@@ -35,17 +35,12 @@ ALLOWED_STATUSES = {
 
 
 @dataclass(frozen=True, slots=True)
-class BulkError:
-    job_id: str
-    error: SecretaryError
-
-
-@dataclass(frozen=True, slots=True)
 class BulkResult:
     """What one call did, or would do; `next_cursor` continues with the next chunk."""
 
     count: int
-    errors: list[BulkError]
+    #: By the id of the job.
+    errors: dict[str, SecretaryError]
     next_cursor: str | None = None
 
 
@@ -53,27 +48,25 @@ async def count_matching(
     job_service: JobService, action: BulkAction, query: JobQuery, *, user: str | None = None
 ) -> BulkResult:
     """Count the jobs an action would change, examining at most `MAX_COUNTED` per call."""
-    narrowed = _narrowed(action, query)
+    narrowed = _narrowed(action, query, COUNT_PAGE_SIZE)
     count = examined = 0
     while narrowed is not None and examined < MAX_COUNTED:
-        page = await job_service.jobs(
-            narrowed.model_copy(update={"limit": COUNT_PAGE_SIZE}), user=user
-        )
+        page = await job_service.jobs(narrowed, user=user)
         examined += len(page.items)
         count += sum(_is_possible(action, job, user) for job in page.items)
         cursor = page.next_cursor
         narrowed = narrowed.model_copy(update={"cursor": cursor}) if cursor else None
-    return BulkResult(count, [], narrowed.cursor if narrowed else None)
+    return BulkResult(count, {}, narrowed.cursor if narrowed else None)
 
 
 async def apply_to_matching(
     job_service: JobService, action: BulkAction, query: JobQuery, *, user: str | None = None
 ) -> BulkResult:
     """Apply the action to the next chunk; following the cursors visits each job once."""
-    narrowed = _narrowed(action, query)
+    narrowed = _narrowed(action, query, CHUNK_SIZE)
     if narrowed is None:
-        return BulkResult(0, [])
-    page = await job_service.jobs(narrowed.model_copy(update={"limit": CHUNK_SIZE}), user=user)
+        return BulkResult(0, {})
+    page = await job_service.jobs(narrowed, user=user)
     job_ids = [job.job_id for job in page.items if _is_possible(action, job, user)]
     result = await apply_to_ids(job_service, action, job_ids, user=user)
     return BulkResult(result.count, result.errors, page.next_cursor)
@@ -86,50 +79,42 @@ async def count_by_ids(
     for job_id in dict.fromkeys(job_ids):
         page = await job_service.jobs(JobQuery(job_id=job_id, limit=1), user=user)
         count += sum(_is_possible(action, job, user) for job in page.items)
-    return BulkResult(count, [])
+    return BulkResult(count, {})
 
 
 async def apply_to_ids(
     job_service: JobService, action: BulkAction, job_ids: Iterable[str], *, user: str | None = None
 ) -> BulkResult:
-    apply = _methods(job_service)[action]
+    # Actions are named after the methods of the service.
+    apply: Callable[..., Awaitable[Any]] = getattr(job_service, action)
     slots = asyncio.Semaphore(MAX_CONCURRENT)
 
-    async def one(job_id: str) -> BulkError | None:
+    async def change(job_id: str) -> SecretaryError | None:
         async with slots:
             try:
                 await apply(job_id, user=user)
             except StoreUnavailable:
                 raise
             except SecretaryError as error:
-                return BulkError(job_id, error)
+                return error
         return None
 
-    outcomes = await asyncio.gather(*(one(job_id) for job_id in dict.fromkeys(job_ids)))
-    errors = [error for error in outcomes if error is not None]
-    return BulkResult(len(outcomes) - len(errors), errors)
+    unique = list(dict.fromkeys(job_ids))
+    outcomes = zip(unique, await asyncio.gather(*map(change, unique)), strict=True)
+    errors = {job_id: error for job_id, error in outcomes if error is not None}
+    return BulkResult(len(unique) - len(errors), errors)
 
 
-def _methods(job_service: JobService) -> dict[BulkAction, Callable[..., Awaitable[Any]]]:
-    return {
-        BulkAction.CANCEL: job_service.cancel,
-        BulkAction.RESTART: job_service.restart,
-        BulkAction.ARCHIVE: job_service.archive,
-        BulkAction.DELETE: job_service.delete,
-    }
-
-
-def _narrowed(action: BulkAction, query: JobQuery) -> JobQuery | None:
+def _narrowed(action: BulkAction, query: JobQuery, limit: int) -> JobQuery | None:
     """The query restricted to jobs whose state allows the action; None if there are none."""
     if action is BulkAction.ARCHIVE:
-        return None if query.archived else query.model_copy(update={"archived": False})
+        update: dict[str, Any] = {"archived": False, "limit": limit}
+        return None if query.archived else query.model_copy(update=update)
     status = ALLOWED_STATUSES[action] & (query.status or ALLOWED_STATUSES[action])
-    return query.model_copy(update={"status": status}) if status else None
+    return query.model_copy(update={"status": status, "limit": limit}) if status else None
 
 
 def _is_possible(action: BulkAction, job: Job, user: str | None) -> bool:
-    if not job.may_write(user):
-        return False
-    return (
-        not job.archived if action is BulkAction.ARCHIVE else job.status in ALLOWED_STATUSES[action]
-    )
+    if action is BulkAction.ARCHIVE:
+        return job.may_write(user) and not job.archived
+    return job.may_write(user) and job.status in ALLOWED_STATUSES[action]

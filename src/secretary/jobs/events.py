@@ -3,10 +3,9 @@
 import asyncio
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from ..core.errors import StoreUnavailable
@@ -29,6 +28,11 @@ PAGE_SIZE = 1000
 MAX_PENDING = 10_000
 
 
+#: What a subscriber follows: ("job", id), ("batch", id), or everything.
+Topic = tuple[str, str | None]
+EVERYTHING: Topic = ("everything", None)
+
+
 @dataclass(frozen=True, slots=True)
 class PendingChanges:
     """The changes since the last call; `position` is where the feed continues."""
@@ -45,75 +49,55 @@ class Subscription:
     Created by `EventHub.subscription`; active inside `async with`.
     """
 
-    __slots__ = ("_hub", "_lost", "_pending", "_waiter", "batch_id", "closed", "job_id")
+    __slots__ = ("_changed", "_hub", "_lost", "_pending", "closed", "topic")
 
-    def __init__(self, hub: "EventHub", job_id: str | None, batch_id: str | None) -> None:
-        self.job_id = job_id
-        self.batch_id = batch_id
+    def __init__(self, hub: "EventHub", topic: Topic) -> None:
+        self.topic = topic
         #: No more changes will come.
         self.closed = False
         self._hub = hub
         self._pending: dict[Change, None] = {}  # an ordered set
         self._lost = False
-        self._waiter: asyncio.Future[None] | None = None
+        self._changed = asyncio.Event()
 
     async def __aenter__(self) -> "Subscription":
         await self._hub.subscribe(self)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._hub.unsubscribe(self)
 
     async def wait(self, seconds: float) -> bool:
         """Wait for a change or the end of the subscription; False after the timeout."""
-        if self._pending or self._lost or self.closed:
-            return True
-        loop = asyncio.get_running_loop()
-        self._waiter = waiter = loop.create_future()
-        timer = loop.call_later(seconds, _settle, waiter)
-        try:
-            await waiter
-        finally:
-            timer.cancel()
-            self._waiter = None
-        return bool(self._pending or self._lost or self.closed)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        return self._changed.is_set()
 
     def take(self) -> PendingChanges:
         taken = PendingChanges(list(self._pending), self._hub.position, self._lost)
         self._pending.clear()
         self._lost = False
+        if not self.closed:
+            self._changed.clear()
         return taken
 
     def close(self) -> None:
         self.closed = True
-        self._wake()
+        self._changed.set()
 
     def push(self, change: Change) -> None:
         if len(self._pending) >= MAX_PENDING:
             self.drop()
         else:
             self._pending[change] = None
-            self._wake()
+            self._changed.set()
 
     def drop(self) -> None:
         """Discard the backlog."""
         self._pending.clear()
         self._lost = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None:
-            _settle(self._waiter)
-
-
-def _settle(waiter: "asyncio.Future[None]") -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+        self._changed.set()
 
 
 class EventHub:
@@ -121,37 +105,37 @@ class EventHub:
 
     def __init__(self, store: JobStore) -> None:
         self._store = store
-        self._of_job: defaultdict[str, set[Subscription]] = defaultdict(set)
-        self._of_batch: defaultdict[str, set[Subscription]] = defaultdict(set)
-        self._of_all: set[Subscription] = set()
-        self._count = 0
+        self._subscriptions: dict[Topic, set[Subscription]] = {}
+        #: The number of active subscriptions.
+        self.subscribers = 0
         #: All changes up to here have been distributed.
         self.position = ""
         self._starting = asyncio.Lock()
         self._poller: asyncio.Task[None] | None = None
         self._stopped = False
 
-    @property
-    def subscribers(self) -> int:
-        return self._count
-
     def subscription(
         self, *, job_id: str | None = None, batch_id: str | None = None
     ) -> Subscription:
         """Subscribe to a job, to a batch and its jobs, or, with neither, to everything."""
-        return Subscription(self, job_id, batch_id)
+        if job_id is None and batch_id is None:
+            return Subscription(self, EVERYTHING)
+        return Subscription(self, ("job", job_id) if job_id is not None else ("batch", batch_id))
 
     async def wait_until_final(self, job_id: str, seconds: float) -> Job | None:
         """Wait until a job has finished; None after the timeout."""
         deadline = time.monotonic() + seconds
         async with self.subscription(job_id=job_id) as subscription:
             in_time = True
-            while not await self._is_final(job_id):
+            while True:
+                # Reads neither log nor results.
+                page = await self._store.find(JobQuery(job_id=job_id, limit=1))
+                if not page.items or page.items[0].status in FINAL_STATUSES:
+                    return await self._store.get(job_id)
                 if not in_time or subscription.closed:
                     return None
                 in_time = await subscription.wait(max(0.0, deadline - time.monotonic()))
                 subscription.take()
-            return await self._store.get(job_id)
 
     def stop(self) -> None:
         """Close all subscriptions, current and future: the service is shutting down."""
@@ -166,10 +150,14 @@ class EventHub:
             await asyncio.wait({self._poller})
 
     async def subscribe(self, subscription: Subscription) -> None:
-        self._count += 1
-        self._group(subscription).add(subscription)
+        self.subscribers += 1
+        self._subscriptions.setdefault(subscription.topic, set()).add(subscription)
         try:
-            await self._start()
+            async with self._starting:
+                if self._poller is None:
+                    self.position = (await self._store.changes(None)).position
+                    if not self._stopped:
+                        self._poller = asyncio.create_task(self._poll())
         except BaseException:
             self.unsubscribe(subscription)
             raise
@@ -177,81 +165,49 @@ class EventHub:
             subscription.close()
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        self._count -= 1
-        self._group(subscription).discard(subscription)
-        if subscription.job_id is not None and not self._of_job[subscription.job_id]:
-            del self._of_job[subscription.job_id]
-        if subscription.batch_id is not None and not self._of_batch[subscription.batch_id]:
-            del self._of_batch[subscription.batch_id]
-
-    def _group(self, subscription: Subscription) -> set[Subscription]:
-        if subscription.job_id is not None:
-            return self._of_job[subscription.job_id]
-        if subscription.batch_id is not None:
-            return self._of_batch[subscription.batch_id]
-        return self._of_all
+        self.subscribers -= 1
+        group = self._subscriptions[subscription.topic]
+        group.discard(subscription)
+        if not group:
+            del self._subscriptions[subscription.topic]
 
     def _all(self) -> list[Subscription]:
-        groups = [self._of_all, *self._of_job.values(), *self._of_batch.values()]
-        return [subscription for group in groups for subscription in group]
-
-    async def _is_final(self, job_id: str) -> bool:
-        """Also true for a job that does not exist. Reads neither log nor results."""
-        page = await self._store.find(JobQuery(job_id=job_id, limit=1))
-        return not page.items or page.items[0].status in FINAL_STATUSES
-
-    async def _start(self) -> None:
-        async with self._starting:
-            if self._poller is None:
-                self.position = (await self._store.changes(None)).position
-                if not self._stopped:
-                    self._poller = asyncio.create_task(self._run())
-
-    async def _run(self) -> None:
-        try:
-            await self._poll()
-        finally:
-            self._poller = None
+        return [one for group in self._subscriptions.values() for one in group]
 
     async def _poll(self) -> None:
         changed_at = time.monotonic()
-        while self._count and not self._stopped:
-            idle_seconds = time.monotonic() - changed_at
-            interval = min(MAX_POLL_SECONDS, max(MIN_POLL_SECONDS, idle_seconds / 20))
-            try:
-                changes = await self._store.changes(
-                    self.position, limit=PAGE_SIZE, seconds=interval
-                )
-            except StoreUnavailable as error:
-                logger.error("Could not read the change feed; retrying: %s", error)
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            except Exception:
-                logger.exception("Reading the change feed failed; retrying")
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            self._distribute(changes)
-            if changes.items:
-                changed_at = time.monotonic()
-            if len(changes.items) < PAGE_SIZE:
-                await asyncio.sleep(BATCHING_SECONDS)
+        try:
+            while self.subscribers and not self._stopped:
+                idle_seconds = time.monotonic() - changed_at
+                interval = min(MAX_POLL_SECONDS, max(MIN_POLL_SECONDS, idle_seconds / 20))
+                try:
+                    changes = await self._store.changes(
+                        self.position, limit=PAGE_SIZE, seconds=interval
+                    )
+                except Exception as error:
+                    if isinstance(error, StoreUnavailable):
+                        logger.error("Could not read the change feed; retrying: %s", error)
+                    else:
+                        logger.exception("Reading the change feed failed; retrying")
+                    await asyncio.sleep(RETRY_SECONDS)
+                    continue
+                self._distribute(changes)
+                if changes.items:
+                    changed_at = time.monotonic()
+                if len(changes.items) < PAGE_SIZE:
+                    await asyncio.sleep(BATCHING_SECONDS)
+        finally:
+            self._poller = None
 
     def _distribute(self, changes: Changes) -> None:
         self.position = changes.position
         for change in changes.items:
-            for subscription in self._subscribers_of(change):
-                subscription.push(change)
+            for topic in (EVERYTHING, ("job", change.job_id), ("batch", change.batch_id)):
+                for subscription in self._subscriptions.get(topic, ()):
+                    subscription.push(change)
         if changes.gap:
             for subscription in self._all():
                 subscription.drop()
-
-    def _subscribers_of(self, change: Change) -> list[Subscription]:
-        subscribers = [*self._of_all]
-        if change.job_id is not None:
-            subscribers += self._of_job.get(change.job_id, ())
-        if change.batch_id is not None:
-            subscribers += self._of_batch.get(change.batch_id, ())
-        return subscribers
 
 
 #: The results that events contain, by job type: those always present (null if missing), and

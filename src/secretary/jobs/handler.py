@@ -6,11 +6,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
-from pydantic.fields import FieldInfo
 
 from ..config import DocumentSettings, MediaSettings
 from ..core.errors import (
@@ -153,30 +151,20 @@ class Handler(Generic[P]):
             return self.parameters.model_validate(flatten_parameters(parameters))
         except ValidationError as error:
             problems = error.errors(include_url=False, include_context=False, include_input=False)
-            raise InvalidParameters(_sentence(problems), problems=problems) from None
+            texts = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in problems)
+            message = "Invalid parameters: " + "; ".join(texts)
+            raise InvalidParameters(message, problems=problems) from None
 
     def normalize(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters as they are stored."""
         if self.parameters is AnyParameters:
             return normalize_parameters(parameters, None)
-        fields = self.parameters.model_fields
-        known = {name for field, info in fields.items() for name in (field, *_aliases(info))}
+        known: set[str] = set()
+        for name, info in self.parameters.model_fields.items():
+            alias = info.validation_alias
+            choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+            known |= {name, *(choice for choice in choices if isinstance(choice, str))}
         return normalize_parameters(parameters, frozenset(known))
-
-
-def _aliases(field: FieldInfo) -> Iterable[str]:
-    match field.validation_alias:
-        case str(name):
-            return [name]
-        case AliasChoices(choices=choices):
-            return [name for name in choices if isinstance(name, str)]
-        case _:
-            return []
-
-
-def _sentence(problems: Iterable[Mapping[str, Any]]) -> str:
-    texts = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)
-    return "Invalid parameters: " + "; ".join(texts)
 
 
 def handles(
@@ -264,34 +252,12 @@ class LegacyRepo:
         if results is not None:
             self.results = {**(self.results or {}), **results}
         if error is not None or status == JobStatus.FAILED:
-            self.failure = _failure(error)
+            job_error = JobError.model_validate(
+                error or {"code": "INTERNAL_ERROR", "message": "The handler failed"}
+            )
+            self.failure = JobFailed(job_error.message, **(job_error.details or {}))
+            self.failure.code = job_error.code
         return True
-
-
-def _failure(error: JobError | Mapping[str, Any] | None) -> JobFailed:
-    job_error = JobError.model_validate(
-        error or {"code": "INTERNAL_ERROR", "message": "The handler failed"}
-    )
-    failure = JobFailed(job_error.message, **(job_error.details or {}))
-    failure.code = job_error.code
-    return failure
-
-
-def adapt_legacy_handler(
-    handler: LegacyHandler,
-) -> Callable[[JobContext[AnyParameters]], Awaitable[Results]]:
-    async def run(ctx: JobContext[AnyParameters]) -> Results:
-        repo = LegacyRepo(ctx)
-        job = ctx.job.model_copy(update={"parameters": LegacyParameters(ctx.job.parameters)})
-        if asyncio.iscoroutinefunction(handler):
-            await handler(job, repo, ctx.resources)
-        else:  # not declared `async`, but returns an awaitable
-            await (await asyncio.to_thread(handler, job, repo, ctx.resources))
-        if repo.failure is not None:
-            raise repo.failure
-        return repo.results
-
-    return run
 
 
 class Registry:
@@ -312,7 +278,19 @@ class Registry:
         self, job_type: str, handler: LegacyHandler, *, timeout: timedelta | None = None
     ) -> None:
         """Add a handler written as `async handler(job, repo, resource_calculator)`."""
-        self.add(Handler(job_type, AnyParameters, adapt_legacy_handler(handler), timeout))
+
+        async def run(ctx: JobContext[AnyParameters]) -> Results:
+            repo = LegacyRepo(ctx)
+            job = ctx.job.model_copy(update={"parameters": LegacyParameters(ctx.job.parameters)})
+            if asyncio.iscoroutinefunction(handler):
+                await handler(job, repo, ctx.resources)
+            else:  # not declared `async`, but returns an awaitable
+                await (await asyncio.to_thread(handler, job, repo, ctx.resources))
+            if repo.failure is not None:
+                raise repo.failure
+            return repo.results
+
+        self.add(Handler(job_type, AnyParameters, run, timeout))
 
     def load(self, origin: str) -> None:
         """Load custom handlers. `module:function` is called with this registry; a `module` alone
@@ -321,8 +299,11 @@ class Registry:
         self._origin = origin
         try:
             module = import_module(module_name)
-            handlers = [] if name or hasattr(module, "register") else _handlers_in(module)
-            for handler in handlers:
+            handlers: dict[int, Handler[Any]] = {}  # by identity: one may have two names
+            if not name and not hasattr(module, "register"):
+                values = vars(module).values()
+                handlers = {id(value): value for value in values if isinstance(value, Handler)}
+            for handler in handlers.values():
                 self.add(handler)
             if not handlers:
                 getattr(module, name or "register")(self)
@@ -356,8 +337,3 @@ class Registry:
     @property
     def job_types(self) -> frozenset[str]:
         return frozenset(self._handlers)
-
-
-def _handlers_in(module: ModuleType) -> list[Handler[Any]]:
-    handlers = [value for value in vars(module).values() if isinstance(value, Handler)]
-    return list({id(handler): handler for handler in handlers}.values())  # one may have two names

@@ -46,13 +46,22 @@ SOURCE_PARAMETERS = frozenset({"url", "file_path", "file_source"})
 
 
 def rerun_request(job: Job, changes: Mapping[str, Any], *, user: str | None) -> JobRequest:
-    """The request that runs a job again for this user. Without its webhook: no receiver expects
-    events of the new job."""
+    """The request that runs a job again for this user with changed parameters; null removes one.
+    Without its webhook: no receiver expects events of the new job."""
+    changes = drop_masked(changes)
+    removed = {name for name, value in changes.items() if value is None}
+    if SOURCE_PARAMETERS & (changes.keys() - removed):
+        removed |= SOURCE_PARAMETERS - changes.keys()
+    parameters = {name: value for name, value in job.parameters.items() if name not in removed}
+    extra = parameters.get("extra")
+    if isinstance(extra, dict):
+        parameters["extra"] = {k: v for k, v in extra.items() if k not in changes}
+    parameters |= {name: value for name, value in changes.items() if value is not None}
     return parse_request(
         JobRequest,
         {
             "job_type": job.job_type,
-            "parameters": _overridden(job.parameters, changes),
+            "parameters": parameters,
             "job_name": job.job_name,
             "user_id": user or job.user_id,
             "access_control": job.access_control,
@@ -61,19 +70,6 @@ def rerun_request(job: Job, changes: Mapping[str, Any], *, user: str | None) -> 
             "timeout_s": job.timeout_s,
         },
     )
-
-
-def _overridden(parameters: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters with the changes; null removes a parameter."""
-    changes = drop_masked(changes)
-    removed = {name for name, value in changes.items() if value is None}
-    if SOURCE_PARAMETERS & (changes.keys() - removed):
-        removed |= SOURCE_PARAMETERS - changes.keys()
-    result = {name: value for name, value in parameters.items() if name not in removed}
-    extra = result.get("extra")
-    if isinstance(extra, dict):
-        result["extra"] = {k: v for k, v in extra.items() if k not in changes}
-    return result | {name: value for name, value in changes.items() if value is not None}
 
 
 def uploaded_source(job: Job) -> dict[str, Any] | None:
@@ -143,11 +139,13 @@ class JobService:
             job = job.model_copy(update={"job_id": job_id})
         job = _with_upload(job, upload)
         added = await self.store.add([job], idempotency=_idempotency(request, user, key))
-        return await self._got(added.job_ids[0]) if added.replayed else job
+        if not added.replayed:
+            return job
+        return await self.files.load_results(await self.store.get(added.job_ids[0]))
 
     async def job(self, job_id: str, *, user: str | None = None) -> Job:
         """A job with all of its results."""
-        return await self.with_results(await self.get_without_results(job_id, user=user))
+        return await self.files.load_results(await self.get_without_results(job_id, user=user))
 
     async def get_without_results(self, job_id: str, *, user: str | None = None) -> Job:
         """A job without the results that are stored in a file."""
@@ -156,18 +154,11 @@ class JobService:
             raise NotFound(f"There is no job {job_id}")
         return job
 
-    async def _got(self, job_id: str) -> Job:
-        return await self.with_results(await self.store.get(job_id))
-
-    async def with_results(self, job: Job) -> Job:
-        """The job including results that are stored in a file."""
-        return await self.files.load_results(job) if job.has_results_file else job
-
     async def peek(self, job_id: str, *, user: str | None = None) -> Job | None:
         """A job without its log; None if there is none that this user may read."""
         page = await self.store.find(JobQuery(job_id=job_id, include=RESULTS, limit=1))
         job = next((job for job in page.items if job.may_read(user)), None)
-        return await self.with_results(job) if job else None
+        return await self.files.load_results(job) if job else None
 
     async def jobs(self, query: JobQuery, *, user: str | None = None) -> Page[Job]:
         try:
@@ -176,18 +167,12 @@ class JobService:
             raise InvalidParameters("Invalid cursor") from None
         if not any(job.has_results_file for job in page.items):
             return page
-        if (fitting := await self._count_fitting(page.items)) < len(page.items):
-            return await self.jobs(query.model_copy(update={"limit": fitting}), user=user)
-        return replace(page, items=[await self.with_results(job) for job in page.items])
-
-    async def _count_fitting(self, jobs: Sequence[Job]) -> int:
-        """How many of the jobs fit in memory with their results; at least one."""
         size = 0
-        for number, job in enumerate(jobs):
+        for number, job in enumerate(page.items):
             size += await self.files.results_file_size(job)
             if number and size > self.max_results_bytes:
-                return number
-        return len(jobs)
+                return await self.jobs(query.model_copy(update={"limit": number}), user=user)
+        return replace(page, items=[await self.files.load_results(job) for job in page.items])
 
     async def jobs_by_offset(
         self, skip: int, query: JobQuery, *, user: str | None = None
@@ -209,8 +194,12 @@ class JobService:
 
     async def restart(self, job_id: str, *, user: str | None = None) -> Job:
         job = await self._writable_job(job_id, user)
-        if job.status in FINAL_STATUSES:
-            await self._require_upload(job)
+        source = uploaded_source(job)
+        if source is not None and job.status in FINAL_STATUSES:
+            # It is removed shortly after its job has completed.
+            is_removed = job.status is JobStatus.COMPLETED
+            if is_removed or not await self.files.uploads.exists(job_id, source):
+                raise Conflict(UPLOAD_GONE)
         if not await self.store.restart(JobQuery(job_id=job_id)):
             raise Conflict(f"The job {job_id} is {job.status}; only an ended job can be restarted")
         return await self.store.get(job_id)
@@ -250,7 +239,7 @@ class JobService:
     async def archive(self, job_id: str, *, user: str | None = None, archived: bool = True) -> Job:
         await self._writable_job(job_id, user)
         await self.store.archive(JobQuery(job_id=job_id), archived=archived)
-        return await self._got(job_id)
+        return await self.files.load_results(await self.store.get(job_id))
 
     async def delete(self, job_id: str, *, user: str | None = None) -> None:
         job = await self._writable_job(job_id, user)
@@ -258,14 +247,6 @@ class JobService:
             await self.files.remove(job_id)
         if not await self.store.delete(JobQuery(job_id=job_id)):
             raise Conflict(f"The job {job_id} is {job.status}; cancel it before you delete it")
-
-    async def _require_upload(self, job: Job) -> None:
-        """`Conflict` if the upload is gone. It is removed shortly after its job has completed."""
-        source = uploaded_source(job)
-        if source is not None:
-            is_removed = job.status is JobStatus.COMPLETED
-            if is_removed or not await self.files.uploads.exists(job.job_id, source):
-                raise Conflict(UPLOAD_GONE)
 
     async def replay(self, job_id: str, n: int, *, user: str | None = None) -> Delivery:
         """Deliver a final webhook event once more."""
@@ -420,29 +401,23 @@ async def _offset_page(
     enough = max(count_to, end + 1)  # so that paging while `skip < total` reaches the end
     items: list[T] = []
     total = examined = 0
-    async for item in _walk(find, query):
-        examined += 1
-        if examined > MAX_SKIP + 2 * PAGE_SIZE:
-            raise InvalidParameters("The list is too long to page through; use more filters")
-        if not wanted(item):
-            continue
-        if total == enough:
-            return OffsetPage(items, total, is_exact=False)
-        if skip <= total < end:
-            items.append(item)
-        total += 1
-    return OffsetPage(items, total, is_exact=True)
-
-
-async def _walk(find: Callable[[Q], Awaitable[Page[T]]], query: Q) -> AsyncIterator[T]:
     cursor: str | None = None
     while True:
         page = await find(query.model_copy(update={"limit": PAGE_SIZE, "cursor": cursor}))
         for item in page.items:
-            yield item
+            examined += 1
+            if examined > MAX_SKIP + 2 * PAGE_SIZE:
+                raise InvalidParameters("The list is too long to page through; use more filters")
+            if not wanted(item):
+                continue
+            if total == enough:
+                return OffsetPage(items, total, is_exact=False)
+            if skip <= total < end:
+                items.append(item)
+            total += 1
         cursor = page.next_cursor
         if cursor is None:
-            return
+            return OffsetPage(items, total, is_exact=True)
 
 
 def _with_upload(job: Job, upload: Upload | None) -> Job:

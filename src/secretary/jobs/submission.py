@@ -75,10 +75,6 @@ def _otherwise(default: Any) -> BeforeValidator:
     return BeforeValidator(lambda value: default if value is None or value == "" else value)
 
 
-def _readable_trace(value: Any) -> str | None:
-    return read_traceparent(value) if isinstance(value, str) else None
-
-
 def _in_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
@@ -99,7 +95,10 @@ class Request(BaseModel):
     access_control: Annotated[AccessControl, _otherwise(OWNER_ONLY)] = OWNER_ONLY
     webhook: Webhook | None = None
     #: A malformed one is ignored, as the W3C standard requires.
-    traceparent: Annotated[str | None, BeforeValidator(_readable_trace)] = None
+    traceparent: Annotated[
+        str | None,
+        BeforeValidator(lambda value: read_traceparent(value) if isinstance(value, str) else None),
+    ] = None
 
     @model_validator(mode="before")
     @classmethod
@@ -247,31 +246,26 @@ def make_batch(
         webhook=request.webhook,
         is_active=request.is_active,
     )
-    jobs = [
-        make_job(
-            _inherit(job_request, request),
+    jobs: list[Job] = []
+    for number, job_request in enumerate(request.jobs):
+        has_access_control = "access_control" in job_request.model_fields_set
+        inherited = {
+            **(request.model_extra or {}),
+            **(job_request.model_extra or {}),
+            "user_id": job_request.user_id or request.user_id,
+            "traceparent": job_request.traceparent or request.traceparent,
+            "access_control": (job_request if has_access_control else request).access_control,
+        }
+        job = make_job(
+            job_request.model_copy(update=inherited),
             registry,
             user=user,
             check_url=check_url,
             at=("jobs", number),
             default_webhook=batch.webhook,
         )
-        for number, job_request in enumerate(request.jobs)
-    ]
-    return batch, [job.model_copy(update={"batch_id": batch.batch_id}) for job in jobs]
-
-
-def _inherit(job: JobRequest, batch: BatchRequest) -> JobRequest:
-    unknown = {**(batch.model_extra or {}), **(job.model_extra or {})}
-    has_access_control = "access_control" in job.model_fields_set
-    return job.model_copy(
-        update={
-            **unknown,
-            "user_id": job.user_id or batch.user_id,
-            "traceparent": job.traceparent or batch.traceparent,
-            "access_control": (job if has_access_control else batch).access_control,
-        }
-    )
+        jobs.append(job.model_copy(update={"batch_id": batch.batch_id}))
+    return batch, jobs
 
 
 def _owner(request: Request, user: str | None) -> str | None:

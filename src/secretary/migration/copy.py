@@ -1,4 +1,5 @@
-"""Store addresses on the command line, and opening what they name."""
+"""Copies records and files from one store to another, and compares them; and store addresses on the
+command line."""
 
 import asyncio
 import os
@@ -16,7 +17,7 @@ from ..core.errors import Conflict, InvalidParameters
 from ..storage.blob_store import BlobInfo, BlobStore, DirectoryBlobStore
 from ..store import BatchQuery, Store, open_store
 from ..store.claims import is_alive
-from ..store.transfer import KINDS, Kind, Record, RecordId, differs
+from ..store.transfer import KINDS, Kind, differs
 
 #: Stands for the store and files of the settings.
 SETTINGS = "settings"
@@ -47,7 +48,12 @@ def parse_address(text: str, files: str | None, settings: Settings) -> StoreAddr
     """Parse a data directory, a database file, a MongoDB URI, or `settings`. `files` overrides the
     location of its files."""
     if text == SETTINGS:
-        return StoreAddress(settings.store_url, files or _files_of(settings))
+        storage = settings.storage
+        is_gridfs = storage.files == "auto" and storage.mongodb_uri
+        own_files = "gridfs" if is_gridfs else storage.files
+        if own_files in ("auto", "directory"):
+            own_files = str(storage.data_dir.resolve())
+        return StoreAddress(settings.store_url, files or own_files)
     if text.startswith(MONGODB):
         return StoreAddress(text, files or "gridfs")
     if "://" in text and not text.startswith("sqlite://"):
@@ -55,22 +61,8 @@ def parse_address(text: str, files: str | None, settings: Settings) -> StoreAddr
         raise InvalidParameters(f"{scheme}:// names no store; there are sqlite:// and mongodb://")
     path = Path(text.removeprefix("sqlite://")).resolve()
     if path.suffix not in DATABASE_SUFFIXES and not path.is_file():
-        path = _database_in(path)
+        path = Settings(storage=StorageSettings(data_dir=path)).database_file or path
     return StoreAddress(f"sqlite://{path}", files or str(path.parent))
-
-
-def _files_of(settings: Settings) -> str:
-    storage = settings.storage
-    if storage.files == "auto" and storage.mongodb_uri:
-        return "gridfs"
-    directory = str(storage.data_dir.resolve())
-    return directory if storage.files in ("auto", "directory") else storage.files
-
-
-def _database_in(directory: Path) -> Path:
-    file = Settings(storage=StorageSettings(data_dir=directory)).database_file
-    assert file is not None
-    return file
 
 
 def check_exists(address: StoreAddress) -> None:
@@ -85,19 +77,18 @@ async def open_location(address: StoreAddress) -> AsyncIterator[StorageLocation]
     store = open_store(address.store_url)
     await store.open()
     try:
-        yield StorageLocation(store, _files(address, store))
+        yield StorageLocation(store, _open_files(address, store))
     finally:
         await store.close()
 
 
-def _files(address: StoreAddress, store: Store) -> BlobStore | None:
+def _open_files(address: StoreAddress, store: Store) -> BlobStore | None:
     if address.files == "none":
         return None
     if address.files == "gridfs" or address.files.startswith("s3://"):
         uri = None if address.database_file else address.store_url
-        return make_blob_store(
-            Settings(storage=StorageSettings(files=address.files, mongodb_uri=uri)), store
-        )
+        storage = StorageSettings(files=address.files, mongodb_uri=uri)
+        return make_blob_store(Settings(storage=storage), store)
     return DirectoryBlobStore(Path(address.files).resolve())
 
 
@@ -131,32 +122,21 @@ async def check_copyable(
     source: Store, target: Store | None, *, anyway: bool, into_existing: bool
 ) -> None:
     """Raise `Conflict` if copying is unsafe. The target is None if it does not exist yet."""
-    if not anyway:
-        await _check_idle(source, "The source")
-    if target is None:
+    for name, store in (("source", source), ("target", target)):
+        workers = [] if anyway or store is None else await store.workers()
+        if alive := [worker for worker in workers if is_alive(worker)]:
+            names = ", ".join(f"{worker.worker_id} on {worker.host}" for worker in alive)
+            raise Conflict(
+                f"The {name} has live workers ({names}). Stop them and the service first: changes"
+                " during the copy may be lost. --anyway copies nevertheless."
+            )
+    if target is None or into_existing:
         return
-    if not anyway:
-        await _check_idle(target, "The target")
-    if not into_existing and not await _is_empty(target):
+    if (await target.find_batches(BatchQuery(limit=1))).items or await target.counts():
         raise Conflict(
             "The target is not empty. --into-existing adds missing records and leaves the"
             " others unchanged."
         )
-
-
-async def _check_idle(store: Store, which: str) -> None:
-    alive = [worker for worker in await store.workers() if is_alive(worker)]
-    if alive:
-        names = ", ".join(f"{worker.worker_id} on {worker.host}" for worker in alive)
-        raise Conflict(
-            f"{which} has live workers ({names}). Stop them and the service first: changes during"
-            " the copy may be lost. --anyway copies nevertheless."
-        )
-
-
-async def _is_empty(store: Store) -> bool:
-    batches = await store.find_batches(BatchQuery(limit=1))
-    return not batches.items and not await store.counts()
 
 
 async def count_records(source: Store) -> dict[Kind, RecordCounts]:
@@ -195,27 +175,19 @@ async def compare_records(
     for kind in KINDS:
         seen = 0
         async for group in source.records(kind):
-            there = await _looked_up(target, kind, group)
+            ids = [record.record_id for record in group]
+            copies = [one async for part in target.records(kind, ids) for one in part]
+            copy_of = {one.record_id: one for one in copies}
             for record in group:
-                _compare(record, there.get(record.record_id), comparison)
+                copy = copy_of.get(record.record_id)
+                if copy is None:
+                    comparison.missing.append(str(record.record_id))
+                elif differs(record, copy):
+                    comparison.different.append(str(record.record_id))
+            comparison.compared += len(group)
             seen += len(group)
             tell(kind, seen)
     return comparison
-
-
-async def _looked_up(target: Store, kind: Kind, group: list[Record]) -> dict[RecordId, Record]:
-    ids = [record.record_id for record in group]
-    found = [one async for part in target.records(kind, ids) for one in part]
-    return {one.record_id: one for one in found}
-
-
-def _compare(record: Record, other: Record | None, comparison: Comparison) -> None:
-    comparison.compared += 1
-    name = str(record.record_id)
-    if other is None:
-        comparison.missing.append(name)
-    elif differs(record, other):
-        comparison.different.append(name)
 
 
 #: Uploads and artifacts; the cache is not copied, as it is rebuilt on demand.
@@ -238,6 +210,11 @@ class FileCounts:
     def skipped(self) -> int:
         return self.found - self.copied
 
+    def add(self, group: Sequence[BlobInfo], *, copied: int = 0) -> None:
+        self.found += len(group)
+        self.bytes += sum(blob.size for blob in group)
+        self.copied += copied
+
 
 OnFiles = Callable[[FileCounts], object]
 
@@ -248,11 +225,11 @@ async def copy_files(
     """Copy files that the target lacks or has with another size, so that a copy can be resumed."""
     tally = FileCounts()
     for prefix in PREFIXES:
-        is_new = await _has_no_files(target, prefix)
+        is_new = await anext(target.list_blobs(prefix), None) is None
         async for group in _groups(source, prefix):
             missing = group if is_new else await missing_files(target, group)
             await _copy_group(source, target, missing)
-            _count(tally, group, copied=len(missing))
+            tally.add(group, copied=len(missing))
             tell(tally)
     if tally.copied and isinstance(target, DirectoryBlobStore):
         await asyncio.to_thread(os.sync)  # a power failure after the copy must not lose a file
@@ -263,7 +240,7 @@ async def count_files(source: BlobStore) -> FileCounts:
     tally = FileCounts()
     for prefix in PREFIXES:
         async for group in _groups(source, prefix):
-            _count(tally, group, copied=0)
+            tally.add(group)
     return tally
 
 
@@ -272,37 +249,27 @@ async def compare_files(source: BlobStore, target: BlobStore) -> list[str]:
     wrong: list[str] = []
     for prefix in PREFIXES:
         async for group in _groups(source, prefix):
-            wrong += [kept.key for kept in await missing_files(target, group)]
+            wrong += [blob.key for blob in await missing_files(target, group)]
     return wrong
 
 
 async def missing_files(target: BlobStore, group: Sequence[BlobInfo]) -> list[BlobInfo]:
-    there = await map_limited([kept.key for kept in group], MAX_CONCURRENT, target.find)
+    there = await map_limited([blob.key for blob in group], MAX_CONCURRENT, target.find)
     pairs = zip(group, there, strict=True)
-    return [kept for kept, other in pairs if other is None or other.size != kept.size]
-
-
-async def _has_no_files(blob_store: BlobStore, prefix: str) -> bool:
-    async for _ in blob_store.list_blobs(prefix):
-        return False
-    return True
+    return [blob for blob, other in pairs if other is None or other.size != blob.size]
 
 
 async def _groups(blob_store: BlobStore, prefix: str) -> AsyncIterator[list[BlobInfo]]:
     group: list[BlobInfo] = []
-    async for kept in blob_store.list_blobs(prefix):
-        if not _is_copied(kept.key):
+    async for blob in blob_store.list_blobs(prefix):
+        if not COPIED_KEYS.fullmatch(blob.key) or {"", ".", ".."} & set(blob.key.split("/")):
             continue
-        group.append(kept)
+        group.append(blob)
         if len(group) == GROUP_SIZE or sum(one.size for one in group) > GROUP_BYTES:
             yield group
             group = []
     if group:
         yield group
-
-
-def _is_copied(key: str) -> bool:
-    return COPIED_KEYS.fullmatch(key) is not None and not {"", ".", ".."} & set(key.split("/"))
 
 
 async def _copy_group(source: BlobStore, target: BlobStore, wanted: Sequence[BlobInfo]) -> None:
@@ -311,8 +278,8 @@ async def _copy_group(source: BlobStore, target: BlobStore, wanted: Sequence[Blo
     elif isinstance(source, DirectoryBlobStore):
         await _put(target, wanted, source.path_of)
     else:
-        with TemporaryDirectory(prefix="carry-") as place:
-            between = DirectoryBlobStore(Path(place))
+        with TemporaryDirectory(prefix="carry-") as directory:
+            between = DirectoryBlobStore(Path(directory))
             await source.fetch(wanted, between.path_of)
             await _put(target, wanted, between.path_of)
 
@@ -320,13 +287,7 @@ async def _copy_group(source: BlobStore, target: BlobStore, wanted: Sequence[Blo
 async def _put(
     target: BlobStore, wanted: Sequence[BlobInfo], path_of: Callable[[str], Path]
 ) -> None:
-    paths = [(kept.key, path_of(kept.key)) for kept in wanted]
+    paths = [(blob.key, path_of(blob.key)) for blob in wanted]
     there = [(key, path) for key, path in paths if path.is_file()]  # others were removed meanwhile
     if there:
         await target.put(there)
-
-
-def _count(tally: FileCounts, group: Sequence[BlobInfo], *, copied: int) -> None:
-    tally.found += len(group)
-    tally.bytes += sum(kept.size for kept in group)
-    tally.copied += copied

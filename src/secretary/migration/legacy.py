@@ -3,20 +3,21 @@ unchanged."""
 
 import base64
 import binascii
+import math
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Container, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence, Set
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import Any, Literal, TypeVar, get_args
 from uuid import UUID, uuid5
 
-from bson import Binary, Decimal128, ObjectId
+from bson import Binary
 from pydantic import ValidationError
-from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import ConfigurationError
 from pymongo.read_concern import ReadConcern
@@ -51,10 +52,12 @@ from ..store.outbox import first_schedule
 from ..store.transfer import NO_EVENT, BatchRecord, JobRecord, Kind, OutboxState, Record, RecordId
 
 LegacyCollection = Literal["event_jobs", "event_batches"]
+COLLECTIONS = ["event_jobs", "event_batches"]
+#: Documents per page; each may contain an archive of several megabytes.
+GROUP = 20
 
 #: JSON values and datetimes.
 LegacyDocument = Mapping[str, Any]
-
 
 #: The status that jobs running in the legacy service are imported with.
 RunningJobs = Literal["failed", "pending"]
@@ -66,23 +69,71 @@ class LegacyJob:
     #: The ZIP inside the document; it becomes an artifact.
     archive: bytes | None
 
-
-class LegacySource(Protocol):
-    async def open(self) -> None:
-        """Raises `NotFound` if neither collection exists."""
-        ...
-
-    async def close(self) -> None: ...
-
-    def documents(self, name: LegacyCollection) -> AsyncIterator[list[LegacyDocument]]:
-        """All documents of a collection, oldest first, in groups that fit in memory."""
-        ...
+    @property
+    def record_id(self) -> str:
+        return self.record.record_id
 
 
-def open_legacy_source(url: str) -> LegacySource:
-    """Imports the MongoDB driver only now, so that it stays optional."""
-    module = import_module("secretary.migration.legacy_source")
-    return cast(LegacySource, module.MongoLegacySource(url))
+T = TypeVar("T", LegacyJob, BatchRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class LegacySource:
+    """The database of the legacy service."""
+
+    database: AsyncDatabase[Document]
+    address: str
+
+    async def documents(self, name: LegacyCollection) -> AsyncIterator[list[LegacyDocument]]:
+        """Read all documents of a collection, oldest first, page by page: importing a page may take
+        longer than a cursor lives."""
+        last: Document = {}
+        while True:
+            with translated(self.address):
+                documents = self.database[name].find(last, sort=[("_id", 1)], limit=GROUP)
+                page = await documents.to_list()
+            if not page:
+                return
+            last = {"_id": {"$gt": page[-1]["_id"]}}
+            yield [_plain(document) for document in page]
+
+
+@asynccontextmanager
+async def open_legacy_source(url: str) -> AsyncIterator[LegacySource]:
+    """Raises `NotFound` if neither collection exists."""
+    client, address = connect(url, socketTimeoutMS=60_000)
+    async with client:
+        try:
+            database = client.get_default_database()
+        except ConfigurationError:
+            raise InvalidParameters(
+                "Name the database in the address: mongodb://host/database"
+            ) from None
+        database = database.with_options(read_concern=ReadConcern("majority"))
+        with translated(address):
+            names = await database.list_collection_names(filter={"name": {"$in": COLLECTIONS}})
+        if not names:
+            raise NotFound(f"The database {database.name} has no {' and no '.join(COLLECTIONS)}")
+        yield LegacySource(database, address)
+
+
+def _plain(value: Any) -> Any:
+    """Convert BSON types that JSON lacks to text, except times."""
+    match value:
+        case dict():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case list():
+            return [_plain(item) for item in value]
+        case bool() | None | str() | datetime():
+            return value
+        case int():
+            return int(value)  # also converts Int64
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case Binary() | bytes():
+            return bytes(value).hex()
+        case _:  # such as ObjectId
+            return str(value)
 
 
 @dataclass(slots=True)
@@ -96,6 +147,10 @@ class KindReport:
     #: Unknown fields that were dropped, with the number of documents.
     left_behind: Counter[str] = field(default_factory=Counter)
 
+    def count(self, readable: int, imported: int) -> None:
+        self.imported += imported
+        self.skipped += readable - imported
+
 
 @dataclass(slots=True)
 class LegacyReport:
@@ -106,123 +161,108 @@ class LegacyReport:
     by_status: Counter[JobStatus] = field(default_factory=Counter)
 
 
+@dataclass(slots=True)
 class LegacyImporter:
     """Imports everything once: ids are mapped deterministically, so a repeated run adds nothing."""
 
-    def __init__(
-        self,
-        source: LegacySource,
-        store: Store | None,
-        files: BlobStore | None,
-        *,
-        running: RunningJobs = "failed",
-        dry_run: bool = False,
-    ) -> None:
-        """`store` is None for a dry run without an existing store."""
-        self._source = source
-        self._store = store
-        self._files = files
-        self._running = running
-        self._dry_run = dry_run
-        self._report = LegacyReport()
-        #: Ids of batches with pending jobs.
-        self._open: set[str] = set()
+    source: LegacySource
+    #: None for a dry run without an existing store.
+    store: Store | None
+    files: BlobStore | None
+    running: RunningJobs = "failed"
+    dry_run: bool = False
+    _report: LegacyReport = field(default_factory=LegacyReport)
+    #: Ids of batches with pending jobs.
+    _open: set[str] = field(default_factory=set)
 
     async def run(self, tell: Callable[[int], object] = lambda found: None) -> LegacyReport:
         inactive = await self._inactive()
-        async for group in self._source.documents("event_jobs"):
+        async for group in self.source.documents("event_jobs"):
             await self._import_jobs(group, inactive)
             tell(self._report.jobs.found)
-        async for group in self._source.documents("event_batches"):
+        async for group in self.source.documents("event_batches"):
             await self._import_batches(group)
         return self._report
 
     async def _inactive(self) -> set[str]:
-        found: set[str] = set()
-        async for group in self._source.documents("event_batches"):
-            for document in group:
-                if not is_active(document) and (document.get("batch_id") or document.get("_id")):
-                    found.add(record_id("batch", document))
-        return found
+        return {
+            record_id("batch", document)
+            async for group in self.source.documents("event_batches")
+            for document in group
+            if not is_active(document) and (document.get("batch_id") or document.get("_id"))
+        }
 
     async def _import_jobs(self, group: list[LegacyDocument], inactive: set[str]) -> None:
-        report = self._report.jobs
-        jobs: dict[RecordId, LegacyJob] = {}
-        for document in group:
-            report.found += 1
-            try:
-                job = convert_job(document, inactive=inactive, running=self._running)
-                _check_new(job.record, jobs)
-            except UnreadableDocument as error:
-                report.unreadable[_name(document, "job_id")] = str(error)
-                continue
-            jobs[job.record.record_id] = job
-            report.left_behind.update(document.keys() - JOB_FIELDS)
-            if job.record.job.status is JobStatus.PENDING and job.record.job.batch_id:
-                self._open.add(job.record.job.batch_id)
-        known = await self._known("jobs", list(jobs))
-        new = [job for record_id, job in jobs.items() if record_id not in known]
-        if not self._dry_run:
+        convert = partial(convert_job, inactive=inactive, running=self.running)
+        readable = _convert_group(group, convert, self._report.jobs, "job_id", JOB_FIELDS)
+        self._open |= {
+            one.record.job.batch_id
+            for one in readable.values()
+            if one.record.job.status is JobStatus.PENDING and one.record.job.batch_id
+        }
+        new = await self._new("jobs", readable)
+        if not self.dry_run:
             await self._put_archives(new)
-        taken = await self._import_records([job.record for job in new])
-        self._note(report, len(jobs), taken)
-        for job in new:
-            if job.record.record_id in taken:
-                self._report.by_status[job.record.job.status] += 1
-                self._report.archives += job.archive is not None
+        imported = await self._store_records([one.record for one in new])
+        self._report.jobs.count(len(readable), len(imported))
+        for one in new:
+            if one.record_id in imported:
+                self._report.by_status[one.record.job.status] += 1
+                self._report.archives += one.archive is not None
 
     async def _put_archives(self, jobs: list[LegacyJob]) -> None:
         """Before the jobs, so that every imported job has its archive."""
-        with TemporaryDirectory(prefix="legacy-") as place:
-            for n, older in enumerate(jobs):
-                if older.archive is None or self._files is None:
+        with TemporaryDirectory(prefix="legacy-") as directory:
+            path = Path(directory) / "archive"
+            for one in jobs:
+                if one.archive is None or self.files is None:
                     continue
-                job, path = older.record.job, Path(place) / str(n)
-                path.write_bytes(older.archive)
+                job = one.record.job
+                path.write_bytes(one.archive)
                 name = (job.results or {})["archive_filename"]
-                await self._files.put([(f"jobs/{job.job_id}/{job.attempt}/{name}", path)])
-                path.unlink()
+                await self.files.put([(f"jobs/{job.job_id}/{job.attempt}/{name}", path)])
+                path.unlink(missing_ok=True)
 
     async def _import_batches(self, group: list[LegacyDocument]) -> None:
-        report = self._report.batches
-        batches: dict[RecordId, BatchRecord] = {}
-        for document in group:
-            report.found += 1
-            try:
-                batch = convert_batch(document, still_open=self._open)
-                _check_new(batch, batches)
-            except UnreadableDocument as error:
-                report.unreadable[_name(document, "batch_id")] = str(error)
-                continue
-            batches[batch.record_id] = batch
-            report.left_behind.update(document.keys() - BATCH_FIELDS)
-        known = await self._known("batches", list(batches))
-        taken = await self._import_records([b for name, b in batches.items() if name not in known])
-        self._note(report, len(batches), taken)
+        convert = partial(convert_batch, still_open=self._open)
+        readable = _convert_group(group, convert, self._report.batches, "batch_id", BATCH_FIELDS)
+        imported = await self._store_records(list(await self._new("batches", readable)))
+        self._report.batches.count(len(readable), len(imported))
 
-    async def _known(self, kind: Kind, ids: list[RecordId]) -> set[RecordId]:
-        if self._store is None or not ids:
-            return set()
-        found = self._store.records(kind, ids)
-        return {record.record_id async for group in found for record in group}
+    async def _new(self, kind: Kind, readable: Mapping[str, T]) -> list[T]:
+        """Those that the store does not have."""
+        stored: set[RecordId] = set()
+        if self.store is not None and readable:
+            async for group in self.store.records(kind, list(readable)):
+                stored |= {record.record_id for record in group}
+        return [one for record_id, one in readable.items() if record_id not in stored]
 
-    async def _import_records(self, records: list[Record]) -> set[RecordId]:
-        if self._dry_run or self._store is None:
+    async def _store_records(self, records: Sequence[Record]) -> set[RecordId]:
+        if self.dry_run or self.store is None:
             return {record.record_id for record in records}
-        return await self._store.import_records(records) if records else set()
-
-    def _note(self, report: KindReport, readable: int, taken: set[RecordId]) -> None:
-        report.imported += len(taken)
-        report.skipped += readable - len(taken)
+        return await self.store.import_records(records) if records else set()
 
 
-def _check_new(record: Record, among: Container[RecordId]) -> None:
-    if record.record_id in among:
-        raise UnreadableDocument("another document has the same id")
-
-
-def _name(document: LegacyDocument, field_name: str) -> str:
-    return str(document.get(field_name) or document.get("_id"))
+def _convert_group(
+    group: list[LegacyDocument],
+    convert: Callable[[LegacyDocument], T],
+    report: KindReport,
+    id_field: str,
+    known_fields: Set[str],
+) -> dict[str, T]:
+    readable: dict[str, T] = {}
+    for document in group:
+        report.found += 1
+        try:
+            converted = convert(document)
+            if converted.record_id in readable:
+                raise UnreadableDocument("another document has the same id")
+        except UnreadableDocument as error:
+            report.unreadable[str(document.get(id_field) or document.get("_id"))] = str(error)
+        else:
+            readable[converted.record_id] = converted
+            report.left_behind.update(document.keys() - known_fields)
+    return readable
 
 
 #: Namespace of the ids derived from legacy ids that are not valid here.
@@ -242,7 +282,7 @@ class UnreadableDocument(Exception):
     """The document cannot be imported; the message says why."""
 
 
-def record_id(kind: Literal["job", "batch"], document: Mapping[str, Any]) -> str:
+def record_id(kind: Literal["job", "batch"], document: LegacyDocument) -> str:
     own = document.get(f"{kind}_id") or document.get("_id")
     if not own:
         raise UnreadableDocument("it has no id")
@@ -255,13 +295,6 @@ def valid_id(kind: Literal["job", "batch"], own: str) -> str:
     return f"{kind}-{uuid5(NAMESPACE, f'{kind}/{own}')}"
 
 
-def job_status(document: Mapping[str, Any]) -> JobStatus:
-    status = str(document.get("status") or "").lower()
-    if status not in STATUSES:
-        raise UnreadableDocument(f"its status is {status or 'missing'}")
-    return STATUSES[status]
-
-
 def parse_time(value: Any) -> datetime | None:
     """Times without a zone are UTC, as the legacy service wrote them."""
     if isinstance(value, str):
@@ -269,12 +302,14 @@ def parse_time(value: Any) -> datetime | None:
             value = datetime.fromisoformat(value)
         except ValueError:
             return None
-    if not isinstance(value, datetime):
-        return None
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return _as_utc(value) if isinstance(value, datetime) else None
 
 
-def creation_time(document: Mapping[str, Any]) -> datetime:
+def _as_utc(at: datetime) -> datetime:
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+def creation_time(document: LegacyDocument) -> datetime:
     """From the field, or from the MongoDB ObjectId."""
     if (created_at := parse_time(document.get("created_at"))) is not None:
         return created_at
@@ -288,9 +323,7 @@ def to_json(value: Any) -> Any:
     """The value with datetimes as ISO 8601 texts."""
     match value:
         case datetime():
-            at = parse_time(value)
-            assert at is not None
-            return iso(at)
+            return iso(_as_utc(value))
         case Mapping():
             return {key: to_json(item) for key, item in value.items()}
         case list():
@@ -315,28 +348,33 @@ def convert_error(value: Any) -> JobError | None:
     return JobError(code=code, message=str(value.get("message") or ""), details=details)
 
 
-def convert_access(value: Any) -> AccessControl:
-    if not isinstance(value, Mapping):
-        return OWNER_ONLY
-    lists = {
-        name: tuple(str(user) for user in value.get(name) or () if user)
-        for name in ("read_access", "write_access", "admin_access")
-    }
-    public = str(value.get("visibility")).lower() == "public"
-    return AccessControl(visibility="public" if public else "private", **lists)
-
-
-def convert_log(value: Any, otherwise: datetime) -> LogEntry:
-    if not isinstance(value, Mapping):
-        return LogEntry(timestamp=otherwise, message=str(value)[:MAX_LOG_MESSAGE])
-    level = str(value.get("level") or "info").lower()
-    return LogEntry.model_validate(
-        {
-            "timestamp": parse_time(value.get("timestamp")) or otherwise,
-            "level": LEVELS.get(level, "info"),
-            "message": str(value.get("message") or "")[:MAX_LOG_MESSAGE],
+def _ownership(document: LegacyDocument) -> dict[str, Any]:
+    """The fields for owner, access and archive, which jobs and batches share."""
+    access, stored = OWNER_ONLY, document.get("access_control")
+    if isinstance(stored, Mapping):
+        lists = {
+            name: tuple(str(user) for user in stored.get(name) or () if user)
+            for name in ("read_access", "write_access", "admin_access")
         }
-    )
+        is_public = str(stored.get("visibility")).lower() == "public"
+        access = AccessControl(visibility="public" if is_public else "private", **lists)
+    user_id, archived = text_or_none(document.get("user_id")), bool(document.get("archived"))
+    return {"user_id": user_id, "access_control": access, "archived": archived}
+
+
+def convert_logs(value: Any, otherwise: datetime) -> tuple[tuple[LogEntry, ...], int]:
+    """Return the newest entries, as many as a job keeps, and the number of dropped ones."""
+    stored = value if isinstance(value, list) else []
+    entries: list[LogEntry] = []
+    for one in stored[-MAX_LOG_ENTRIES:]:
+        fields = one if isinstance(one, Mapping) else {"message": str(one)}
+        entry = {
+            "timestamp": parse_time(fields.get("timestamp")) or otherwise,
+            "level": LEVELS.get(str(fields.get("level") or "info").lower(), "info"),
+            "message": str(fields.get("message") or "")[:MAX_LOG_MESSAGE],
+        }
+        entries.append(LogEntry.model_validate(entry))
+    return tuple(entries), len(stored) - len(entries)
 
 
 def convert_webhook(value: Any) -> Webhook | None:
@@ -371,11 +409,12 @@ INTERRUPTED = JobError(
     code="WORKER_CRASHED",
     message="The job was running in the legacy service when it was imported; you can restart it",
 )
+CANCELLED = JobError(code="CANCELLED", message="The job was cancelled")
 NO_REASON = JobError(code="INTERNAL_ERROR", message="The legacy service recorded no reason")
 
 
 def convert_job(
-    document: Mapping[str, Any], *, inactive: Collection[str] = (), running: RunningJobs = "failed"
+    document: LegacyDocument, *, inactive: Collection[str] = (), running: RunningJobs = "failed"
 ) -> LegacyJob:
     try:
         return _convert_job(document, inactive, running)
@@ -386,15 +425,18 @@ def convert_job(
 
 
 def _convert_job(
-    document: Mapping[str, Any], inactive: Collection[str], running: RunningJobs
+    document: LegacyDocument, inactive: Collection[str], running: RunningJobs
 ) -> LegacyJob:
-    legacy_status = job_status(document)
+    stored_status = str(document.get("status") or "").lower()
+    if stored_status not in STATUSES:
+        raise UnreadableDocument(f"its status is {stored_status or 'missing'}")
+    legacy_status = STATUSES[stored_status]
     status = JobStatus(running) if legacy_status is JobStatus.PROCESSING else legacy_status
     created_at = creation_time(document)
     parameters, webhook = _parameters(document)
     results, archive = _results(document)
     batch_id = text_or_none(document.get("batch_id"))
-    logs, dropped = _logs(document, created_at)
+    logs, dropped = convert_logs(document.get("logs"), created_at)
     job = Job(
         job_id=record_id("job", document),
         job_type=str(document.get("job_type") or DEFAULT_JOB_TYPE),
@@ -404,29 +446,30 @@ def _convert_job(
         results=results if status in FINAL_STATUSES else None,
         created_at=created_at,
         batch_id=valid_id("batch", batch_id) if batch_id else None,
-        user_id=text_or_none(document.get("user_id")),
-        access_control=convert_access(document.get("access_control")),
         logs=logs,
-        archived=bool(document.get("archived")),
         webhook=webhook,
+        **_ownership(document),
         **_state(document, status, legacy_status, created_at),
     )
     if status is not JobStatus.COMPLETED or job.results is None:
         archive = None
     elif archive is not None:
-        job = job.model_copy(update={"results": _with_archive(job)})
-    is_pending = status is JobStatus.PENDING
-    record = JobRecord(
-        job=job,
-        dropped_logs=dropped,
-        paused=is_pending and job.batch_id in inactive,
-        outbox=_first_progress_event(webhook) if is_pending else NO_EVENT,
-    )
+        name = safe_name(str(job.results.get("archive_filename") or "")) or ARCHIVE_NAME
+        url = f"/api/jobs/{job.job_id}/download-archive"
+        results = {**job.results, "archive_filename": name, "archive_url": url}
+        job = job.model_copy(update={"results": results})
+    paused, outbox = False, NO_EVENT
+    if status is JobStatus.PENDING:
+        paused = job.batch_id in inactive
+        if webhook is not None and webhook.wants_progress:
+            first = first_schedule()
+            outbox = OutboxState(due_at=first.due_at, schedule=first)
+    record = JobRecord(job=job, dropped_logs=dropped, paused=paused, outbox=outbox)
     return LegacyJob(record, archive)
 
 
 def _state(
-    document: Mapping[str, Any], status: JobStatus, legacy_status: JobStatus, created_at: datetime
+    document: LegacyDocument, status: JobStatus, legacy_status: JobStatus, created_at: datetime
 ) -> dict[str, Any]:
     """The fields that depend on the status: times, progress, error, attempt."""
     updated_at = parse_time(document.get("updated_at")) or created_at
@@ -435,17 +478,23 @@ def _state(
     error = convert_error(document.get("error"))
     if legacy_status is JobStatus.PROCESSING:
         error = INTERRUPTED
-    elif status is JobStatus.FAILED:
-        error = error or NO_REASON
-    elif status is JobStatus.CANCELLED:
-        error = error or JobError(code="CANCELLED", message="The job was cancelled")
-    else:
+    elif status is JobStatus.COMPLETED:
         error = None
+    else:
+        error = error or (NO_REASON if status is JobStatus.FAILED else CANCELLED)
+    stored = document.get("progress")
+    stored = stored if isinstance(stored, Mapping) else {}
+    percent = stored.get("percent")
+    progress = Progress(step="completed", percent=100, message=str(stored.get("message") or ""))
+    if status is not JobStatus.COMPLETED:
+        number = int(percent) if isinstance(percent, int | float) else 0
+        step = str(stored.get("step") or "queued")
+        progress = progress.model_copy(update={"step": step, "percent": min(max(number, 0), 100)})
     started_at = parse_time(document.get("processing_started_at"))
     completed_at = parse_time(document.get("completed_at")) or updated_at
     return {
         "updated_at": updated_at,
-        "progress": _progress(document, status),
+        "progress": progress,
         "error": error,
         "processing_started_at": started_at,
         "completed_at": completed_at,
@@ -456,21 +505,7 @@ def _state(
     }
 
 
-def _progress(document: Mapping[str, Any], status: JobStatus) -> Progress:
-    progress = document.get("progress")
-    progress = progress if isinstance(progress, Mapping) else {}
-    if status is JobStatus.COMPLETED:
-        return Progress(step="completed", percent=100, message=str(progress.get("message") or ""))
-    percent = progress.get("percent")
-    number = int(percent) if isinstance(percent, int | float) else 0
-    return Progress(
-        step=str(progress.get("step") or "queued"),
-        percent=min(max(number, 0), 100),
-        message=str(progress.get("message") or ""),
-    )
-
-
-def _parameters(document: Mapping[str, Any]) -> tuple[dict[str, Any], Webhook | None]:
+def _parameters(document: LegacyDocument) -> tuple[dict[str, Any], Webhook | None]:
     """The parameters without the webhook that may be among them: clients can read parameters, but
     must not see its token."""
     given = to_json(document.get("parameters") or {})
@@ -488,7 +523,7 @@ def _parameters(document: Mapping[str, Any]) -> tuple[dict[str, Any], Webhook | 
     return parameters, webhook
 
 
-def _results(document: Mapping[str, Any]) -> tuple[dict[str, Any] | None, bytes | None]:
+def _results(document: LegacyDocument) -> tuple[dict[str, Any] | None, bytes | None]:
     """The results, and the archive that may be inside them."""
     results = to_json(document.get("results"))
     if not isinstance(results, dict):
@@ -501,29 +536,7 @@ def _results(document: Mapping[str, Any]) -> tuple[dict[str, Any] | None, bytes 
     return results, archive or None
 
 
-def _with_archive(job: Job) -> dict[str, Any]:
-    results = job.results or {}
-    name = safe_name(str(results.get("archive_filename") or "")) or ARCHIVE_NAME
-    url = f"/api/jobs/{job.job_id}/download-archive"
-    return {**results, "archive_filename": name, "archive_url": url}
-
-
-def _logs(document: Mapping[str, Any], otherwise: datetime) -> tuple[tuple[LogEntry, ...], int]:
-    """The newest entries that a job keeps, and the number of dropped ones."""
-    logs = document.get("logs")
-    entries = list(logs) if isinstance(logs, list) else []
-    kept = entries[-MAX_LOG_ENTRIES:]
-    return tuple(convert_log(entry, otherwise) for entry in kept), len(entries) - len(kept)
-
-
-def _first_progress_event(webhook: Webhook | None) -> OutboxState:
-    if webhook is None or not webhook.wants_progress:
-        return NO_EVENT
-    first = first_schedule()
-    return OutboxState(due_at=first.due_at, schedule=first)
-
-
-def convert_batch(document: Mapping[str, Any], *, still_open: Collection[str] = ()) -> BatchRecord:
+def convert_batch(document: LegacyDocument, *, still_open: Collection[str] = ()) -> BatchRecord:
     """`still_open` has the ids of batches with pending jobs. Counters are recomputed."""
     created_at = creation_time(document)
     updated_at = parse_time(document.get("updated_at")) or created_at
@@ -538,84 +551,12 @@ def convert_batch(document: Mapping[str, Any], *, still_open: Collection[str] = 
         started_at=None if waited else created_at,
         completed_at=None if batch_id in still_open else ended_at,
         is_active=is_active(document),
-        archived=bool(document.get("archived")),
         webhook=convert_webhook(document.get("webhook")),
-        user_id=text_or_none(document.get("user_id")),
-        access_control=convert_access(document.get("access_control")),
+        **_ownership(document),
     )
     return BatchRecord(batch=batch)
 
 
-def is_active(document: Mapping[str, Any]) -> bool:
+def is_active(document: LegacyDocument) -> bool:
     active = document.get("isActive", document.get("is_active"))
     return active is None or bool(active)
-
-
-NAMES = ["event_jobs", "event_batches"]
-#: Documents per page; each may contain an archive of several megabytes.
-GROUP = 20
-
-
-class MongoLegacySource:
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._address = ""
-        self._client: AsyncMongoClient[Document]
-        self._db: AsyncDatabase[Document]
-
-    async def open(self) -> None:
-        self._client, self._address = connect(self._url, socketTimeoutMS=60_000)
-        try:
-            self._db = _named_database(self._client)
-            with translated(self._address):
-                names = await self._db.list_collection_names(filter={"name": {"$in": NAMES}})
-            if not names:
-                raise NotFound(f"The database {self._db.name} has no {' and no '.join(NAMES)}")
-        except BaseException:
-            await self._client.close()
-            raise
-
-    async def close(self) -> None:
-        await self._client.close()
-
-    async def documents(self, name: LegacyCollection) -> AsyncIterator[list[LegacyDocument]]:
-        """Read page by page: importing a page may take longer than a cursor lives."""
-        last: Document = {}
-        while True:
-            with translated(self._address):
-                page = await self._db[name].find(last, sort=[("_id", 1)], limit=GROUP).to_list()
-            if not page:
-                return
-            last = {"_id": {"$gt": page[-1]["_id"]}}
-            yield [_plain(document) for document in page]
-
-
-def _named_database(client: AsyncMongoClient[Document]) -> AsyncDatabase[Document]:
-    try:
-        database = client.get_default_database()
-    except ConfigurationError:
-        raise InvalidParameters(
-            "Name the database in the address: mongodb://host/database"
-        ) from None
-    return database.with_options(read_concern=ReadConcern("majority"))
-
-
-def _plain(value: Any) -> Any:
-    """Convert BSON types that JSON lacks to text, except times."""
-    match value:
-        case dict():
-            return {str(key): _plain(item) for key, item in value.items()}
-        case list():
-            return [_plain(item) for item in value]
-        case bool() | None | str() | datetime():
-            return value
-        case int():
-            return int(value)  # also converts Int64
-        case float():
-            return value if value == value and abs(value) != float("inf") else str(value)
-        case ObjectId() | Decimal128():
-            return str(value)
-        case Binary() | bytes():
-            return bytes(value).hex()
-        case _:
-            return str(value)

@@ -14,9 +14,6 @@ IPAddress = IPv4Address | IPv6Address
 LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
-#: Names of this machine.
-PRIVATE_NAMES = ("localhost",)
-
 #: Not public, although `ipaddress` (at least in some Python versions) calls them global.
 NOT_PUBLIC = (
     IPv4Network("168.63.129.16/32"),  # Azure's metadata and wire server
@@ -27,8 +24,6 @@ NOT_PUBLIC = (
 )
 GLOBAL_UNICAST = IPv6Network("2000::/3")
 NAT64 = IPv6Network("64:ff9b::/96")
-
-ENTRY_FORMS = "a host, host:port, *.domain, an address or a range like 10.0.0.0/8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,37 +40,33 @@ def parse_host(text: str) -> str | IPAddress:
     host = text.lower().removesuffix(".")
     if ":" in host:
         return unmap_ipv4(IPv6Address(host))
-    labels = _to_ascii(host).split(".")
+    if not host.isascii():
+        import idna  # large, and hardly ever needed
+
+        host = idna.encode(host, uts46=True).decode("ascii")
+    labels = host.split(".")
     if NUMBER.fullmatch(labels[-1]):
         return _parse_ipv4(labels)
     if len(host) > 253 or not all(LABEL.fullmatch(label) for label in labels):
         raise ValueError("not a host name")
-    return ".".join(labels)
-
-
-def _to_ascii(name: str) -> str:
-    if name.isascii():
-        return name
-    import idna  # large, and hardly ever needed
-
-    return idna.encode(name, uts46=True).decode("ascii")
+    return host
 
 
 def _parse_ipv4(labels: list[str]) -> IPv4Address:
     """Like inet_aton of the C library: one to four decimal, octal or hexadecimal numbers."""
-    *first, last = (_parse_number(label) for label in labels)
+    numbers = []
+    for label in labels:
+        if label.startswith("0x"):
+            numbers.append(int(label[2:] or "0", 16))
+        elif label.isdigit():
+            numbers.append(int(label, 8 if label.startswith("0") else 10))
+        else:
+            raise ValueError("not an IPv4 address")
+    *first, last = numbers
     bits = 8 * (4 - len(first))
     if len(first) > 3 or any(number > 255 for number in first) or last >= 1 << bits:
         raise ValueError("not an IPv4 address")
     return IPv4Address(int.from_bytes(bytes(first)) << bits | last)
-
-
-def _parse_number(label: str) -> int:
-    if label.startswith("0x"):
-        return int(label[2:] or "0", 16)
-    if not label.isdigit():
-        raise ValueError("not an IPv4 address")
-    return int(label, 8 if label.startswith("0") else 10)
 
 
 def unmap_ipv4(address: IPAddress) -> IPAddress:
@@ -93,21 +84,16 @@ def is_public(address: IPAddress) -> bool:
         return address.is_global and not address.is_multicast
     if address.scope_id is not None:
         return False
-    embedded = _embedded_ipv4(address)
+    # The IPv4 address to which a NAT64 or 6to4 gateway forwards packets for this one.
+    is_nat64 = address in NAT64
+    embedded = IPv4Address(int(address) & 0xFFFFFFFF) if is_nat64 else address.sixtofour
     if embedded is not None:
         return is_public(embedded)
     return address in GLOBAL_UNICAST and address.is_global
 
 
-def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address to which a NAT64 or 6to4 gateway forwards packets for this one."""
-    if address in NAT64:
-        return IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.sixtofour
-
-
 def is_private_name(name: str) -> bool:
-    return any(name == private or name.endswith(f".{private}") for private in PRIVATE_NAMES)
+    return name == "localhost" or name.endswith(".localhost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +117,8 @@ class AllowedHost:
 class AllowList:
     def __init__(self, entries: Iterable[str]) -> None:
         self._hosts = tuple(parse_allowed_host(entry) for entry in entries)
-
-    @property
-    def has_ranges(self) -> bool:
-        """Whether names may be allowed because of the addresses they resolve to."""
-        return any(not isinstance(allowed.target, str) for allowed in self._hosts)
+        #: Whether names may be allowed because of the addresses they resolve to.
+        self.has_ranges = any(not isinstance(allowed.target, str) for allowed in self._hosts)
 
     def allows(self, host: str | IPAddress, port: int) -> bool:
         return any(allowed.matches(host, port) for allowed in self._hosts)
@@ -156,7 +139,8 @@ def parse_allowed_host(entry: str) -> AllowedHost:
         host = parse_host(name)
         return AllowedHost(host if isinstance(host, str) else ip_network(host), port)
     except ValueError as error:
-        raise ValueError(f"{entry!r} is not {ENTRY_FORMS}") from error
+        forms = "a host, host:port, *.domain, an address or a range like 10.0.0.0/8"
+        raise ValueError(f"{entry!r} is not {forms}") from error
 
 
 def _split_port(text: str) -> tuple[str, int | None]:
@@ -164,15 +148,14 @@ def _split_port(text: str) -> tuple[str, int | None]:
         host, bracket, rest = text[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")):
             raise ValueError("unbalanced brackets")
-        return host, _parse_port(rest[1:]) if rest else None
-    if text.count(":") == 1:
-        host, _, port = text.partition(":")
-        return host, _parse_port(port)
-    return text, None
-
-
-def _parse_port(text: str) -> int:
-    port = int(text) if text.isascii() and text.isdigit() else 0
+        digits = rest[1:] if rest else None
+    elif text.count(":") == 1:
+        host, _, digits = text.partition(":")
+    else:
+        host, digits = text, None
+    if digits is None:
+        return host, None
+    port = int(digits) if digits.isascii() and digits.isdigit() else 0
     if not 0 < port < 65536:
         raise ValueError("not a port")
-    return port
+    return host, port

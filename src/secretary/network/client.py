@@ -54,7 +54,8 @@ class Network:
     ) -> None:
         self._allowed = AllowList(allow_hosts)
         self._resolve = resolve_host if resolve is None else resolve
-        self._connect = connect_tcp if connect is None else connect
+        connect = connect_tcp if connect is None else connect
+        self._backend = _CheckedBackend(self._addresses, connect)
         self._ssl_context = ssl_context
 
     def check(self, url: str | httpx.URL, *, https_only: bool = False) -> None:
@@ -67,20 +68,18 @@ class Network:
             raise AddressRefused(f"The URL of {host} must begin with https://", host=str(host))
         if port in BLOCKED_PORTS:
             raise AddressRefused(f"Port {port} of {host} is blocked", host=str(host))
-        if self._is_private(host):
-            raise _not_public(host)
-
-    def _is_private(self, host: str | IPAddress) -> bool:
         if isinstance(host, str):
-            return is_private_name(host) and not self._allowed.has_ranges
-        return not is_public(host)
+            is_private = is_private_name(host) and not self._allowed.has_ranges
+        else:
+            is_private = not is_public(host)
+        if is_private:
+            raise _not_public(host)
 
     def client(self, *, timeout: httpx.Timeout | float = DEFAULT_TIMEOUT) -> httpx.AsyncClient:
         """A client that checks every request. It ignores proxies and netrc, stores no cookies, and
         follows no redirects by default."""
-        transport = _CheckedTransport(self.check, self._backend, self._tls)
         return httpx.AsyncClient(
-            transport=transport,
+            transport=_CheckedTransport(self.check, self._backend, self._tls),
             timeout=timeout,
             trust_env=False,
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
@@ -92,10 +91,6 @@ class Network:
         _, host, port = _parse_url(url)
         with _as_connection_error():
             return TcpStream(await self._backend.connect_tcp(str(host), port))
-
-    @property
-    def _backend(self) -> "_CheckedBackend":
-        return _CheckedBackend(self._addresses, self._connect)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
         """The addresses of a host. Raises AddressRefused if any of them is not allowed."""
@@ -217,8 +212,9 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self._check(request.url)
         url = request.url
+        self._check(url)
+        headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"host"]
         core_request = httpcore.Request(
             request.method,
             httpcore.URL(
@@ -227,38 +223,30 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
                 port=url.port,
                 target=url.raw_path,
             ),
-            headers=[(b"Host", url.netloc), *_without_host(request.headers)],
+            headers=[(b"Host", url.netloc), *headers],
             content=request.stream,
             # Others could redirect the request (`sni_hostname`, `target`).
             extensions={"timeout": request.extensions.get("timeout", {})},
         )
         with _as_httpx_errors():
             response = await self._pool.handle_async_request(core_request)
+        answered = httpx.Headers(response.headers)
+        try:  # httpx parses the Location header even if it follows no redirects
+            _ = url.join(answered.get("location", "")).host
+        except (httpx.InvalidURL, ValueError):  # undocumented errors
+            del answered["location"]
+        extensions = {
+            key: value for key, value in response.extensions.items() if key != "network_stream"
+        }
         return httpx.Response(
             response.status,
-            headers=_without_invalid_location(url, httpx.Headers(response.headers)),
+            headers=answered,
             stream=_ResponseStream(response),
-            extensions={
-                key: value for key, value in response.extensions.items() if key != "network_stream"
-            },
+            extensions=extensions,
         )
 
     async def aclose(self) -> None:
         await self._pool.aclose()
-
-
-def _without_host(headers: httpx.Headers) -> list[tuple[bytes, bytes]]:
-    return [(name, value) for name, value in headers.raw if name.lower() != b"host"]
-
-
-def _without_invalid_location(url: httpx.URL, headers: httpx.Headers) -> httpx.Headers:
-    """httpx parses the Location header even if it follows no redirects, and raises undocumented
-    errors."""
-    try:
-        _ = url.join(headers.get("location", "")).host
-    except (httpx.InvalidURL, ValueError):
-        del headers["location"]
-    return headers
 
 
 class _ResponseStream(httpx.AsyncByteStream):
@@ -304,26 +292,19 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
         try:
             async with asyncio.timeout(timeout or CONNECT_TIMEOUT):
                 addresses = await self._addresses(host, port)
-                return await self._connect_to_first(addresses, port)
+                for number, address in enumerate(addresses, start=1):
+                    is_last = number == len(addresses)
+                    limit = CONNECT_TIMEOUT if is_last else CONNECT_TIMEOUT_EACH
+                    try:
+                        return await self._connect(address, port, limit)
+                    except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                        if is_last:
+                            raise
+                raise httpcore.ConnectError("The name has no addresses")
         except TimeoutError as error:
             raise httpcore.ConnectTimeout(f"Timeout while connecting to {host}") from error
         except (OSError, ValueError) as error:  # from the resolver
             raise httpcore.ConnectError(f"The name {host} cannot be resolved") from error
-
-    async def _connect_to_first(
-        self, addresses: Sequence[str], port: int
-    ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first address that responds."""
-        for number, address in enumerate(addresses, start=1):
-            is_last = number == len(addresses)
-            try:
-                return await self._connect(
-                    address, port, CONNECT_TIMEOUT if is_last else CONNECT_TIMEOUT_EACH
-                )
-            except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                if is_last:
-                    raise
-        raise httpcore.ConnectError("The name has no addresses")
 
     async def connect_unix_socket(
         self,

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import httpx
 
@@ -62,23 +62,23 @@ async def download(
     try:
         async with timeout, _open_response(network, url, limits) as response:
             _require_success(response)
-            _reject_content_types(response, unwanted)
+            content_type = _content_type(response)
+            if content_type in unwanted:
+                name = response.url.host
+                text = f"{name} sends a file of the type {content_type}"
+                raise UnexpectedContentType(text, host=name, content_type=content_type)
             size = await _save(response, target, limits.max_bytes, on_progress)
     except TimeoutError:
         if not timeout.expired():
             raise
         text = f"The download from {host} took longer than {seconds:g} s"
         raise DownloadFailed(text, host=host) from None
-    content_type = _content_type(response)
+    disposition, path = response.headers.get("content-disposition"), response.url.raw_path.decode()
     return Download(
         path=target,
         size=size,
         content_type=content_type,
-        file_name=downloaded_name(
-            response.headers.get("content-disposition"),
-            response.url.raw_path.decode(),
-            content_type,
-        ),
+        file_name=downloaded_name(disposition, path, content_type),
         final_url=str(response.url),
     )
 
@@ -100,23 +100,23 @@ async def _open_response(
                     with _as_download_errors(request.url.host):
                         yield response
                     return
-                target = _redirect_target(response)
+                status, host, following = (
+                    response.status_code,
+                    response.url.host,
+                    response.next_request,
+                )
+                if following is None:
+                    text = f"{host} redirects to no valid URL"
+                    raise DownloadRefused(text, host=host, status=status)
+                if response.url.scheme == "https" and following.url.scheme == "http":
+                    text = f"{host} redirects from https to http"
+                    raise DownloadRefused(text, host=host, status=status)
             finally:
                 await response.aclose()
-            network.check(target)
-            request = client.build_request("GET", target, headers=REQUEST_HEADERS)
+            network.check(following.url)
+            request = client.build_request("GET", following.url, headers=REQUEST_HEADERS)
     text = f"{request.url.host} redirects more than {limits.max_redirects} times"
     raise DownloadRefused(text, host=request.url.host)
-
-
-def _redirect_target(response: httpx.Response) -> httpx.URL:
-    host, status = response.url.host, response.status_code
-    if response.next_request is None:
-        raise DownloadRefused(f"{host} redirects to no valid URL", host=host, status=status)
-    target = response.next_request.url
-    if response.url.scheme == "https" and target.scheme == "http":
-        raise DownloadRefused(f"{host} redirects from https to http", host=host, status=status)
-    return target
 
 
 @contextmanager
@@ -126,19 +126,16 @@ def _as_download_errors(host: str) -> Iterator[None]:
     except httpx.TimeoutException:
         raise DownloadFailed(f"{host} did not respond in time", host=host) from None
     except httpx.ConnectError as error:
-        if _is_certificate_error(error):
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
+            cause = cause.__cause__ or cause.__context__
+        if cause is not None:
             raise DownloadRefused(f"{host} has no valid certificate", host=host) from None
         raise DownloadFailed(f"{host} cannot be reached", host=host) from None
     except httpx.LocalProtocolError:
         raise DownloadRefused(f"The request to {host} is invalid", host=host) from None
     except httpx.TransportError:
         raise DownloadFailed(f"The connection to {host} failed", host=host) from None
-
-
-def _is_certificate_error(error: BaseException | None) -> bool:
-    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
-        error = error.__cause__ or error.__context__
-    return error is not None
 
 
 def _require_success(response: httpx.Response) -> None:
@@ -154,13 +151,6 @@ def _require_success(response: httpx.Response) -> None:
     raise DownloadRefused(text, host=host, status=status)
 
 
-def _reject_content_types(response: httpx.Response, unwanted: frozenset[str]) -> None:
-    content_type, host = _content_type(response), response.url.host
-    if content_type in unwanted:
-        text = f"{host} sends a file of the type {content_type}"
-        raise UnexpectedContentType(text, host=host, content_type=content_type)
-
-
 def _content_type(response: httpx.Response) -> str | None:
     value = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     return value if MEDIA_TYPE.fullmatch(value) else None
@@ -170,34 +160,28 @@ async def _save(
     response: httpx.Response, target: Path, max_bytes: int, on_progress: OnProgress | None
 ) -> int:
     """Write the body to `target` and return its size."""
-    expected_size = _expected_size(response, max_bytes)
+    host, length = response.url.host, response.headers.get("content-length", "")
+    # Without a length, or with that of the compressed data, the size of the file is unknown.
+    is_known = length.isdigit() and "content-encoding" not in response.headers
+    too_large = FileTooLarge(
+        f"The file at {host} is larger than {max_bytes / MEBIBYTE:g} MB",
+        host=host,
+        max_bytes=max_bytes,
+    )
+    if length.isdigit() and int(length) > max_bytes:
+        raise too_large
     size = 0
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(target) as temporary, temporary.open("xb") as file:
         async for chunk in _buffered(_decoded(response)):
             size += len(chunk)
             if size > max_bytes:
-                raise _too_large(response, max_bytes)
+                raise too_large
             # A cancelled write may go on in its thread; closing the file waits for it.
             await asyncio.to_thread(file.write, chunk)
             if on_progress is not None:
-                on_progress(size, expected_size)
+                on_progress(size, int(length) if is_known else None)
     return size
-
-
-def _expected_size(response: httpx.Response, max_bytes: int) -> int | None:
-    """The size of the file according to the headers; None if they do not say."""
-    text = response.headers.get("content-length", "")
-    if not text.isdigit():
-        return None
-    if int(text) > max_bytes:
-        raise _too_large(response, max_bytes)
-    return None if "content-encoding" in response.headers else int(text)
-
-
-def _too_large(response: httpx.Response, max_bytes: int) -> FileTooLarge:
-    text = f"The file at {response.url.host} is larger than {max_bytes / MEBIBYTE:g} MB"
-    return FileTooLarge(text, host=response.url.host, max_bytes=max_bytes)
 
 
 async def _buffered(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -212,39 +196,31 @@ async def _buffered(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield bytes(buffer)
 
 
-async def _decoded(response: httpx.Response) -> AsyncIterator[bytes]:
+def _decoded(response: httpx.Response) -> AsyncIterator[bytes]:
     """The decompressed body. httpx would decompress a chunk at once, which can become a thousand
     times as large, and again for each further encoding."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("", "identity"):
-        async for chunk in response.aiter_raw():
-            yield chunk
-    elif encoding in ("gzip", "x-gzip"):
-        async for chunk in _gunzipped(response):
-            yield chunk
-    else:
-        text = f"{response.url.host} uses a content encoding that was not requested"
-        raise DownloadRefused(text, host=response.url.host, coding=encoding[:100])
+        return response.aiter_raw()
+    if encoding in ("gzip", "x-gzip"):
+        return _gunzipped(response)
+    text = f"{response.url.host} uses a content encoding that was not requested"
+    raise DownloadRefused(text, host=response.url.host, coding=encoding[:100])
 
 
 async def _gunzipped(response: httpx.Response) -> AsyncIterator[bytes]:
     host = response.url.host
-    decompressor = _gzip_decompressor()
+    new_member = partial(zlib.decompressobj, wbits=16 + zlib.MAX_WBITS)
+    member = new_member()
     try:
         async for chunk in response.aiter_raw():
             while chunk:
-                if decompressor.eof:  # a file may consist of several gzip members
-                    decompressor = _gzip_decompressor()
-                yield decompressor.decompress(chunk, CHUNK_BYTES)
-                chunk = (
-                    decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail
-                )
-        yield decompressor.flush()
+                if member.eof:  # a file may consist of several gzip members
+                    member = new_member()
+                yield member.decompress(chunk, CHUNK_BYTES)
+                chunk = member.unused_data if member.eof else member.unconsumed_tail
+        yield member.flush()
     except zlib.error:
         raise DownloadFailed(f"{host} sends invalid gzip data", host=host) from None
-    if not decompressor.eof:
+    if not member.eof:
         raise DownloadFailed(f"The file at {host} is truncated", host=host)
-
-
-def _gzip_decompressor() -> Any:
-    return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)

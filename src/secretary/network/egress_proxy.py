@@ -116,14 +116,21 @@ class EgressProxy:
             return await _respond(writer, "400 Bad Request")
         except (TimeoutError, asyncio.IncompleteReadError):
             return
-        if not self._is_authorized(request):
+        expected = base64.b64encode(f"{USER}:{self._password}".encode())
+        scheme, _, credentials = request.authorization.partition(" ")
+        is_authorized = hmac.compare_digest(credentials.strip().encode(), expected)
+        if scheme.lower() != "basic" or not is_authorized:
             header = 'Proxy-Authenticate: Basic realm="secretary"'
             return await _respond(writer, "407 Proxy Authentication Required", header)
-        stream = await self._dial(request, writer)
-        if stream is None:
-            return
         try:
-            if request.is_tunnel:
+            stream = await self._network.dial(request.url)
+        except AddressRefused as error:
+            self.refused = self.refused or error
+            return await _respond(writer, "403 Forbidden")
+        except ConnectionError:
+            return await _respond(writer, "502 Bad Gateway")
+        try:
+            if request.method == "CONNECT":
                 await _send(writer, b"HTTP/1.1 200 Connection established\r\n\r\n")
                 await _until_first_ends(
                     self._copy_to_client(stream, writer), self._copy_to_server(stream, reader)
@@ -132,25 +139,6 @@ class EgressProxy:
                 await self._forward(request, body, stream, reader, writer)
         finally:
             await stream.close()
-
-    def _is_authorized(self, request: "_ProxyRequest") -> bool:
-        expected = base64.b64encode(f"{USER}:{self._password}".encode()).decode()
-        scheme, _, credentials = request.authorization.partition(" ")
-        return scheme.lower() == "basic" and hmac.compare_digest(
-            credentials.strip().encode(), expected.encode()
-        )
-
-    async def _dial(
-        self, request: "_ProxyRequest", writer: asyncio.StreamWriter
-    ) -> TcpStream | None:
-        try:
-            return await self._network.dial(request.url)
-        except AddressRefused as error:
-            self.refused = self.refused or error
-            await _respond(writer, "403 Forbidden")
-        except ConnectionError:
-            await _respond(writer, "502 Bad Gateway")
-        return None
 
     async def _forward(
         self,
@@ -222,15 +210,7 @@ class _ProxyRequest:
     url: httpx.URL
     headers: Headers
     body_bytes: int
-
-    @property
-    def is_tunnel(self) -> bool:
-        return self.method == "CONNECT"
-
-    @property
-    def authorization(self) -> str:
-        values = [value for name, value in self.headers if name.lower() == "proxy-authorization"]
-        return values[0] if len(values) == 1 else ""
+    authorization: str
 
     def head(self) -> bytes:
         """The head to send to the server, which closes the connection after its response."""
@@ -246,11 +226,29 @@ def _parse_request(head: bytes) -> _ProxyRequest:
     if match is None:
         raise _InvalidMessage("malformed request line")
     method, target = match.groups()
+    is_tunnel = method == "CONNECT"
+    if is_tunnel and not _AUTHORITY.fullmatch(target):
+        raise _InvalidMessage("malformed authority")
     try:
-        url = _tunnel_url(target) if method == "CONNECT" else _http_url(target)
+        url = httpx.URL(f"https://{target}" if is_tunnel else target)
     except httpx.InvalidURL:
         raise _InvalidMessage("malformed URL") from None
-    return _ProxyRequest(method, url, headers, _body_bytes(headers))
+    if not is_tunnel and (url.scheme != "http" or not url.host):
+        raise _InvalidMessage("not an absolute http:// URL")
+    # The length of the body: what servers might interpret differently is rejected.
+    if _values(headers, "transfer-encoding"):
+        raise _InvalidMessage("Content-Length is required")
+    lengths = _values(headers, "content-length") or ["0"]
+    is_number = re.fullmatch("[0-9]{1,9}", lengths[0])
+    if len(lengths) > 1 or not is_number or int(lengths[0]) > MAX_BODY_BYTES:
+        raise _InvalidMessage("invalid Content-Length")
+    keys = _values(headers, "proxy-authorization")
+    key = keys[0] if len(keys) == 1 else ""
+    return _ProxyRequest(method, url, headers, int(lengths[0]), key)
+
+
+def _values(headers: Headers, wanted: str) -> list[str]:
+    return [value for name, value in headers if name.lower() == wanted]
 
 
 def _response_head(head: bytes) -> bytes | None:
@@ -278,40 +276,10 @@ def _parse_head(head: bytes) -> tuple[str, Headers]:
     return first, tuple(headers)
 
 
-def _tunnel_url(target: str) -> httpx.URL:
-    if not _AUTHORITY.fullmatch(target):
-        raise _InvalidMessage("malformed authority")
-    return httpx.URL(f"https://{target}")
-
-
-def _http_url(target: str) -> httpx.URL:
-    url = httpx.URL(target)
-    if url.scheme != "http" or not url.host:
-        raise _InvalidMessage("not an absolute http:// URL")
-    return url
-
-
-def _body_bytes(headers: Headers) -> int:
-    """The length of the body. Rejects what servers might interpret differently."""
-    if any(name.lower() == "transfer-encoding" for name, _ in headers):
-        raise _InvalidMessage("Content-Length is required")
-    lengths = [value for name, value in headers if name.lower() == "content-length"]
-    if not lengths:
-        return 0
-    is_number = re.fullmatch("[0-9]{1,9}", lengths[0])
-    if len(lengths) > 1 or not is_number or int(lengths[0]) > MAX_BODY_BYTES:
-        raise _InvalidMessage("invalid Content-Length")
-    return int(lengths[0])
-
-
 def _forwarded_headers(headers: Headers, dropped: frozenset[str]) -> list[str]:
     # Headers that the Connection header names are about that connection, too.
-    named = {
-        name.strip().lower()
-        for key, value in headers
-        if key.lower() == "connection"
-        for name in value.split(",")
-    }
+    values = _values(headers, "connection")
+    named = {name.strip().lower() for value in values for name in value.split(",")}
     dropped |= named - {"content-length", "transfer-encoding", "content-type"}
     return [f"{name}: {value}" for name, value in headers if name.lower() not in dropped]
 
@@ -339,7 +307,5 @@ async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 
 async def _respond(writer: asyncio.StreamWriter, status: str, *headers: str) -> None:
-    await _send(
-        writer,
-        _encode_head([f"HTTP/1.1 {status}", *headers, "Content-Length: 0", "Connection: close"]),
-    )
+    lines = [f"HTTP/1.1 {status}", *headers, "Content-Length: 0", "Connection: close"]
+    await _send(writer, _encode_head(lines))

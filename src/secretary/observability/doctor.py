@@ -162,9 +162,8 @@ def check_directory(directory: Path, *, embedded_store: bool) -> Iterator[Findin
             remedy = "Remove it, or set storage.data_dir to a directory."
             yield Finding("data", Verdict.PROBLEM, f"{directory} is not a directory", remedy)
         else:
-            yield Finding(
-                "data", Verdict.INFO, f"{directory} does not exist yet; startup creates it"
-            )
+            fact = f"{directory} does not exist yet; startup creates it"
+            yield Finding("data", Verdict.INFO, fact)
         return
     if os.access(directory, os.W_OK | os.X_OK):
         yield Finding("data", Verdict.OK, f"{directory} is writable")
@@ -179,12 +178,10 @@ def check_directory(directory: Path, *, embedded_store: bool) -> Iterator[Findin
 
 def check_disk_space(free_bytes: int) -> Finding:
     fact = f"{free_bytes / MEGABYTE:,.0f} MB free"
-    remedy = "Free some space, or reduce the days in `retention`."
-    if free_bytes < CRITICAL_SPACE:
-        return Finding("disk", Verdict.PROBLEM, fact, remedy)
-    if free_bytes < LOW_SPACE:
-        return Finding("disk", Verdict.WARNING, fact, remedy)
-    return Finding("disk", Verdict.OK, fact)
+    if free_bytes >= LOW_SPACE:
+        return Finding("disk", Verdict.OK, fact)
+    verdict = Verdict.PROBLEM if free_bytes < CRITICAL_SPACE else Verdict.WARNING
+    return Finding("disk", verdict, fact, "Free some space, or reduce the days in `retention`.")
 
 
 def file_system(directory: Path, mounts: Path) -> str | None:
@@ -193,31 +190,33 @@ def file_system(directory: Path, mounts: Path) -> str | None:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # not Linux
         return None
-    longest: tuple[int, str] | None = None
-    for line in lines:
-        _, mount_point, kind = line.split(" ")[:3]
-        mount_point = mount_point.replace("\\040", " ")
-        is_longer = len(mount_point) >= (longest or (0,))[0]
-        if directory.resolve().is_relative_to(mount_point) and is_longer:
-            longest = (len(mount_point), kind)
-    return longest[1] if longest else None
+    kinds = {
+        mount_point.replace("\\040", " "): kind
+        for _, mount_point, kind, *_ in (line.split(" ") for line in lines)
+    }
+    above = [point for point in kinds if directory.resolve().is_relative_to(point)]
+    return kinds[max(above, key=len)] if above else None
 
 
 def check_file_system(kind: str, *, embedded_store: bool) -> Finding:
     if kind not in NETWORK_FILE_SYSTEMS:
         return Finding("file system", Verdict.OK, kind)
-    if embedded_store:
-        remedy = "Use a local disk, or MongoDB: SQLite's locks are unreliable over a network."
-        return Finding("file system", Verdict.PROBLEM, f"{kind}: a network file system", remedy)
-    return Finding("file system", Verdict.INFO, f"{kind}: a network file system")
+    fact = f"{kind}: a network file system"
+    if not embedded_store:
+        return Finding("file system", Verdict.INFO, fact)
+    remedy = "Use a local disk, or MongoDB: SQLite's locks are unreliable over a network."
+    return Finding("file system", Verdict.PROBLEM, fact, remedy)
 
 
 async def check_store(store: Store) -> list[Finding]:
     try:
         facts = await store.describe()
+        newest = [job.created_at for job in (await store.find(JobQuery(limit=1))).items]
         return [
             *check_store_facts(facts),
-            check_clock(utc_now(), server=facts.get("server_time"), newest=await _newest(store)),
+            check_clock(
+                utc_now(), server=facts.get("server_time"), newest=newest[0] if newest else None
+            ),
             *await _check_jobs(store),
         ]
     except StoreUnavailable as error:
@@ -244,17 +243,16 @@ async def check_blob_store(blob_store: BlobStore) -> Finding:
         remaining = await blob_store.find(key)
     except (StoreUnavailable, NotFound) as error:
         return files_problem(error)
-    if content != written or remaining is not None:
-        fault = (
-            "a written file is missing"
-            if blob is None
-            else "a written file has other content"
-            if content != written
-            else "a removed file is still there"
-        )
-        remedy = "The storage must be strongly consistent; use another one."
-        return Finding("files", Verdict.PROBLEM, f"{blob_store.kind}: {fault}", remedy)
-    return Finding("files", Verdict.OK, f"{blob_store.kind}: wrote, read and removed a file")
+    if blob is None:
+        fault = "a written file is missing"
+    elif content != written:
+        fault = "a written file has other content"
+    elif remaining is not None:
+        fault = "a removed file is still there"
+    else:
+        return Finding("files", Verdict.OK, f"{blob_store.kind}: wrote, read and removed a file")
+    remedy = "The storage must be strongly consistent; use another one."
+    return Finding("files", Verdict.PROBLEM, f"{blob_store.kind}: {fault}", remedy)
 
 
 def files_problem(error: InvalidSettings | StoreUnavailable | NotFound) -> Finding:
@@ -263,46 +261,38 @@ def files_problem(error: InvalidSettings | StoreUnavailable | NotFound) -> Findi
 
 
 def check_store_facts(facts: Mapping[str, Any]) -> Iterator[Finding]:
-    if facts["kind"] == "sqlite":
-        yield check_sqlite(facts["sqlite_version"])
-        yield _check_database(facts)
-    else:
-        yield from _check_mongodb(facts)
-
-
-def check_sqlite(version: str) -> Finding:
-    number = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-    if WAL_RESET_BUG[0] <= number <= WAL_RESET_BUG[1]:
-        fact = f"{version}: concurrent writers can lose a commit (WAL-reset bug)"
-        return Finding(
-            "sqlite", Verdict.PROBLEM, fact, "Upgrade the package apsw to 3.53 or newer."
-        )
-    return Finding("sqlite", Verdict.OK, version)
-
-
-def _check_database(facts: Mapping[str, Any]) -> Finding:
+    if facts["kind"] != "sqlite":
+        listed = {key: value for key, value in facts.items() if key not in ("kind", "server_time")}
+        fact = "MongoDB: " + ", ".join(f"{key} {value}" for key, value in listed.items())
+        if facts.get("topology") == "standalone":
+            remedy = "Convert it to a replica set (of one member, if need be): a standalone server"
+            remedy += " has no change streams and can lose acknowledged writes."
+            yield Finding("store", Verdict.WARNING, fact, remedy)
+        else:
+            yield Finding("store", Verdict.OK, fact)
+        return
+    yield check_sqlite(facts["sqlite_version"])
     fact = (
         f"{facts['path']}: {facts['bytes'] / MEGABYTE:,.1f} MB, schema {facts['schema_version']},"
         f" journal {facts['journal_mode']}, check {facts['quick_check']}"
     )
     if facts["quick_check"] != "ok":
         remedy = "The file is corrupt: stop all processes and restore a backup."
-        return Finding("store", Verdict.PROBLEM, fact, remedy)
-    if facts["journal_mode"] != "wal":
+        yield Finding("store", Verdict.PROBLEM, fact, remedy)
+    elif facts["journal_mode"] != "wal":
         remedy = "The disk or another program prevents WAL mode; writes are slow and block reads."
-        return Finding("store", Verdict.WARNING, fact, remedy)
-    return Finding("store", Verdict.OK, fact)
-
-
-def _check_mongodb(facts: Mapping[str, Any]) -> Iterator[Finding]:
-    listed = {key: value for key, value in facts.items() if key not in ("kind", "server_time")}
-    fact = "MongoDB: " + ", ".join(f"{key} {value}" for key, value in listed.items())
-    if facts.get("topology") == "standalone":
-        remedy = "Convert it to a replica set (of one member, if need be): a standalone server has"
-        remedy += " no change streams and can lose acknowledged writes."
         yield Finding("store", Verdict.WARNING, fact, remedy)
     else:
         yield Finding("store", Verdict.OK, fact)
+
+
+def check_sqlite(version: str) -> Finding:
+    number = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    if WAL_RESET_BUG[0] <= number <= WAL_RESET_BUG[1]:
+        fact = f"{version}: concurrent writers can lose a commit (WAL-reset bug)"
+        remedy = "Upgrade the package apsw to 3.53 or newer."
+        return Finding("sqlite", Verdict.PROBLEM, fact, remedy)
+    return Finding("sqlite", Verdict.OK, version)
 
 
 def check_clock(
@@ -322,11 +312,6 @@ def check_clock(
     return Finding("clock", Verdict.OK, fact)
 
 
-async def _newest(store: Store) -> datetime | None:
-    page = await store.find(JobQuery(limit=1))
-    return page.items[0].created_at if page.items else None
-
-
 async def _check_jobs(store: Store) -> list[Finding]:
     counts = await store.counts()
     waiting = sum(by_status.get(JobStatus.PENDING, 0) for by_status in counts.values())
@@ -334,26 +319,18 @@ async def _check_jobs(store: Store) -> list[Finding]:
     fact = f"{waiting:,} waiting, {running:,} running"
     if waiting and (waited := await _longest_wait(store)) is not None:
         fact += f", the oldest for over {waited}"
-    return [await _check_workers(store, waiting), Finding("jobs", Verdict.OK, fact)]
-
-
-async def _check_workers(store: Store, waiting: int) -> Finding:
+    jobs = Finding("jobs", Verdict.OK, fact)
     now = utc_now()
     alive = [worker for worker in await store.workers() if is_alive(worker)]
     if not alive:
         remedy = "Start one: `secretary worker`, or `secretary serve`, which includes one."
         verdict = Verdict.WARNING if waiting else Verdict.INFO
-        return Finding("workers", verdict, "none is running", remedy)
-    listed = (
-        f"{worker.worker_id} ({worker.slots} slots, seen {_seconds(now - worker.seen_at)} s ago)"
-        for worker in alive
-    )
-    return Finding("workers", Verdict.OK, "; ".join(listed))
-
-
-def _seconds(ago: timedelta) -> int:
-    """Not negative: the other clock may be ahead of ours."""
-    return max(0, int(ago.total_seconds()))
+        return [Finding("workers", verdict, "none is running", remedy), jobs]
+    listed = []
+    for worker in alive:
+        ago = max(0, int((now - worker.seen_at).total_seconds()))  # its clock may be ahead of ours
+        listed.append(f"{worker.worker_id} ({worker.slots} slots, seen {ago} s ago)")
+    return [Finding("workers", Verdict.OK, "; ".join(listed)), jobs]
 
 
 async def _longest_wait(store: Store) -> str | None:
@@ -399,7 +376,7 @@ LIKELY_SECRET_LENGTH = 12
 
 def visible_settings(settings: Settings) -> dict[str, Any]:
     """The settings by group and name, with secrets masked."""
-    visible: dict[str, Any] = redact(_visible_group(settings), settings)
+    visible: dict[str, Any] = redact(_visible("", settings), settings)
     return visible
 
 
@@ -409,45 +386,34 @@ def redact(value: Any, settings: Settings) -> Any:
     return _without([secret for secret in secrets if len(secret) >= MIN_SECRET_LENGTH], value)
 
 
-def _visible_group(group: BaseModel) -> dict[str, Any]:
-    return {name: _visible(name, getattr(group, name)) for name in type(group).model_fields}
-
-
 def _visible(name: str, value: Any) -> Any:
     match value:
         case BaseModel():
-            return _visible_group(value)
+            names = type(value).model_fields
+            return {inner: _visible(inner, getattr(value, inner)) for inner in names}
         case None | bool() | int() | float():
             return value
         case _ if name.endswith("_parameters"):  # sent to an endpoint; they may contain anything
-            return {key: _number_or_mask(one) for key, one in value.items()}
-        case _ if _is_secret(name):
-            return _masked(value)
-        case dict():
+            return {
+                key: one if isinstance(one, int | float | None) else MASK
+                for key, one in value.items()
+            }
+        case tuple() | list() if _is_secret(name):  # API keys: show the users
+            users = (str(one).partition(":")[2] for one in value)
+            return [f"{MASK} ({user})" if user else MASK for user in users]
+        case dict() if not _is_secret(name):
             return {key: _visible(name, one) for key, one in value.items()}
         case tuple() | list():
             return [_visible(name, one) for one in value]
-    return _location(str(value)) if "://" in str(value) else str(value)
+    text = str(value)
+    if not _is_secret(name) and "://" not in text:
+        return text
+    address = URL.fullmatch(text)
+    return f"{address['scheme']}://{address['location']}" if address else MASK
 
 
 def _is_secret(name: str) -> bool:
     return name not in PLAIN and SECRET.search(name) is not None
-
-
-def _number_or_mask(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool | int | float) else MASK
-
-
-def _masked(value: Any) -> Any:
-    if isinstance(value, tuple | list):  # API keys: show the users
-        users = (str(one).partition(":")[2] for one in value)
-        return [f"{MASK} ({user})" if user else MASK for user in users]
-    return _location(str(value))
-
-
-def _location(text: str) -> str:
-    address = URL.fullmatch(text)
-    return f"{address['scheme']}://{address['location']}" if address else MASK
 
 
 def _secrets(value: Any, name: str = "") -> Iterator[str]:

@@ -42,20 +42,17 @@ def _add_job(record: logging.LogRecord) -> bool:
 
 
 class _Lines(logging.Formatter):
+    """Messages may contain text from clients: further lines are indented, so that nobody can forge
+    a record, and control characters are escaped, so that nobody can control a terminal."""
+
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(job)s%(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
         job_id = getattr(record, "job_id", None)  # handlers of other libraries lack the filter
         record.job = f"[{job_id}] " if job_id else ""
-        return _one_record(super().format(record))
-
-
-def _one_record(text: str) -> str:
-    """Messages may contain text from clients: further lines are indented, so that nobody can forge
-    a record, and control characters are escaped, so that nobody can control a terminal."""
-    text = CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
-    return "\n    ".join(text.splitlines())
+        text = CONTROL.sub(lambda match: ascii(match[0])[1:-1], super().format(record))
+        return "\n    ".join(text.splitlines())
 
 
 class _JsonLines(logging.Formatter):

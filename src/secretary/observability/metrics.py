@@ -1,16 +1,16 @@
-"""Counts and ages of jobs, workers and webhook events, for health checks, metrics and pages."""
+"""Counts and ages of jobs, workers and webhook events, for health checks, pages and Prometheus."""
 
 import asyncio
-import collections
 import shutil
 import time
+from collections import Counter as Total
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -23,20 +23,10 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily
 
 from ..core.errors import StoreUnavailable
-from ..core.job import (
-    Cancelled,
-    Completed,
-    Failed,
-    Job,
-    JobStatus,
-    Outcome,
-    Progress,
-    Released,
-    utc_now,
-)
+from ..core.job import Cancelled, Completed, Failed, Job, JobStatus, Outcome, Released, utc_now
 from ..jobs.events import Observer
 from ..jobs.service import JobService
-from ..store import Rescued, WorkerInfo
+from ..store import Rescued
 
 T = TypeVar("T")
 
@@ -70,13 +60,13 @@ class CachedQuery(Generic[T]):
 
     def __init__(self, query: Callable[[], Awaitable[T]]) -> None:
         self._query = query
-        self._running: asyncio.Task[T] | None = None
+        self._running: asyncio.Task[Measured[T]] | None = None
         self._expires_at = 0.0
         self._cached: Measured[T] | None = None
 
     async def get(self) -> T:
         # A cancelled caller must not cancel the query for the others.
-        return await asyncio.shield(self._task())
+        return (await asyncio.shield(self._task())).value
 
     async def get_or_stale(self, seconds: float) -> Measured[T]:
         """The cached value if a fresh one takes longer than this."""
@@ -85,50 +75,37 @@ class CachedQuery(Generic[T]):
             await asyncio.wait([task], timeout=seconds)
             if not task.done():
                 return self._cached
-        await asyncio.shield(task)
-        assert self._cached is not None
-        return self._cached
+        return await asyncio.shield(task)
 
     def expire(self) -> None:
         """Make the next caller run the query again."""
         self._expires_at = 0.0
 
-    def _task(self) -> asyncio.Task[T]:
+    def _task(self) -> asyncio.Task[Measured[T]]:
         task = self._running
         if task is None or (task.done() and time.monotonic() >= self._expires_at):
             task = self._running = asyncio.create_task(self._run())
-            task.add_done_callback(_retrieve_exception)
+            # asyncio would log the exception if all callers are gone.
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return task
 
-    async def _run(self) -> T:
+    async def _run(self) -> Measured[T]:
         started, at = time.monotonic(), utc_now()
         self._expires_at = 0.0
-        value = await self._query()
+        self._cached = Measured(await self._query(), at)
         duration = time.monotonic() - started
         self._expires_at = started + duration + min(duration * CACHE_FACTOR, MAX_CACHE_SECONDS)
-        self._cached = Measured(value, at)
-        return value
+        return self._cached
 
 
-def _retrieve_exception(task: asyncio.Task[object]) -> None:
-    if not task.cancelled():
-        task.exception()  # asyncio would log it if all callers are gone
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerStats:
+class WorkerStats(NamedTuple):
     """Live workers and their job slots."""
 
     workers: int
     slots: int
 
-    @classmethod
-    def of(cls, alive: list[WorkerInfo]) -> "WorkerStats":
-        return cls(len(alive), sum(worker.slots for worker in alive))
 
-
-@dataclass(frozen=True, slots=True)
-class DiskUsage:
+class DiskUsage(NamedTuple):
     """The disk of the data directory, in bytes."""
 
     total: int
@@ -140,7 +117,8 @@ class ServiceStats:
 
     def __init__(self, job_service: JobService) -> None:
         self._job_service = job_service
-        self._counts: CachedQuery[Counts] = CachedQuery(self._count)
+        self._store = job_service.store
+        self._counts: CachedQuery[Counts] = CachedQuery(lambda: self._store.counts())
         self._of_users: OrderedDict[str, CachedQuery[StateCounts]] = OrderedDict()
         self._started = time.monotonic()
 
@@ -150,7 +128,7 @@ class ServiceStats:
 
     @property
     def store_kind(self) -> str:
-        return self._job_service.store.kind
+        return self._store.kind
 
     async def jobs(self) -> Counts:
         """Number of jobs by type and status; with millions of jobs some seconds old."""
@@ -159,21 +137,16 @@ class ServiceStats:
     async def jobs_by_state(self, user: str | None) -> Measured[StateCounts]:
         """Number of jobs by status, of all users or of one. May be stale if counting takes long."""
         if user is not None:
-            return await _in_time(self._of_user(user).get_or_stale(FRESH_WAIT_SECONDS))
+            if user not in self._of_users:
+                self._of_users[user] = CachedQuery(partial(self._store.counts_of_user, user))
+                if len(self._of_users) > MAX_CACHED_USERS:
+                    self._of_users.popitem(last=False)
+            return await _in_time(self._of_users[user].get_or_stale(FRESH_WAIT_SECONDS))
         counts = await _in_time(self._counts.get_or_stale(FRESH_WAIT_SECONDS))
-        total: collections.Counter[JobStatus] = collections.Counter()
+        total: Total[JobStatus] = Total()
         for by_state in counts.value.values():
             total.update(by_state)
         return Measured(total, counts.at)
-
-    def _of_user(self, user: str) -> CachedQuery[StateCounts]:
-        if user not in self._of_users:
-            self._of_users[user] = CachedQuery(
-                partial(self._job_service.store.counts_of_user, user)
-            )
-            if len(self._of_users) > MAX_CACHED_USERS:
-                self._of_users.popitem(last=False)
-        return self._of_users[user]
 
     async def warm_up(self) -> None:
         """Count before the first request."""
@@ -183,24 +156,22 @@ class ServiceStats:
 
     async def waiting(self) -> Mapping[str, timedelta]:
         """How long the next job of each type has been in the queue."""
-        since = await _in_time(self._job_service.store.waiting_since())
+        since = await _in_time(self._store.waiting_since())
         now = utc_now()
         return {job_type: max(now - at, timedelta(0)) for job_type, at in since.items()}
 
     async def webhook_lag(self) -> timedelta:
         """How long the next webhook event has been due."""
-        due = await _in_time(self._job_service.store.next_event_due_at())
+        due = await _in_time(self._store.next_event_due_at())
         return max(utc_now() - due, timedelta(0)) if due is not None else timedelta(0)
 
     async def worker_stats(self) -> WorkerStats:
-        return WorkerStats.of(await _in_time(self._job_service.workers_alive()))
+        alive = await _in_time(self._job_service.workers_alive())
+        return WorkerStats(len(alive), sum(worker.slots for worker in alive))
 
     async def disk(self) -> DiskUsage:
         usage = await asyncio.to_thread(shutil.disk_usage, self._job_service.files.root.parent)
         return DiskUsage(usage.total, usage.free)
-
-    async def _count(self) -> Counts:
-        return await self._job_service.store.counts()
 
 
 async def _in_time(answer: Awaitable[T]) -> T:
@@ -217,9 +188,27 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: Label for job types without a handler: clients may send any name.
 OTHER_JOB_TYPE = "other"
 
-WAIT_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400)
-RUN_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400)
+JOB_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400)
 ANSWER_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+
+ENDED = "secretary_jobs_ended"
+RETRIES = "secretary_job_retries"
+RELEASED = "secretary_jobs_released"
+LOST = "secretary_leases_lost"
+RESCUED = "secretary_jobs_rescued"
+WEBHOOK_ATTEMPTS = "secretary_webhook_tries"
+REQUESTS = "secretary_http_requests"
+
+#: Description and labels of the counters of this process.
+COUNTERS: dict[str, tuple[str, list[str]]] = {
+    ENDED: ("Finished jobs", ["job_type", "status", "code"]),
+    RETRIES: ("Attempts to be retried", ["job_type", "code"]),
+    RELEASED: ("Jobs requeued at shutdown", ["job_type"]),
+    LOST: ("Jobs lost to another worker", ["job_type"]),
+    RESCUED: ("Jobs recovered from lost workers", ["end"]),
+    WEBHOOK_ATTEMPTS: ("Webhook delivery attempts", ["event", "outcome"]),
+    REQUESTS: ("HTTP responses", ["method", "route", "status"]),
+}
 
 
 class Metrics(Observer):
@@ -230,63 +219,29 @@ class Metrics(Observer):
         self.service_stats = service_stats
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        self._wait = Histogram(
+        histogram = partial(Histogram, registry=registry)
+        self._wait = histogram(
             "secretary_job_wait_seconds",
             "Time from submission to the first start, for jobs started by this process",
             ["job_type"],
-            buckets=WAIT_BUCKETS,
-            registry=registry,
+            buckets=JOB_BUCKETS,
         )
-        self._run = Histogram(
+        self._run = histogram(
             "secretary_job_run_seconds",
             "Duration of attempts in this process",
             ["job_type"],
-            buckets=RUN_BUCKETS,
-            registry=registry,
+            buckets=JOB_BUCKETS,
         )
-        self._ended = _counter(
-            "secretary_jobs_ended",
-            "Finished jobs",
-            registry,
-            "job_type",
-            "status",
-            "code",
-        )
-        self._retries = _counter(
-            "secretary_job_retries",
-            "Attempts to be retried",
-            registry,
-            "job_type",
-            "code",
-        )
-        self._released = _counter(
-            "secretary_jobs_released",
-            "Jobs requeued at shutdown",
-            registry,
-            "job_type",
-        )
-        self._lost = _counter(
-            "secretary_leases_lost",
-            "Jobs lost to another worker",
-            registry,
-            "job_type",
-        )
-        self._rescued = _counter(
-            "secretary_jobs_rescued", "Jobs recovered from lost workers", registry, "end"
-        )
-        self._webhook_attempts = _counter(
-            "secretary_webhook_tries", "Webhook delivery attempts", registry, "event", "outcome"
-        )
-        self._requests = _counter(
-            "secretary_http_requests", "HTTP responses", registry, "method", "route", "status"
-        )
-        self._answers = Histogram(
+        self._answers = histogram(
             "secretary_http_answer_seconds",
             "Time from a request to the first byte of its response",
             ["method", "route"],
             buckets=ANSWER_BUCKETS,
-            registry=registry,
         )
+        self._counters = {
+            name: Counter(name, text, labels, registry=registry)
+            for name, (text, labels) in COUNTERS.items()
+        }
 
     # Observer of the worker
 
@@ -295,9 +250,6 @@ class Metrics(Observer):
             waited = (job.processing_started_at - job.created_at).total_seconds()
             self._wait.labels(self._type(job.job_type)).observe(max(waited, 0))
 
-    def progressed(self, job: Job, progress: Progress) -> None:
-        pass
-
     def ended(self, job: Job, outcome: Outcome) -> None:
         job_type = self._type(job.job_type)
         if job.processing_started_at is not None:
@@ -305,41 +257,51 @@ class Metrics(Observer):
             self._run.labels(job_type).observe(max(ran, 0))
         match outcome:
             case Completed():
-                self._ended.labels(job_type, "completed", "").inc()
+                self._count(ENDED, job_type, "completed", "")
             case Failed(error=error, retry_at=None):
-                self._ended.labels(job_type, "failed", error.code).inc()
+                self._count(ENDED, job_type, "failed", error.code)
             case Failed(error=error):
-                self._retries.labels(job_type, error.code).inc()
+                self._count(RETRIES, job_type, error.code)
             case Cancelled():
-                self._ended.labels(job_type, "cancelled", "CANCELLED").inc()
+                self._count(ENDED, job_type, "cancelled", "CANCELLED")
             case Released():
-                self._released.labels(job_type).inc()
+                self._count(RELEASED, job_type)
 
     def lost(self, job: Job) -> None:
-        self._lost.labels(self._type(job.job_type)).inc()
+        self._count(LOST, self._type(job.job_type))
 
     def rescued(self, jobs: Sequence[Rescued]) -> None:
         for job in jobs:
             end = "cancelled" if job.cancelled else "failed" if job.failed else "queued"
-            self._rescued.labels(end).inc()
+            self._count(RESCUED, end)
 
     # Webhook sender
 
     def webhook_attempted(self, event: str, delivered: bool) -> None:
-        self._webhook_attempts.labels(event, "delivered" if delivered else "failed").inc()
+        self._count(WEBHOOK_ATTEMPTS, event, "delivered" if delivered else "failed")
 
     # API
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        self._requests.labels(method, route, str(status)).inc()
+        self._count(REQUESTS, method, route, str(status))
         self._answers.labels(method, route).observe(seconds)
+
+    def _count(self, name: str, *labels: str) -> None:
+        self._counters[name].labels(*labels).inc()
+
+    def _type(self, job_type: str) -> str:
+        return job_type if job_type in self._known else OTHER_JOB_TYPE
 
     # Output
 
     async def exposition(self) -> bytes:
         """All metrics as text; those of the store are missing while it is unavailable."""
         collected = await asyncio.gather(
-            *(collect(self.service_stats, self._type) for collect in COLLECTORS),
+            self._jobs(),
+            self._waiting(),
+            self._workers(),
+            self._webhooks(),
+            self._disk(),
             return_exceptions=True,
         )
         families: list[Metric] = []
@@ -354,12 +316,50 @@ class Metrics(Observer):
         up = GaugeMetricFamily("secretary_store_up", "Whether the store responds", value=is_up)
         return generate_latest(_Joined(self._registry, [up, *families]))
 
-    def _type(self, job_type: str) -> str:
-        return job_type if job_type in self._known else OTHER_JOB_TYPE
+    async def _jobs(self) -> list[Metric]:
+        totals: Total[tuple[str, JobStatus]] = Total()
+        for job_type, by_status in (await self.service_stats.jobs()).items():
+            for status, n in by_status.items():
+                totals[self._type(job_type), status] += n
+        name, text = "secretary_jobs", "Stored jobs by type and state"
+        family = GaugeMetricFamily(name, text, labels=["job_type", "status"])
+        for (job_type, status), n in sorted(totals.items()):
+            family.add_metric([job_type, status.value], n)
+        return [family]
 
+    async def _waiting(self) -> list[Metric]:
+        longest: dict[str, float] = {}
+        for job_type, waited in (await self.service_stats.waiting()).items():
+            label = self._type(job_type)
+            longest[label] = max(longest.get(label, 0.0), waited.total_seconds())
+        text = "How long the next job of a type has been in the queue"
+        family = GaugeMetricFamily("secretary_queue_wait_seconds", text, labels=["job_type"])
+        for label, seconds in sorted(longest.items()):
+            family.add_metric([label], seconds)
+        return [family]
 
-def _counter(name: str, text: str, registry: CollectorRegistry, *labels: str) -> Counter:
-    return Counter(name, text, labels, registry=registry)
+    async def _workers(self) -> list[Metric]:
+        workers, slots = await self.service_stats.worker_stats()
+        return [
+            GaugeMetricFamily("secretary_workers", "Live workers", value=workers),
+            GaugeMetricFamily("secretary_worker_slots", "Job slots of live workers", value=slots),
+        ]
+
+    async def _webhooks(self) -> list[Metric]:
+        lag = (await self.service_stats.webhook_lag()).total_seconds()
+        text = "How long the next webhook event has been due"
+        return [GaugeMetricFamily("secretary_webhook_lag_seconds", text, value=lag)]
+
+    async def _disk(self) -> list[Metric]:
+        try:
+            size, left = await self.service_stats.disk()
+        except OSError:  # the other metrics are still useful without the directory
+            return []
+        free, total = "secretary_disk_free_bytes", "secretary_disk_total_bytes"
+        return [
+            GaugeMetricFamily(free, "Free space for the data directory", value=left),
+            GaugeMetricFamily(total, "Size of the disk of the data directory", value=size),
+        ]
 
 
 class _Joined(CollectorRegistry):
@@ -374,66 +374,3 @@ class _Joined(CollectorRegistry):
         for family in (*self._families, *self._parts.collect()):
             family.samples = [s for s in family.samples if not s.name.endswith("_created")]
             yield family
-
-
-Label = Callable[[str], str]
-#: Reads metrics from the store.
-Collector = Callable[[ServiceStats, Label], Awaitable[list[Metric]]]
-
-
-async def _jobs(service_stats: ServiceStats, label: Label) -> list[Metric]:
-    family = GaugeMetricFamily(
-        "secretary_jobs", "Stored jobs by type and state", labels=["job_type", "status"]
-    )
-    totals: dict[tuple[str, JobStatus], int] = {}
-    for job_type, by_status in (await service_stats.jobs()).items():
-        for status, n in by_status.items():
-            key = (label(job_type), status)
-            totals[key] = totals.get(key, 0) + n
-    for (job_type, status), n in sorted(totals.items()):
-        family.add_metric([job_type, status.value], n)
-    return [family]
-
-
-async def _waiting(service_stats: ServiceStats, label: Label) -> list[Metric]:
-    family = GaugeMetricFamily(
-        "secretary_queue_wait_seconds",
-        "How long the next job of a type has been in the queue",
-        labels=["job_type"],
-    )
-    longest: dict[str, float] = {}
-    for job_type, waited in (await service_stats.waiting()).items():
-        name = label(job_type)
-        longest[name] = max(longest.get(name, 0.0), waited.total_seconds())
-    for name, seconds in sorted(longest.items()):
-        family.add_metric([name], seconds)
-    return [family]
-
-
-async def _workers(service_stats: ServiceStats, label: Label) -> list[Metric]:
-    stats = await service_stats.worker_stats()
-    return [
-        GaugeMetricFamily("secretary_workers", "Live workers", value=stats.workers),
-        GaugeMetricFamily("secretary_worker_slots", "Job slots of live workers", value=stats.slots),
-    ]
-
-
-async def _webhooks(service_stats: ServiceStats, label: Label) -> list[Metric]:
-    lag = (await service_stats.webhook_lag()).total_seconds()
-    text = "How long the next webhook event has been due"
-    return [GaugeMetricFamily("secretary_webhook_lag_seconds", text, value=lag)]
-
-
-async def _disk(service_stats: ServiceStats, label: Label) -> list[Metric]:
-    try:
-        disk = await service_stats.disk()
-    except OSError:  # the other metrics are still useful without the directory
-        return []
-    free, total = "secretary_disk_free_bytes", "secretary_disk_total_bytes"
-    return [
-        GaugeMetricFamily(free, "Free space for the data directory", value=disk.free),
-        GaugeMetricFamily(total, "Size of the disk of the data directory", value=disk.total),
-    ]
-
-
-COLLECTORS: tuple[Collector, ...] = (_jobs, _waiting, _workers, _webhooks, _disk)

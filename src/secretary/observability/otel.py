@@ -6,7 +6,6 @@ Imported only if a collector is configured: see `app.make_tracer`.
 import hashlib
 import os
 import socket
-from collections.abc import Sequence
 from datetime import datetime
 
 from opentelemetry import trace
@@ -19,9 +18,8 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import Span, SpanContext, SpanKind, StatusCode, TraceFlags
 from opentelemetry.util.types import AttributeValue
 
-from ..core.job import Cancelled, Completed, Failed, Job, Outcome, Progress, Released, utc_now
+from ..core.job import Failed, Job, Outcome, Progress, Released, utc_now
 from ..jobs.events import Observer
-from ..store import Rescued
 from ..version import __version__
 
 #: Further steps of an attempt are not exported.
@@ -37,8 +35,15 @@ class OtelTracer(Observer):
 
     def __init__(self) -> None:
         self._ids = _Ids()
+        ours: dict[str, AttributeValue] = {
+            "service.name": "secretary",
+            "service.version": __version__,
+            "service.instance.id": f"{socket.gethostname()}-{os.getpid()}",
+        }
+        # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override these attributes.
+        resource = Resource.create(ours).merge(OTELResourceDetector().detect())
         self._provider = TracerProvider(
-            resource=_resource(), id_generator=self._ids, shutdown_on_exit=False
+            resource=resource, id_generator=self._ids, shutdown_on_exit=False
         )
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("secretary", __version__)
@@ -67,28 +72,26 @@ class OtelTracer(Observer):
             steps.append((utc_now(), progress.step))
 
     def ended(self, job: Job, outcome: Outcome) -> None:
-        self._export_attempt(job, _name(outcome), _code(outcome))
-        if not isinstance(outcome, Released) and not _is_retried(outcome):
-            self._export_job(job, outcome)
-
-    def lost(self, job: Job) -> None:
-        self._export_attempt(job, "lost", "LEASE_LOST")
-
-    def rescued(self, jobs: Sequence[Rescued]) -> None:
-        pass
-
-    def _export_job(self, job: Job, outcome: Outcome) -> None:
+        end = type(outcome).__name__.lower()
+        failure = outcome if isinstance(outcome, Failed) else None
+        code = failure.error.code if failure else None
+        self._export_attempt(job, end, code)
+        if isinstance(outcome, Released) or (failure and failure.retry_at is not None):
+            return
         trace_id, parent, flags = _origin(job)
-        self._ids.next_span = _job_span_id(job)
+        self._ids.next_span = _number(job, "job", 8)
         self._ids.next_trace = None if parent else trace_id
         span = self._tracer.start_span(
             f"job {job.job_type}",
             _context(trace_id, parent, flags) if parent else Context(),
             SpanKind.CONSUMER,
-            {**_attributes(job), "secretary.job.status": _name(outcome)},
+            {**_attributes(job), "secretary.job.status": end},
             start_time=_nanoseconds(job.created_at),
         )
-        _finish(span, utc_now(), _code(outcome))
+        _finish(span, utc_now(), code)
+
+    def lost(self, job: Job) -> None:
+        self._export_attempt(job, "lost", "LEASE_LOST")
 
     def _export_attempt(self, job: Job, end: str, code: str | None) -> None:
         steps = self._steps.pop((job.job_id, job.attempt), [])
@@ -96,7 +99,7 @@ class OtelTracer(Observer):
         trace_id, _, flags = _origin(job)
         attempt = self._tracer.start_span(
             f"attempt {job.job_type}",
-            _context(trace_id, _job_span_id(job), flags),
+            _context(trace_id, _number(job, "job", 8), flags),
             SpanKind.INTERNAL,
             {**_attributes(job), "secretary.attempt.end": end},
             start_time=_nanoseconds(job.processing_started_at or now),
@@ -147,22 +150,12 @@ class _Ids(RandomIdGenerator):
         return given or super().generate_trace_id()
 
 
-def _resource() -> Resource:
-    """OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override these attributes."""
-    ours: dict[str, AttributeValue] = {
-        "service.name": "secretary",
-        "service.version": __version__,
-        "service.instance.id": f"{socket.gethostname()}-{os.getpid()}",
-    }
-    return Resource.create(ours).merge(OTELResourceDetector().detect())
-
-
 def _origin(job: Job) -> tuple[int, int, int]:
     """Trace id, parent span id (0: none) and flags of a job. Without a trace context the trace id
     is derived from the job id, so that all workers use the same."""
     if job.traceparent is not None:
         return _read(job.traceparent)
-    return _number(job.job_id, "trace", 16), 0, TraceFlags.SAMPLED
+    return _number(job, "trace", 16), 0, TraceFlags.SAMPLED
 
 
 def _read(traceparent: str) -> tuple[int, int, int]:
@@ -175,12 +168,9 @@ def _context(trace_id: int, span_id: int, flags: int) -> Context:
     return trace.set_span_in_context(trace.NonRecordingSpan(parent), Context())
 
 
-def _job_span_id(job: Job) -> int:
-    return _number(job.job_id, "job", 8)
-
-
-def _number(job_id: str, what: str, size: int) -> int:
-    digest = hashlib.blake2b(job_id.encode(), digest_size=size, person=what.encode()).digest()
+def _number(job: Job, what: str, size: int) -> int:
+    """An id that all workers derive from the id of the job."""
+    digest = hashlib.blake2b(job.job_id.encode(), digest_size=size, person=what.encode()).digest()
     return int.from_bytes(digest, "big") or 1
 
 
@@ -191,22 +181,6 @@ def _attributes(job: Job) -> dict[str, AttributeValue]:
         "secretary.attempt": job.attempt,
         **({"secretary.batch.id": job.batch_id} if job.batch_id else {}),
     }
-
-
-def _name(outcome: Outcome) -> str:
-    return type(outcome).__name__.lower()
-
-
-def _is_retried(outcome: Outcome) -> bool:
-    return isinstance(outcome, Failed) and outcome.retry_at is not None
-
-
-def _code(outcome: Outcome) -> str | None:
-    match outcome:
-        case Failed(error=error):
-            return error.code
-        case Completed() | Cancelled() | Released():
-            return None
 
 
 def _finish(span: Span, at: datetime, code: str | None) -> None:

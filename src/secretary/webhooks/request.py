@@ -37,9 +37,6 @@ WORKER = "secretary"
 
 Phase = Literal["queued", "running", "postprocessing", "completed", "error"]
 
-MARKDOWN = frozenset({"markdown_content", "markdown_file"})
-METADATA = frozenset({"metadata"})
-
 #: Batch fields left out of the payload: internal, or still changing after the batch has ended.
 INTERNAL_BATCH_FIELDS = frozenset(
     {"updated_at", "archived", "isActive", "access_control", "webhook", "deliveries"}
@@ -52,16 +49,11 @@ def phase_of(owner: Job | Batch) -> Phase:
             return "completed"
         case JobStatus.FAILED | JobStatus.CANCELLED:
             return "error"
-        case JobStatus.PROCESSING if isinstance(owner, Batch) or not _is_postprocessing(owner):
-            return "running"
-        case JobStatus.PROCESSING:
-            return "postprocessing"
         case JobStatus.PENDING:
             return "queued"
-
-
-def _is_postprocessing(job: Job) -> bool:
-    return job.progress.step == "postprocessing"
+        case JobStatus.PROCESSING:
+            is_last_step = isinstance(owner, Job) and owner.progress.step == "postprocessing"
+            return "postprocessing" if is_last_step else "running"
 
 
 def body(owner: Job | Batch, webhook: Webhook, *, archive: bytes | None = None) -> bytes:
@@ -84,15 +76,22 @@ def client_id(owner: Job | Batch, webhook: Webhook) -> str:
 def job_payload(job: Job, webhook: Webhook, *, archive: bytes | None = None) -> dict[str, Any]:
     phase = phase_of(job)
     client_job_id = client_id(job, webhook)
-    ended = job.status in FINAL_STATUSES
     results = {**EMPTY_RESULTS, **(job.results or {})}
-    data = _data(job, webhook, archive) if ended else {"progress": job.progress.percent}
+    # The error of an attempt that will be retried is not the job's outcome.
+    error = job.error if phase == "error" else None
+    data: dict[str, Any] | None = {"progress": job.progress.percent}
+    if ended := job.status in FINAL_STATUSES:
+        outcome = event_payload(job)
+        data = None if outcome is None else _selected_results(outcome, webhook)
+        if data is not None and archive is not None:
+            data["archive_data"] = base64.b64encode(archive).decode()
+            data["archive_filename"] = (job.results or {}).get("archive_filename")
     return {
         "schema_version": SCHEMA_VERSION,
         "worker": WORKER,
         "phase": phase,
         "status": phase if ended else "processing",
-        "message": _message(job, phase),
+        "message": error.message if error else job.progress.message or phase,
         "job_id": job.job_id,
         "job_type": job.job_type,
         "jobId": client_job_id,
@@ -107,35 +106,15 @@ def job_payload(job: Job, webhook: Webhook, *, archive: bytes | None = None) -> 
         "percent": job.progress.percent,
         "data": data,
         "results": _selected_results(results, webhook) if phase == "completed" else None,
-        # The error of an attempt that will be retried is not the job's outcome.
-        "error": job.error.model_dump(mode="json") if job.error and phase == "error" else None,
+        "error": error.model_dump(mode="json") if error else None,
     }
-
-
-def _message(job: Job, phase: Phase) -> str:
-    if phase == "error" and job.error is not None:
-        return job.error.message
-    return job.progress.message or phase
-
-
-def _data(job: Job, webhook: Webhook, archive: bytes | None) -> dict[str, Any] | None:
-    outcome = event_payload(job)
-    if outcome is None:
-        return None
-    data = _selected_results(outcome, webhook)
-    if archive is not None:
-        data["archive_data"] = base64.b64encode(archive).decode()
-        data["archive_filename"] = (job.results or {}).get("archive_filename")
-    return data
 
 
 def _selected_results(results: dict[str, Any], webhook: Webhook) -> dict[str, Any]:
     """The results without the parts the webhook excludes."""
-    excluded: set[str] = set()
-    if not webhook.include_markdown:
-        excluded |= MARKDOWN
+    excluded = set() if webhook.include_markdown else {"markdown_content", "markdown_file"}
     if not webhook.include_metadata:
-        excluded |= METADATA
+        excluded.add("metadata")
     return {key: value for key, value in results.items() if key not in excluded}
 
 
@@ -146,10 +125,8 @@ def batch_payload(batch: Batch, webhook: Webhook) -> dict[str, Any]:
         key: value for key, value in batch.document().items() if key not in INTERNAL_BATCH_FIELDS
     }
     message = f"{document['completed_jobs']} of {batch.total_jobs} jobs completed"
-    error = None
-    if phase == "error":
-        code = "BATCH_FAILED"
-        error = {"code": code, "message": "None of the jobs completed", "details": None}
+    text = "None of the jobs completed"
+    error = {"code": "BATCH_FAILED", "message": text, "details": None}
     return {
         "schema_version": SCHEMA_VERSION,
         "worker": WORKER,
@@ -172,7 +149,7 @@ def batch_payload(batch: Batch, webhook: Webhook) -> dict[str, Any]:
         "data": document if phase == "completed" else None,
         "batch": document,
         "results": None,
-        "error": error,
+        "error": error if phase == "error" else None,
     }
 
 
@@ -242,34 +219,26 @@ async def build_request(
         if webhook.include_archive:  # first: the stored results name the files to pack
             archive = await read_archive(files, owner)
         owner = await files.load_results(owner)
+    # In a thread: results can be tens of megabytes.
     return await asyncio.to_thread(_build_request, event, owner, webhook, archive)
 
 
 def _build_request(
     event: DueEvent, owner: Job | Batch, webhook: Webhook, archive: bytes | None
 ) -> WebhookRequest:
-    """Runs in a thread: results can be tens of megabytes."""
     content = body(owner, webhook, archive=archive)
+    message_id = event.delivery.delivery_id
+    if event.delivery.event == "progress":  # only retries of a final event share one id
+        message_id += f"-{event.delivery.tried + 1}"
     headers = headers_for(
         webhook,
-        message_id=message_id(event),
+        message_id=message_id,
         at=utc_now(),
         body=content,
         traceparent=owner.traceparent if isinstance(owner, Job) else None,
     )
-    return WebhookRequest(url_for(owner, webhook), encode_headers(headers), content)
-
-
-def message_id(event: DueEvent) -> str:
-    """Retries of a final event share one id; every progress event has its own."""
-    delivery = event.delivery
-    if delivery.event != "progress":
-        return delivery.delivery_id
-    return f"{delivery.delivery_id}-{delivery.tried + 1}"
-
-
-def url_for(owner: Job | Batch, webhook: Webhook) -> str:
-    return webhook.url.replace("{jobId}", quote(client_id(owner, webhook), safe=""))
+    url = webhook.url.replace("{jobId}", quote(client_id(owner, webhook), safe=""))
+    return WebhookRequest(url, encode_headers(headers), content)
 
 
 #: Only the status matters. This much of the body is read so that the connection can be reused.
@@ -293,18 +262,12 @@ class DeliveryResult:
 
 
 async def post(
-    client: httpx.AsyncClient,
-    network: Network,
-    request: WebhookRequest,
-    *,
-    limit: timedelta,
+    client: httpx.AsyncClient, network: Network, request: WebhookRequest, *, limit: timedelta
 ) -> DeliveryResult:
     """Send the request. Never raises; recorded errors are generic, because library errors may
     quote the request."""
     at, started = utc_now(), time.perf_counter()
-    status: int | None = None
-    error: str | None = None
-    retry_after: timedelta | None = None
+    status = error = retry_after = None
     try:
         network.check(request.url, https_only=True)
         async with asyncio.timeout(limit.total_seconds()):
@@ -325,9 +288,8 @@ async def post(
     except (httpx.HTTPError, httpx.InvalidURL) as problem:
         error = f"request failed ({type(problem).__name__})"
     duration = round((time.perf_counter() - started) * 1000)
-    return DeliveryResult(
-        DeliveryAttempt(at=at, status=status, error=error, duration_ms=duration), retry_after
-    )
+    attempt = DeliveryAttempt(at=at, status=status, error=error, duration_ms=duration)
+    return DeliveryResult(attempt, retry_after)
 
 
 async def _drain(response: httpx.Response) -> None:

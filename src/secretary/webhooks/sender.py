@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Protocol
 
 import httpx
@@ -29,14 +28,9 @@ class RetrySchedule:
     together."""
 
     waits: tuple[timedelta, ...] = (
-        timedelta(seconds=5),
-        timedelta(seconds=30),
-        timedelta(minutes=5),
-        timedelta(minutes=30),
-        timedelta(hours=2),
-        timedelta(hours=5),
-        timedelta(hours=7),
-        timedelta(hours=9),
+        *(timedelta(seconds=n) for n in (5, 30)),
+        *(timedelta(minutes=n) for n in (5, 30)),
+        *(timedelta(hours=n) for n in (2, 5, 7, 9)),
     )
     window: timedelta = timedelta(hours=24)
     jitter: float = 0.1
@@ -153,11 +147,7 @@ class Sender:
     """Delivers events. Any number of processes may run one: an event is leased to one at a time."""
 
     def __init__(
-        self,
-        store: EventStore,
-        network: Network,
-        files: JobFiles,
-        options: SenderOptions,
+        self, store: EventStore, network: Network, files: JobFiles, options: SenderOptions
     ) -> None:
         #: Called after each attempt with the event's name and whether it was delivered.
         self.on_attempt: Callable[[str, bool], None] = lambda event, delivered: None
@@ -189,24 +179,18 @@ class Sender:
                 while not self._stopping.is_set():
                     self._wakeup.clear()
                     if not await self._send_due(client):
-                        await self._wait_for_wakeup()
+                        # Jittered, so that processes do not poll at the same moment.
+                        seconds = self._options.poll_every.total_seconds()
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(seconds * random.uniform(0.8, 1.2)):
+                                await self._wakeup.wait()
                 await self._send_due(client)
-                await self._wait_for_tasks()
+                if self._tasks:
+                    await asyncio.wait(self._tasks, timeout=self._options.grace.total_seconds())
             finally:
                 for task in self._tasks:
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _wait_for_wakeup(self) -> None:
-        # Jittered, so that processes do not poll at the same moment.
-        seconds = self._options.poll_every.total_seconds() * random.uniform(0.8, 1.2)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._wakeup.wait()
-
-    async def _wait_for_tasks(self) -> None:
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self._options.grace.total_seconds())
 
     async def _send_due(self, client: httpx.AsyncClient) -> bool:
         """Start sending what is due; returns whether anything was."""
@@ -225,8 +209,13 @@ class Sender:
             sending = self._sending[event.owner_id] = _Delivery(event)
             task = asyncio.create_task(self._send(client, sending), name=event.owner_id)
             self._tasks.add(task)
-            task.add_done_callback(partial(self._sent, event))
+            task.add_done_callback(self._sent)
         return bool(events)
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._sending.pop(task.get_name(), None)
+        self._wakeup.set()  # a slot is free
 
     async def _extend_leases(self) -> None:
         lease = self._options.lease.total_seconds()
@@ -258,11 +247,6 @@ class Sender:
         )
         return await self._store.claim_events(wanted)
 
-    def _sent(self, event: DueEvent, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._sending.pop(event.owner_id, None)
-        self._wakeup.set()  # a slot is free
-
     async def _send(self, client: httpx.AsyncClient, sending: _Delivery) -> None:
         """Errors must not stop the sender; an event without a recorded outcome is sent again."""
         event = sending.event
@@ -274,47 +258,40 @@ class Sender:
             logger.error("Could not record a webhook event of %s: %s", event.owner_id, error)
         except Exception:
             logger.exception("Unexpected error while sending a webhook event of %s", event.owner_id)
+            attempt = DeliveryAttempt(at=utc_now(), error="internal error", duration_ms=0)
             with suppress(StoreUnavailable):
-                await self._record_broken(event)
-
-    async def _record_broken(self, event: DueEvent) -> None:
-        attempt = DeliveryAttempt(at=utc_now(), error="internal error", duration_ms=0)
-        if event.delivery.event == "progress":
-            await self._store.record_progress(event, attempt, None)
-        else:
-            await self._record(event, attempt, retry_after=None)
+                if event.delivery.event == "progress":
+                    await self._store.record_progress(event, attempt, None)
+                else:
+                    await self._record(event, attempt, retry_after=None)
 
     async def _deliver(self, client: httpx.AsyncClient, sending: _Delivery) -> None:
-        event = sending.event
-        owner = await self._owner(event)
+        event, store = sending.event, self._store
+        is_job = event.kind == "job"
+        owner = await (store.get(event.owner_id) if is_job else store.get_batch(event.owner_id))
         is_final = event.delivery.event != "progress"
-        webhook = owner.webhook
+        webhook, result = owner.webhook, None
         wanted = webhook is not None and (is_final or webhook.wants(phase_of(owner)))
-        if webhook is None or not wanted or is_final != (owner.status in FINAL_STATUSES):
-            # The job has moved on since the event was leased.
-            await self._store.record_progress(event, None, self._progress_schedule(owner))
-            return
-        result = await self._request(client, sending, owner, webhook)
-        if result is None:
-            await self._store.record_progress(event, None, self._progress_schedule(owner))
+        if webhook is not None and wanted and is_final == (owner.status in FINAL_STATUSES):
+            result = await self._request(client, sending, owner, webhook)
+        if result is None:  # the job has moved on since the event was leased
+            await store.record_progress(event, None, self._progress_schedule(owner))
             return
         self.on_attempt(event.delivery.event, succeeded(result.attempt))
-        pause = self._update_breaker(event.endpoint, result)
+        pause = None
+        if result.is_alive:
+            self._breakers.succeeded(event.endpoint)
+        else:
+            pause = self._breakers.failed(event.endpoint)
         if is_final:
             await self._record(event, result.attempt, retry_after=result.retry_after)
         else:
             pace = None if result.attempt.status == GONE else self._progress_schedule(owner)
-            await self._store.record_progress(event, result.attempt, pace)
+            await store.record_progress(event, result.attempt, pace)
         if pause is not None:
-            logger.warning(
-                "Webhook endpoint %s keeps failing; pausing for %s", event.endpoint, pause
-            )
-            await self._store.postpone_events(event.endpoint, utc_now() + pause)
-
-    async def _owner(self, event: DueEvent) -> Job | Batch:
-        if event.kind == "job":
-            return await self._store.get(event.owner_id)
-        return await self._store.get_batch(event.owner_id)
+            text = "Webhook endpoint %s keeps failing; pausing for %s"
+            logger.warning(text, event.endpoint, pause)
+            await store.postpone_events(event.endpoint, utc_now() + pause)
 
     def _progress_schedule(self, owner: Job | Batch) -> ProgressSchedule | None:
         if isinstance(owner, Batch) or owner.webhook is None or not owner.webhook.wants_progress:
@@ -332,10 +309,10 @@ class Sender:
         self, client: httpx.AsyncClient, sending: _Delivery, owner: Job | Batch, webhook: Webhook
     ) -> DeliveryResult | None:
         """Returns None if the request was abandoned because its job has ended, or may have."""
-        event = sending.event
+        event, options = sending.event, self._options
         is_final = event.delivery.event != "progress"
         outgoing = await build_request(event, owner, webhook, self._files)
-        limit = self._options.timeout if is_final else self._options.progress_timeout
+        limit = options.timeout if is_final else options.progress_timeout
         if self._is_stale(sending):
             return None
         request = sending.request = asyncio.create_task(
@@ -346,13 +323,6 @@ class Sender:
         finally:
             request.cancel()
         return None if request.cancelled() else request.result()
-
-    def _update_breaker(self, endpoint: str, result: DeliveryResult) -> timedelta | None:
-        """Update the circuit breaker; returns the pause it starts, if any."""
-        if result.is_alive:
-            self._breakers.succeeded(endpoint)
-            return None
-        return self._breakers.failed(endpoint)
 
     async def _record(
         self, event: DueEvent, attempt: DeliveryAttempt, *, retry_after: timedelta | None
@@ -367,9 +337,6 @@ class Sender:
                 retry_after=retry_after,
             )
             if next_try_at is None:
-                logger.warning(
-                    "Giving up on delivering to %s the final event of %s",
-                    event.endpoint,
-                    event.owner_id,
-                )
+                text = "Giving up on delivering to %s the final event of %s"
+                logger.warning(text, event.endpoint, event.owner_id)
         await self._store.record_delivery(event, attempt, next_try_at=next_try_at)

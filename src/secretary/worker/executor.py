@@ -58,7 +58,7 @@ from ..observability.logging import current_job, current_trace
 from ..storage.artifacts import JobFiles
 from ..storage.sources import Sources
 from ..store import ClaimStore, WorkerStore
-from .isolation import isolated
+from .isolation import run_isolated
 from .sandbox import RemoteError, Sandbox, SandboxInterrupted
 
 logger = logging.getLogger(__name__)
@@ -205,12 +205,14 @@ class Execution:
         seconds = self.job.timeout_s
         if not seconds and handler.timeout:
             seconds = handler.timeout.total_seconds()
-        runs_in_sandbox = handler.isolated and handler.origin is not None
-        run = isolated(handler, self._executor.sandbox) if runs_in_sandbox else handler.run
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                return results_as_json(await run(ctx))
+                if handler.isolated and handler.origin is not None:
+                    results = await run_isolated(handler, ctx, self._executor.sandbox)
+                else:
+                    results = await handler.run(ctx)
+                return results_as_json(results)
         except TimeoutError:
             if not limit.expired():
                 raise

@@ -1,81 +1,81 @@
 """Runs user-supplied handlers in sandbox processes, with the same `JobContext` as in process."""
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..config import DocumentSettings, MediaSettings
 from ..core.job import Job, LogEntry, Progress, ResourceCalculator
 from ..jobs.handler import Handler, JobContext, Registry, Results, results_as_json, run_in_thread
 from ..llm import Endpoints, Llm, LlmOptions
 from ..llm.templates import Library
-from ..storage.cache import Cache
-from ..storage.sources import Sources
 from .sandbox import Sandbox
 from .sandbox.child_main import send
 
 
-def isolated(
-    handler: Handler[Any], sandbox: Sandbox
-) -> Callable[[JobContext[Any]], Awaitable[Results]]:
-    """Wrap `handler.run` so that it runs in a sandbox process."""
+async def run_isolated(handler: Handler[Any], ctx: JobContext[Any], sandbox: Sandbox) -> Results:
+    """Run a handler in a sandbox process instead of calling `handler.run`."""
+
+    def deliver(message: Progress | LogEntry) -> None:
+        if isinstance(message, Progress):
+            ctx.reporter.progress(message)
+        else:
+            ctx.reporter.log(message)
+
     assert handler.origin is not None
+    results, used = await sandbox.run(
+        run_handler,
+        handler.origin,
+        ctx.job.model_dump_json(by_alias=True),  # ten times faster than pickling the model
+        ctx.llm.options,
+        ctx.templates.directory,
+        functools.partial(
+            JobContext,
+            attempt_directory=ctx.attempt_directory,
+            sources=ctx.sources,
+            cache=ctx.cache,
+            documents=ctx.documents,
+            media=ctx.media,
+        ),
+        on_message=deliver,
+        resources=ctx.resources,
+    )
+    ctx.resources.add_all(used)
+    return results
 
-    async def run(ctx: JobContext[Any]) -> Results:
-        def deliver(message: Progress | LogEntry) -> None:
-            if isinstance(message, Progress):
-                ctx.reporter.progress(message)
-            else:
-                ctx.reporter.log(message)
 
-        results, used = await sandbox.run(
-            run_handler,
-            handler.origin,
-            ctx.job.model_dump_json(by_alias=True),  # ten times faster than pickling the model
-            ctx.attempt_directory,
-            ctx.sources,
-            ctx.cache,
-            ctx.documents,
-            ctx.media,
-            ctx.llm.options,
-            ctx.templates.directory,
-            on_message=deliver,
-            resources=ctx.resources,
-        )
-        ctx.resources.add_all(used)
-        return results
+class _RemoteReporter:
+    """A `Reporter` that sends progress and logs to the worker."""
 
-    return run
+    progress = staticmethod(send)
+    log = staticmethod(send)
+
+
+@functools.cache
+def _registry(origin: str) -> Registry:
+    registry = Registry()
+    registry.load(origin)
+    return registry
 
 
 async def run_handler(
     origin: str,
     job_document: str,
-    attempt_directory: str,
-    sources: Sources,
-    cache: Cache,
-    documents: DocumentSettings,
-    media: MediaSettings,
     llm: LlmOptions,
     templates: Path | None,
+    context: Callable[..., JobContext[Any]],
 ) -> tuple[dict[str, Any] | None, dict[str, float]]:
     """Runs in the sandbox process: load the handler and call it."""
     job = Job.model_validate_json(job_document)
     handler = _registry(origin)[job.job_type]
     resources = ResourceCalculator()
     endpoints = Endpoints(llm)
-    ctx = JobContext(
+    ctx = context(
         job=job,
         parameters=handler.parse(job.parameters),
         resources=resources,
         reporter=_RemoteReporter(),
         run=run_in_thread,
-        attempt_directory=attempt_directory,
-        sources=sources,
-        cache=cache,
-        documents=documents,
-        media=media,
         llm=Llm(endpoints, resources),
         templates=Library(templates),
     )
@@ -84,20 +84,3 @@ async def run_handler(
     finally:
         await endpoints.close()
     return results, dict(resources.used)
-
-
-class _RemoteReporter:
-    """A `Reporter` that sends progress and logs to the worker."""
-
-    def progress(self, progress: Progress) -> None:
-        send(progress)
-
-    def log(self, entry: LogEntry) -> None:
-        send(entry)
-
-
-@functools.cache
-def _registry(origin: str) -> Registry:
-    registry = Registry()
-    registry.load(origin)
-    return registry

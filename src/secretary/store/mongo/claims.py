@@ -26,7 +26,6 @@ from ..claims import (
 )
 from .client import ShieldedCalls
 from .queries import WITHOUT_DETAILS
-from .queue import class_of, promote, queue_update
 from .rows import add_logs, job_from, moment, now_stamp, stamp, with_overflow
 from .schema import Database, Document
 from .transitions import (
@@ -34,10 +33,13 @@ from .transitions import (
     Change,
     apply,
     cancelled,
+    class_of,
     failed,
     inactive_batches,
     pending,
     placements_for,
+    promote,
+    queue_update,
     resume_if_active,
 )
 
@@ -54,7 +56,7 @@ async def register_worker(db: Database, worker: WorkerInfo, lease: timedelta) ->
 async def busy_slots(db: Database) -> dict[str, int]:
     groups = await db.jobs.aggregate(
         [
-            {"$match": {"worker_id": {"$gt": ""}, "status": "processing"}},
+            {"$match": RUNNING},
             {"$group": {"_id": "$worker_id", "n": {"$sum": 1}}},
         ],
         hint="running",
@@ -63,7 +65,10 @@ async def busy_slots(db: Database) -> dict[str, int]:
 
 
 async def all_workers(db: Database) -> list[WorkerInfo]:
-    return [_worker_from(document) async for document in db.workers.find(sort=[("_id", 1)])]
+    return [
+        WorkerInfo.from_stored({**stored, "started_at": moment(stored["started_at"])})
+        async for stored in db.workers.find(sort=[("_id", 1)])
+    ]
 
 
 async def require_registered(db: Database, worker_id: str) -> None:
@@ -89,16 +94,15 @@ def _lease(lease: timedelta) -> Document:
     return {"lease_until": until, "seen_at": "$$NOW"}
 
 
-def _worker_from(document: Document) -> WorkerInfo:
-    return WorkerInfo.from_stored({**document, "started_at": moment(document["started_at"])})
-
-
 #: How often a claim tries again when other processes claimed the jobs it had chosen.
 MAX_TRIES = 4
 
 #: How much later a request that was given up may still reach the server.
 ORPHANED_CLAIM_SECONDS = 60.0
 
+RUNNING = {"worker_id": {"$gt": ""}, "status": "processing"}
+#: The fields of a candidate.
+CANDIDATE = {"line": 1, "turn": 1, "user_id": 1, "arrival": 1}
 INITIALIZING = {"step": "initializing", "percent": 0, "message": ""}
 
 
@@ -204,18 +208,11 @@ class Claims:
 async def _running_jobs(db: Database, capacity: Capacity) -> Running:
     running = Running()
     if capacity.max_per_type or capacity.max_per_user is not None:
-        async for job in db.jobs.find(**running_jobs_query()):
+        projection = {"_id": 0, "job_type": 1, "user_id": 1}
+        async for job in db.jobs.find(RUNNING, projection, hint="running"):
             running.per_type[job["job_type"]] += 1
             running.per_user[job.get("user_id")] += 1
     return running
-
-
-def running_jobs_query() -> Document:
-    return {
-        "filter": {"worker_id": {"$gt": ""}, "status": "processing"},
-        "projection": {"_id": 0, "job_type": 1, "user_id": 1},
-        "hint": "running",
-    }
 
 
 async def _candidates(
@@ -224,18 +221,11 @@ async def _candidates(
     if capacity.max_per_user is not None:
         jobs = await _candidates_below_user_limit(db, queue, capacity, running)
     else:
-        jobs = await db.jobs.find(**first_in_queue(queue, capacity.slots)).to_list()
+        order = [("turn", 1), ("arrival", 1)]
+        jobs = await db.jobs.find(
+            {"line": queue}, CANDIDATE, sort=order, limit=capacity.slots, hint="line"
+        ).to_list()
     return [Candidate(job, job.get("user_id"), job["arrival"]) for job in jobs]
-
-
-def first_in_queue(queue: str, limit: int) -> Document:
-    return {
-        "filter": {"line": queue},
-        "projection": {"line": 1, "turn": 1, "user_id": 1, "arrival": 1},
-        "sort": [("turn", 1), ("arrival", 1)],
-        "limit": limit,
-        "hint": "line",
-    }
 
 
 async def _candidates_below_user_limit(
@@ -243,44 +233,33 @@ async def _candidates_below_user_limit(
 ) -> list[Document]:
     """Jobs of users below their limit; skipping a busy user's 10,000 jobs is one index lookup."""
     assert capacity.max_per_user is not None
-    per_user = capacity.max_per_user
-    room: dict[str | None, int] = {}
-    heads = await (await db.jobs.aggregate(**first_of_users(queue))).to_list()
-    for head in sorted(heads, key=lambda head: int(head["turn"])):
-        user_id = head["_id"]
-        free = capacity.slots if user_id is None else per_user - running.per_user[user_id]
-        if free > 0 and len(room) < capacity.slots:
-            room[user_id] = min(free, capacity.slots)
-    pages = await asyncio.gather(
-        *(
-            db.jobs.find(**first_of_user_queue(queue, user_id, limit)).to_list()
-            for user_id, limit in room.items()
-        )
-    )
-    return sorted((job for jobs in pages for job in jobs), key=_queue_order)
-
-
-def _queue_order(job: Mapping[str, Any]) -> tuple[int, int]:
-    return job["turn"], job["arrival"]
-
-
-def first_of_users(queue: str) -> Document:
-    pipeline = [
+    first_of_users: list[Document] = [
         {"$match": {"line": queue}},
         {"$sort": {"line": 1, "user_id": 1, "turn": 1}},
         {"$group": {"_id": "$user_id", "turn": {"$first": "$turn"}}},
     ]
-    return {"pipeline": pipeline, "hint": "lane"}
-
-
-def first_of_user_queue(queue: str, user_id: str | None, limit: int) -> Document:
-    return {
-        "filter": {"line": queue, "user_id": user_id},
-        "projection": {"line": 1, "turn": 1, "user_id": 1, "arrival": 1},
-        "sort": [("turn", 1)],
-        "limit": limit,
-        "hint": "lane",
-    }
+    heads = await (await db.jobs.aggregate(first_of_users, hint="lane")).to_list()
+    room: dict[str | None, int] = {}
+    for head in sorted(heads, key=lambda head: int(head["turn"])):
+        user_id, free = head["_id"], capacity.slots
+        if user_id is not None:
+            free = min(free, capacity.max_per_user - running.per_user[user_id])
+        if free > 0 and len(room) < capacity.slots:
+            room[user_id] = free
+    pages = await asyncio.gather(
+        *(
+            db.jobs.find(
+                {"line": queue, "user_id": user_id},
+                CANDIDATE,
+                sort=[("turn", 1)],
+                limit=limit,
+                hint="lane",
+            ).to_list()
+            for user_id, limit in room.items()
+        )
+    )
+    jobs = [job for page in pages for job in page]
+    return sorted(jobs, key=lambda job: (job["turn"], job["arrival"]))
 
 
 async def _start_jobs(
@@ -288,6 +267,7 @@ async def _start_jobs(
 ) -> list[Document]:
     """Claim those jobs that are still pending, and return them."""
     placements = {candidate.key["_id"]: _queue_fields_of(candidate.key) for candidate in chosen}
+    ids = list(placements)
     now = now_stamp()
     update = queue_update(
         {},
@@ -299,28 +279,19 @@ async def _start_jobs(
         progress=INITIALIZING,
         claim=token,
     )
-    won = await _update_pending(
-        db, list(placements), update | {"$inc": {"attempt": 1}} | db.change_time, token
-    )
-    return [
-        won[job_id] | {"place": placement}
-        for job_id, placement in placements.items()
-        if job_id in won
-    ]
-
-
-async def _update_pending(
-    db: Database, ids: Sequence[str], update: Document, token: str
-) -> dict[str, Document]:
+    update |= {"$inc": {"attempt": 1}} | db.change_time
     free = {"_id": {"$in": ids}, "status": "pending", "line": {"$gt": ""}}
     if len(ids) == 1:  # one request instead of two
         job = await db.jobs.find_one_and_update(
             free, update, WITHOUT_DETAILS, return_document=ReturnDocument.AFTER, hint="_id_"
         )
-        return {job["_id"]: job} if job is not None else {}
-    await db.jobs.update_many(free, update, hint="_id_")
-    updated = db.jobs.find({"_id": {"$in": ids}, "claim": token}, WITHOUT_DETAILS, hint="_id_")
-    return {job["_id"]: job async for job in updated}
+        won = {ids[0]: job} if job is not None else {}
+    else:
+        await db.jobs.update_many(free, update, hint="_id_")
+        mine = {"_id": {"$in": ids}, "claim": token}
+        started = db.jobs.find(mine, WITHOUT_DETAILS, hint="_id_")
+        won = {job["_id"]: job async for job in started}
+    return [won[one] | {"place": place} for one, place in placements.items() if one in won]
 
 
 def _queue_fields_of(job: Mapping[str, Any]) -> Document:
@@ -406,46 +377,26 @@ async def rescue(db: Database, dead: Collection[str], max_crashes: int) -> list[
     jobs = await db.jobs.find(
         {"worker_id": {"$in": lost}, "status": "processing"}, WITHOUT_VALUES, hint="running"
     ).to_list()
-    return await _rescue_jobs(db, jobs, max_crashes)
-
-
-RUNNING = {"worker_id": {"$gt": ""}, "status": "processing"}
-
-
-async def _rescue_jobs(db: Database, jobs: Sequence[Document], max_crashes: int) -> list[Rescued]:
     if not jobs:
         return []
     placements = await placements_for(db, jobs, interrupted=True)
-    changes = [
-        _rescue_one(job, placement, max_crashes)
-        for job, placement in zip(jobs, placements, strict=True)
-    ]
-    done = await apply(db, changes)
-    rescued = [job for job, ok in zip(jobs, done, strict=True) if ok]
+    pairs = zip(jobs, placements, strict=True)
+    done = await apply(db, [_rescue_one(job, placement, max_crashes) for job, placement in pairs])
     await resume_if_active(db, jobs, placements)
-    for job in rescued:
-        entry = worker_lost_entry(job["worker_id"], job["attempt"])
-        await add_logs(db, job["_id"], [entry], last=job.get("logged", 0) + 1)
-    return [
-        Rescued(
-            job_id=job["_id"],
-            attempt=job["attempt"],
-            worker_id=job["worker_id"],
-            failed=not job.get("cancel_requested") and job.get("crashes", 0) + 1 >= max_crashes,
-            cancelled=bool(job.get("cancel_requested")),
-        )
-        for job in rescued
-    ]
+    rescued: list[Rescued] = []
+    for job in (job for job, ok in zip(jobs, done, strict=True) if ok):
+        job_id, attempt, worker_id = job["_id"], job["attempt"], job["worker_id"]
+        entry = worker_lost_entry(worker_id, attempt)
+        await add_logs(db, job_id, [entry], last=job.get("logged", 0) + 1)
+        is_cancelled = bool(job.get("cancel_requested"))
+        is_failed = not is_cancelled and job.get("crashes", 0) + 1 >= max_crashes
+        rescued.append(Rescued(job_id, attempt, worker_id, is_failed, is_cancelled))
+    return rescued
 
 
 def _rescue_one(job: Document, placement: Document, max_crashes: int) -> Change:
-    only = {
-        "status": "processing",
-        "attempt": job["attempt"],
-        "worker_id": job["worker_id"],
-        "processing_started_at": job["processing_started_at"],
-        "cancel_requested": job.get("cancel_requested"),
-    }
+    names = ("status", "attempt", "worker_id", "processing_started_at", "cancel_requested")
+    only = {name: job.get(name) for name in names}
     deaths = job.get("crashes", 0) + 1
     error = crash_error(job["worker_id"], deaths)
     if job.get("cancel_requested"):

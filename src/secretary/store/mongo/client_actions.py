@@ -4,9 +4,9 @@ A standalone server has no transactions. Instead, one write decides: everything 
 invisible, and everything after it can be completed by any process (`Housekeeping`).
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
@@ -17,7 +17,6 @@ from ...core.job import QUEUED, Batch, Cancelled, Job, utc_now
 from ..jobs import Added, IdempotencyKey, JobQuery
 from .outbox import first_event, restarted, withdraw
 from .queries import drop_expired, get_batch
-from .queue import Placements
 from .rows import (
     DELETED,
     FINISHED,
@@ -36,6 +35,7 @@ from .rows import (
 from .schema import Database, Document, Documents
 from .transitions import (
     Change,
+    Placements,
     cancelled,
     change_matching,
     merge_updates,
@@ -43,6 +43,7 @@ from .transitions import (
     placements_for,
     resume_paused,
     settle_batch,
+    user_queue_of,
 )
 
 DUPLICATE_KEY = 11000
@@ -52,36 +53,33 @@ MAX_TRIES = 5
 MAX_IDS_STORED = 100
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
-    """A job and its document without the queue fields."""
+ALREADY_STORED = "A job or batch with this id is already stored"
 
-    job: Job
-    document: Document
-
-
-def _conflict() -> Conflict:
-    return Conflict("A job or batch with this id is already stored")
+#: A job and its document without the queue fields.
+NewJob = tuple[Job, Document]
 
 
 async def new_job(db: Database, job: Job, key: Document | None = None) -> NewJob:
     document = job_document(job, arrival=db.arrival_numbers.next()) | db.new_change_time
     document |= first_event(job.webhook)
     document |= await write_value(db, job.job_id, "parameters", job.parameters)
-    return NewJob(job, document | ({"idempotency_key": key} if key else {}))
+    return job, document | ({"idempotency_key": key} if key else {})
 
 
 async def add_jobs(db: Database, new: Sequence[NewJob]) -> list[Conflict | None]:
     """Store jobs of several callers in one request; returns an error for each duplicate id."""
-    placements = await _queue_fields(db, [item.job for item in new])
-    documents = [item.document | _fields_of(item.job, placements) for item in new]
+    placements = await Placements.load(db, (user_queue_of(job) for job, _ in new))
+    documents = [
+        document | placements.for_job(*user_queue_of(job), run_at=job.run_at)
+        for job, document in new
+    ]
     conflicts: set[int] = set()
     try:
         await db.durable.jobs.insert_many(documents, ordered=False)
     except BulkWriteError as error:
         conflicts = duplicates(error)
         await delete_overflow(db, [documents[n] for n in conflicts])
-    return [_conflict() if n in conflicts else None for n in range(len(new))]
+    return [Conflict(ALREADY_STORED) if n in conflicts else None for n in range(len(new))]
 
 
 def duplicates(error: BulkWriteError) -> set[int]:
@@ -90,18 +88,6 @@ def duplicates(error: BulkWriteError) -> set[int]:
     if error.details["writeConcernErrors"] or any(f["code"] != DUPLICATE_KEY for f in failed):
         raise error
     return {one["index"] for one in failed}
-
-
-async def _queue_fields(db: Database, jobs: Iterable[Job]) -> Placements:
-    placements = Placements(db)
-    await placements.load((job.job_type, job.priority, job.user_id) for job in jobs)
-    return placements
-
-
-def _fields_of(job: Job, placements: Placements, *, paused: bool = False) -> Document:
-    return placements.for_job(
-        job.job_type, job.priority, job.user_id, run_at=job.run_at, paused=paused
-    )
 
 
 async def add_batch(
@@ -127,17 +113,14 @@ async def add_batch(
     except Conflict:
         await unstage(db, batch.batch_id, token)
         raise
-    if await publish(db, batch.batch_id, token) < len(jobs):
-        await _check_complete(db, batch.batch_id, len(jobs))
-
-
-async def _check_complete(db: Database, batch_id: str, size: int) -> None:
-    """Check that no other process removed the staged jobs as abandoned, because this one was
-    suspended for minutes before it added the batch."""
-    listed = {"batch_id": batch_id, "status": {"$in": LISTED}}
-    if await db.jobs.count_documents(listed, hint="by_batch") < size:
-        await db.durable.batches.delete_one({"_id": batch_id})
-        await db.durable.jobs.delete_many({"batch_id": batch_id}, hint="by_batch")
+    if await publish(db, batch.batch_id, token) == len(jobs):
+        return
+    # Has another process removed the staged jobs as abandoned, because this one was suspended for
+    # minutes before it added the batch?
+    listed = {"batch_id": batch.batch_id, "status": {"$in": LISTED}}
+    if await db.jobs.count_documents(listed, hint="by_batch") < len(jobs):
+        await db.durable.batches.delete_one({"_id": batch.batch_id})
+        await db.durable.jobs.delete_many({"batch_id": batch.batch_id}, hint="by_batch")
         raise StoreUnavailable("Adding the batch took too long; nothing of it was stored")
 
 
@@ -150,28 +133,23 @@ async def _insert_batch(db: Database, document: Document) -> None:
     try:
         await db.durable.batches.insert_one(document)
     except DuplicateKeyError as error:
-        raise _conflict() from error
+        raise Conflict(ALREADY_STORED) from error
 
 
 async def _stage(db: Database, jobs: Sequence[Job], staged: Document, *, paused: bool) -> None:
-    placements = await _queue_fields(db, jobs)
+    placements = await Placements.load(db, map(user_queue_of, jobs))
     for start in range(0, len(jobs), CHUNK):
-        new = [await new_job(db, job) for job in jobs[start : start + CHUNK]]
-        documents = [
-            {**_without_change_time(item.document), "status": STAGED}
-            | {"staged": {**staged, "place": _fields_of(item.job, placements, paused=paused)}}
-            for item in new
-        ]
+        documents: list[Document] = []
+        for job in jobs[start : start + CHUNK]:
+            _, document = await new_job(db, job)
+            document.pop("changed_at", None)  # keeps it out of the change feed for now
+            place = placements.for_job(*user_queue_of(job), run_at=job.run_at, paused=paused)
+            documents.append(document | {"status": STAGED, "staged": {**staged, "place": place}})
         try:
             await db.durable.jobs.insert_many(documents, ordered=False)
         except BulkWriteError as error:
             await delete_overflow(db, [documents[n] for n in duplicates(error)])
-            raise _conflict() from error
-
-
-def _without_change_time(document: Document) -> Document:
-    """Keep it out of the change feed for now."""
-    return {name: value for name, value in document.items() if name != "changed_at"}
+            raise Conflict(ALREADY_STORED) from error
 
 
 def staged_jobs(batch_id: str, token: str) -> Document:
@@ -222,23 +200,28 @@ async def add_once(
         return Added(reservation["job_ids"], reservation.get("batch_id"), replayed=True)
     if "batch_id" in reservation:
         return await _stored_by_other(db, reservation["batch_id"], batch)
-    jobs, batch = _with_reserved_id(reservation["reserved"], jobs, batch)
-    added = Added(
-        [job.job_id for job in jobs],
-        batch.batch_id if batch else None,
-        replayed=reservation["reserved"] != own_id,
-    )
+    reserved = reservation["reserved"]
+    if batch is None:
+        jobs = [jobs[0].model_copy(update={"job_id": reserved})]
+    else:
+        jobs = [job.model_copy(update={"batch_id": reserved}) for job in jobs]
+        batch = batch.model_copy(update={"batch_id": reserved})
+    ids = [job.job_id for job in jobs]
+    added = Added(ids, reserved if batch else None, replayed=reserved != own_id)
     try:
         await store(jobs, batch, reservation["_id"])
     except Conflict:
-        if not await _stored_with(db, reservation, batch):
+        # Does the id exist because another process stored the same request?
+        collection = db.jobs if batch is None else db.batches
+        stored = await collection.find_one({"_id": reserved}, {"idempotency_key": 1})
+        if stored is None or stored.get("idempotency_key") != reservation["_id"]:
             await db.keys.delete_one({"_id": reservation["_id"], "job_ids": {"$exists": False}})
             raise
-        added = await _stored_by_other(db, reservation["reserved"], batch)
-    ids = added.job_ids if len(added.job_ids) <= MAX_IDS_STORED else None
+        added = await _stored_by_other(db, reserved, batch)
+    stored_ids = added.job_ids if len(added.job_ids) <= MAX_IDS_STORED else None
     await db.keys.update_one(
-        {"_id": reservation["_id"], "reserved": reservation["reserved"]},
-        {"$set": without_none(job_ids=ids, batch_id=added.batch_id)},
+        {"_id": reservation["_id"], "reserved": reserved},
+        {"$set": without_none(job_ids=stored_ids, batch_id=added.batch_id)},
     )
     return added
 
@@ -264,22 +247,6 @@ async def _reserve(db: Database, key: IdempotencyKey, own_id: str) -> Document:
                 {"_id": existing["_id"], "reserved": existing["reserved"]}
             )
     raise StoreUnavailable("The idempotency key could not be stored: it keeps changing")
-
-
-def _with_reserved_id(
-    reserved: str, jobs: Sequence[Job], batch: Batch | None
-) -> tuple[Sequence[Job], Batch | None]:
-    if batch is None:
-        return [jobs[0].model_copy(update={"job_id": reserved})], None
-    moved = [job.model_copy(update={"batch_id": reserved}) for job in jobs]
-    return moved, batch.model_copy(update={"batch_id": reserved})
-
-
-async def _stored_with(db: Database, reservation: Document, batch: Batch | None) -> bool:
-    """Whether the id exists because another process stored the same request."""
-    collection = db.jobs if batch is None else db.batches
-    stored = await collection.find_one({"_id": reservation["reserved"]}, {"idempotency_key": 1})
-    return stored is not None and stored.get("idempotency_key") == reservation["_id"]
 
 
 async def _stored_by_other(db: Database, reserved: str, batch: Batch | None) -> Added:
@@ -314,9 +281,10 @@ class Housekeeping:
         db = self._db
         await db.keys.delete_many({"expires_at": {"$lt": now_stamp()}})
         await db.traces.delete_many({"at": {"$lt": stamp(utc_now() - DELETIONS_RETAINED)}})
-        await _publish_added(db)
+        await publish_added(db, {"$expr": _older("$staged.at", UNFINISHED_AFTER)}, MAX_TIDIED)
         await _remove_staged(db)
-        await _finish_deletions(db)
+        deleted = db.jobs.find({"status": DELETED}, {"_id": 1}, limit=MAX_TIDIED, hint="by_status")
+        await remove_deleted(db, [job["_id"] for job in await deleted.to_list()])
         await _settle_open(db)
         await drop_expired(db.activity)
         await self._sweep(db.logs)
@@ -340,13 +308,10 @@ class Housekeeping:
         self._swept[parts.name] = entries[-1]["job_id"] if len(entries) == MAX_TIDIED else ""
 
 
-async def _publish_added(db: Database) -> None:
-    added = db.batches.find(
-        {"staged": {"$exists": True}, "$expr": _older("$staged.at", UNFINISHED_AFTER)},
-        {"staged": 1},
-        limit=MAX_TIDIED,
-        hint="staged",
-    )
+async def publish_added(db: Database, only: Document, limit: int = 0) -> None:
+    """Make the jobs of batches visible whose addition was interrupted."""
+    terms = {"staged": {"$exists": True}} | only
+    added = db.batches.find(terms, {"staged": 1}, limit=limit, hint="staged")
     for batch in await added.to_list():
         await publish(db, batch["_id"], batch["staged"]["token"])
 
@@ -374,26 +339,21 @@ async def _remove_staged(db: Database) -> None:
             await unstage(db, group["batch_id"], group["token"])
 
 
-async def _finish_deletions(db: Database) -> None:
-    deleted = db.jobs.find({"status": DELETED}, {"_id": 1}, limit=MAX_TIDIED, hint="by_status")
-    await remove_deleted(db, [job["_id"] for job in await deleted.to_list()])
-
-
 async def remove_deleted(db: Database, job_ids: Sequence[str]) -> None:
     """Remove deleted jobs, their logs and values first, so that nothing is orphaned."""
-    if job_ids:
-        among = {"$in": list(job_ids)}
-        deleted = db.jobs.find({"_id": among, "status": DELETED}, {"batch_id": 1}, hint="_id_")
-        batches = set()
-        async for job in deleted:
-            await record_deletion(db, job_id=job["_id"], batch_id=job.get("batch_id"))
-            batches.add(job.get("batch_id"))
-        if batches := batches - {None}:
-            # Invalidates cached counts of these batches.
-            await db.batches.update_many({"_id": {"$in": sorted(batches)}}, {"$inc": {"losses": 1}})
-        await db.logs.delete_many({"job_id": among})
-        await db.contents.delete_many({"job_id": among})
-        await db.jobs.delete_many({"_id": among, "status": DELETED}, hint="_id_")
+    if not job_ids:
+        return
+    among = {"$in": list(job_ids)}
+    deleted = db.jobs.find({"_id": among, "status": DELETED}, {"batch_id": 1}, hint="_id_")
+    batches: set[str] = set()
+    async for job in deleted:
+        await record_deletion(db, job_id=job["_id"], batch_id=job.get("batch_id"))
+        batches |= {job["batch_id"]} if "batch_id" in job else set()
+    if batches:  # invalidate their cached counts
+        await db.batches.update_many({"_id": {"$in": sorted(batches)}}, {"$inc": {"losses": 1}})
+    await db.logs.delete_many({"job_id": among})
+    await db.contents.delete_many({"job_id": among})
+    await db.jobs.delete_many({"_id": among, "status": DELETED}, hint="_id_")
 
 
 async def record_deletion(db: Database, *, job_id: str | None, batch_id: str | None) -> None:
@@ -414,16 +374,16 @@ async def _settle_open(db: Database) -> None:
 
 async def cancel(db: Database, query: JobQuery) -> list[str]:
     async def plan(jobs: list[Document]) -> list[Change]:
-        return [_cancel_one(job) for job in jobs]
+        changes: list[Change] = []
+        for job in jobs:
+            only = {"status": job["status"], "cancel_requested": None}
+            if job["status"] == "pending":
+                changes.append(cancelled(job, only, Cancelled().reason))
+            else:
+                changes.append(Change(job["_id"], only, {"$set": {"cancel_requested": True}}))
+        return changes
 
     return await change_matching(db, query, plan, among=UNFINISHED, only={"cancel_requested": None})
-
-
-def _cancel_one(job: Document) -> Change:
-    only = {"status": job["status"], "cancel_requested": None}
-    if job["status"] == "pending":
-        return cancelled(job, only, Cancelled().reason)
-    return Change(job["_id"], only, {"$set": {"cancel_requested": True}})
 
 
 async def restart(db: Database, query: JobQuery) -> list[str]:
@@ -431,9 +391,7 @@ async def restart(db: Database, query: JobQuery) -> list[str]:
         batches.update(job["batch_id"] for job in jobs if "batch_id" in job)
         await _reopen(db, batches)
         placements = await placements_for(db, jobs)
-        return [
-            _restart_one(job, placement) for job, placement in zip(jobs, placements, strict=True)
-        ]
+        return [_restart_one(*pair) for pair in zip(jobs, placements, strict=True)]
 
     batches: set[str] = set()
     changed = await change_matching(db, query, plan, among=FINISHED)
@@ -472,7 +430,7 @@ def _restart_one(job: Document, placement: Document) -> Change:
     return replace(change, update=merge_updates(change.update, restarted(job)))
 
 
-async def archive(db: Database, query: JobQuery, *, archived: bool) -> list[str]:
+async def archive(db: Database, query: JobQuery, *, archived: bool = True) -> list[str]:
     only = {"archived": not archived}
 
     async def plan(jobs: list[Document]) -> list[Change]:
@@ -494,7 +452,7 @@ async def delete(db: Database, query: JobQuery) -> list[str]:
 
 
 async def change_batch(
-    db: Database, batch_id: str, *, is_active: bool | None, archived: bool | None
+    db: Database, batch_id: str, *, is_active: bool | None = None, archived: bool | None = None
 ) -> Batch:
     changes = {"isActive": is_active, "archived": archived, "updated_at": now_stamp()}
     fields = {name: value for name, value in changes.items() if value is not None}
@@ -502,19 +460,15 @@ async def change_batch(
     if is_active:
         await resume_paused(db, [batch_id])
     elif is_active is not None:
-        await _pause(db, batch_id)
+        await db.durable.jobs.update_many(
+            {"batch_id": batch_id, "status": "pending"},
+            {"$set": {"held": True}, "$unset": {"line": "", "turn": "", "due_at": ""}},
+        )
     if archived is not None:
         await db.durable.jobs.update_many(
             {"batch_id": batch_id}, {"$set": {"archived": archived}} | db.change_time
         )
     return await get_batch(db, batch_id)
-
-
-async def _pause(db: Database, batch_id: str) -> None:
-    await db.durable.jobs.update_many(
-        {"batch_id": batch_id, "status": "pending"},
-        {"$set": {"held": True}, "$unset": {"line": "", "turn": "", "due_at": ""}},
-    )
 
 
 async def delete_batch(db: Database, batch_id: str) -> None:

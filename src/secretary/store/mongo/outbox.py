@@ -229,7 +229,11 @@ def _collection_of(db: Database, event: DueEvent) -> Documents:
 
 
 async def record_delivery(
-    db: Database, event: DueEvent, tried: DeliveryAttempt, next_try_at: datetime | None
+    db: Database,
+    event: DueEvent,
+    tried: DeliveryAttempt,
+    *,
+    next_try_at: datetime | None = None,
 ) -> None:
     delivered = succeeded(tried)
     again = None if delivered or next_try_at is None else stamp(next_try_at)
@@ -244,10 +248,10 @@ async def record_delivery(
 
 
 async def record_progress(
-    db: Database, event: DueEvent, tried: DeliveryAttempt | None, pace: ProgressSchedule | None
+    db: Database, event: DueEvent, tried: DeliveryAttempt | None, schedule: ProgressSchedule | None
 ) -> None:
     stages: list[Document] = [] if tried is None else [_with_try(event, tried, {})]
-    stages.append({"$set": {"pace": schedule_to(pace)}} if pace else {"$unset": "pace"})
+    stages.append({"$set": {"pace": schedule_to(schedule)}} if schedule else {"$unset": "pace"})
     await _collection_of(db, event).update_one(
         {"_id": event.owner_id}, [*stages, *_release(event.endpoint)]
     )

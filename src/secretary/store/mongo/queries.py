@@ -19,12 +19,10 @@ from ..stats import (
     SLOT,
     UNKNOWN,
     WIDTHS,
-    FinishedJob,
     StatsKey,
     Throughput,
     scope_of,
     slot_of,
-    wait_of,
     width_for,
 )
 from .rows import (
@@ -36,9 +34,9 @@ from .rows import (
     job_from,
     logs_of,
     moment,
-    moment_or_none,
     parse_cursor,
     stamp,
+    stamp_or_none,
     with_overflow,
 )
 from .schema import Database, Document, Documents, SettledKey
@@ -104,26 +102,21 @@ async def get_job(db: Database, job_id: str) -> Job:
 
 
 async def find_jobs(db: Database, query: JobQuery) -> Page[Job]:
-    found = await find_documents(
-        db, query, limit=query.limit + 1, projection=without_details(query)
-    )  # fmt: skip
-    jobs = await listed_jobs(db, query, found[: query.limit])
-    return Page(jobs, found[query.limit - 1]["listed_at"] if len(found) > query.limit else None)
-
-
-def without_details(query: JobQuery) -> dict[str, int]:
     wanted = {"results", "results_in"} if "results" in query.include else set()
-    return dict.fromkeys(set(DETAILS) - wanted, 0)
-
-
-async def listed_jobs(db: Database, query: JobQuery, page: Sequence[Document]) -> list[Job]:
-    page = await majority_reads(db, page, without_details(query))
+    projection = dict.fromkeys(set(DETAILS) - wanted, 0)
+    limit, reached = query.limit + 1, None
+    if query.search_seconds is None or query.job_id is not None:
+        documents = await find_documents(db, query, limit=limit, projection=projection)
+    else:
+        documents, reached = await _search(db, query, limit, projection, query.search_seconds)
+    cursor = documents[query.limit - 1]["listed_at"] if len(documents) == limit else reached
+    page = await majority_reads(db, documents[: query.limit], projection)
     logs: Mapping[str, Any] = {}
     if "logs" in query.include:
         logs = await logs_of(db, [document["_id"] for document in page])
-    return [
-        job_from(whole, logs=logs.get(whole["_id"], ())) for whole in await with_overflow(db, page)
-    ]
+    jobs = [job_from(one, logs=logs.get(one["_id"], ())) for one in await with_overflow(db, page)]
+    is_short = reached is not None and len(documents) < query.limit
+    return Page(jobs, cursor, moment(reached.rpartition("-")[0]) if reached and is_short else None)
 
 
 async def find_documents(
@@ -141,12 +134,8 @@ async def find_documents(
         projection,
         sort=[("listed_at", -1)],
         limit=limit,
-        hint=index_for(query),
+        hint=indexes_for(query)[0],
     ).to_list()
-
-
-def index_for(query: JobQuery) -> str:
-    return indexes_for(query)[0]
 
 
 def indexes_for(query: JobQuery) -> list[str]:
@@ -175,14 +164,10 @@ def job_filter(query: JobQuery, among: Collection[str] = LISTED) -> Document:
         name = {"$regex": pattern, "$options": "i"}
         terms["$or"] = [{"_id": query.text}, {"batch_id": query.text}, {"job_name": name}]
     cursor = parse_cursor(query.cursor) if query.cursor is not None else None
-    listed = _listed_range(query.created_after, query.created_before, cursor)
-    return terms | ({"listed_at": listed} if listed else {})
-
-
-def _listed_range(after: datetime | None, before: datetime | None, cursor: str | None) -> Document:
-    ends = [end for end in (before and stamp(before), cursor) if end is not None]
-    lower = {"$gt": stamp(after) + AFTER_ANY_SUFFIX} if after else {}
-    return lower | ({"$lt": min(ends)} if ends else {})
+    bounds = {"$gt": stamp(query.created_after) + AFTER_ANY_SUFFIX} if query.created_after else {}
+    if ends := [end for end in (stamp_or_none(query.created_before), cursor) if end is not None]:
+        bounds["$lt"] = min(ends)
+    return terms | _listed_within(bounds)
 
 
 async def get_batch(db: Database, batch_id: str) -> Batch:
@@ -238,7 +223,13 @@ async def _count(db: Database, batches: Sequence[Document]) -> dict[str, dict[Jo
         return {}
     counts: dict[str, dict[JobStatus, int]] = defaultdict(dict)
     added = {batch["_id"] for batch in batches if "staged" in batch}
-    for group in await (await db.jobs.aggregate(**count_by_batch(batches))).to_list():
+    # Count jobs in the index rather than store counters, which could be wrong.
+    pipeline: list[Document] = [
+        {"$match": {"batch_id": {"$in": [batch["_id"] for batch in batches]}}},
+        {"$project": {"_id": 0, "batch_id": 1, "status": 1}},
+        {"$group": {"_id": {"batch_id": "$batch_id", "status": "$status"}, "n": {"$sum": 1}}},
+    ]
+    async for group in await db.jobs.aggregate(pipeline, hint="by_batch"):
         batch_id, status = group["_id"]["batch_id"], group["_id"]["status"]
         if status == STAGED and batch_id in added:
             status = JobStatus.PENDING.value
@@ -246,17 +237,6 @@ async def _count(db: Database, batches: Sequence[Document]) -> dict[str, dict[Jo
             counted = counts[batch_id].get(JobStatus(status), 0)
             counts[batch_id][JobStatus(status)] = counted + group["n"]
     return counts
-
-
-def count_by_batch(batches: Sequence[Document]) -> Document:
-    """Count jobs in the index rather than store counters, which could be wrong."""
-    ids = [batch["_id"] for batch in batches]
-    pipeline = [
-        {"$match": {"batch_id": {"$in": ids}}},
-        {"$project": {"_id": 0, "batch_id": 1, "status": 1}},
-        {"$group": {"_id": {"batch_id": "$batch_id", "status": "$status"}, "n": {"$sum": 1}}},
-    ]
-    return {"pipeline": pipeline, "hint": "by_batch"}
 
 
 async def count_jobs_of_user(db: Database, user_id: str) -> dict[JobStatus, int]:
@@ -273,14 +253,10 @@ async def count_jobs(db: Database) -> dict[str, dict[JobStatus, int]]:
     types = await db.jobs.distinct("job_type", {"job_type": {"$gt": ""}})
     kinds = [(job_type, status) for job_type in types for status in JobStatus]
     # Counting index entries is about five times faster than $group.
+    filters = [{"job_type": job_type, "status": status.value} for job_type, status in kinds]
     numbers = await asyncio.gather(
-        *(
-            db.jobs.count_documents(
-                {"job_type": job_type, "status": status.value}, hint="by_type"
-            )
-            for job_type, status in kinds
-        )
-    )  # fmt: skip
+        *(db.jobs.count_documents(one, hint="by_type") for one in filters)
+    )
     counts: dict[str, dict[JobStatus, int]] = {}
     for (job_type, status), n in zip(kinds, numbers, strict=True):
         if n:
@@ -289,7 +265,7 @@ async def count_jobs(db: Database) -> dict[str, dict[JobStatus, int]]:
 
 
 async def find_expired(
-    db: Database, older_than: Mapping[JobStatus, datetime], limit: int
+    db: Database, older_than: Mapping[JobStatus, datetime], *, limit: int
 ) -> list[str]:
     job_ids: list[str] = []
     for status, before in older_than.items():
@@ -320,8 +296,11 @@ IN_INDEX = {
 }
 
 
-async def search_jobs(db: Database, query: JobQuery, seconds: float) -> Page[Job]:
-    """Like `find_jobs`, within a time limit."""
+async def _search(
+    db: Database, query: JobQuery, limit: int, projection: Mapping[str, Any], seconds: float
+) -> tuple[list[Document], str | None]:
+    """Find up to `limit` jobs, newest first, within a time limit. Also return where the search ran
+    out of time; None if it did not."""
     budget = TimeBudget(seconds)
     filters = job_filter(query)
     bounds: Document = filters.pop("listed_at", {})
@@ -329,17 +308,18 @@ async def search_jobs(db: Database, query: JobQuery, seconds: float) -> Page[Job
     matches: list[Document] = []
     while True:
         end = await _end_of_step(db, index, filters, bounds, budget.step)
-        limit = query.limit + 1 - len(matches)
-        matches += await _matches(db, query, index, filters | _listed_within(bounds, end), limit)
-        if len(matches) > query.limit:
-            page = matches[: query.limit]
-            return Page(await listed_jobs(db, query, page), page[-1]["listed_at"])
-        if end is None:
-            return Page(await listed_jobs(db, query, matches))
+        matches += await db.jobs.find(
+            filters | _listed_within(bounds if end is None else bounds | {"$gte": end}),
+            projection,
+            sort=[("listed_at", -1)],
+            limit=limit - len(matches),
+            hint=index,
+        ).to_list()
+        if len(matches) == limit or end is None:
+            return matches, None
         bounds = bounds | {"$lt": end}
         if not budget.next_step():
-            reached = moment(end.rpartition("-")[0]) if len(matches) < query.limit else None
-            return Page(await listed_jobs(db, query, matches), end, searched_to=reached)
+            return matches, end
 
 
 async def _best_index(db: Database, query: JobQuery, filters: Document, bounds: Document) -> str:
@@ -359,7 +339,7 @@ async def _end_of_step(
     names = {"status", IN_INDEX.get(index)}
     indexed = {name: term for name, term in filters.items() if name in names}
     entry = await db.jobs.find_one(
-        indexed | _listed_within(bounds, None),
+        indexed | _listed_within(bounds),
         {"_id": 0, "listed_at": 1},
         sort=[("listed_at", -1)],
         skip=length - 1,
@@ -368,18 +348,7 @@ async def _end_of_step(
     return entry["listed_at"] if entry else None
 
 
-async def _matches(
-    db: Database, query: JobQuery, index: str, terms: Mapping[str, Any], limit: int
-) -> list[Document]:
-    return await db.jobs.find(
-        terms, without_details(query), sort=[("listed_at", -1)], limit=limit, hint=index
-    ).to_list()
-
-
-def _listed_within(bounds: Document, end: str | None) -> Document:
-    """The range down to and including `end`."""
-    if end is not None:
-        bounds = bounds | {"$gte": end}
+def _listed_within(bounds: Document) -> Document:
     return {"listed_at": bounds} if bounds else {}
 
 
@@ -391,19 +360,31 @@ async def write_counters(documents: Documents, counts: Counter[StatsKey]) -> Non
     await documents.bulk_write(updates(counts), ordered=False)
 
 
-async def read_throughput(
-    documents: Documents, since: datetime, *, step: timedelta, parts: int, user_id: str | None
+async def throughput(
+    db: Database, since: datetime, *, step: timedelta, intervals: int, user_id: str | None
 ) -> list[Throughput]:
     first, width, scope = slot_of(since), step // SLOT, scope_of(user_id)
     slots = width_for(first, width)
-    ends = (_id(scope, slots, slot) for slot in (first, first + width * parts))
-    cursor = documents.find({"_id": dict(zip(("$gte", "$lt"), ends, strict=True))})
+    start, end = (_id(scope, slots, slot) for slot in (first, first + width * intervals))
     merged: dict[tuple[int, str], Counter[tuple[str, str]]] = defaultdict(Counter)
-    for document in await cursor.to_list():
+    async for document in db.activity.find({"_id": {"$gte": start, "$lt": end}}):
         part = (document["slot"] - first) // width
-        for job_type, counts in document["types"].items():
-            merged[part, _unescape(job_type)] += _flat(counts)
-    return [_throughput(part, job_type, counts) for (part, job_type), counts in merged.items()]
+        for job_type, numbers in document["types"].items():
+            for name, number in numbers.items():
+                inner = number if isinstance(number, dict) else {"": number}
+                counts = merged[part, _unescape(job_type)]
+                counts.update({(name, code): n for code, n in inner.items()})
+    return [
+        Throughput(
+            interval=part,
+            job_type=job_type,
+            completed=counts["completed", ""],
+            cancelled=counts["cancelled", ""],
+            failed={_unescape(code): n for (name, code), n in counts.items() if name == "failed"},
+            waits={int(bucket): n for (name, bucket), n in counts.items() if name == "waits"},
+        )
+        for (part, job_type), counts in merged.items()
+    ]
 
 
 async def drop_expired(documents: Documents) -> None:
@@ -433,33 +414,8 @@ def updates(counts: Counter[StatsKey]) -> list[UpdateOne]:
     ]
 
 
-def _flat(counts: Document) -> Counter[tuple[str, str]]:
-    flat: Counter[tuple[str, str]] = Counter()
-    for name, value in counts.items():
-        if isinstance(value, dict):
-            flat.update({(name, inner): n for inner, n in value.items()})
-        else:
-            flat[name, ""] = value
-    return flat
-
-
-def _throughput(part: int, job_type: str, counts: Mapping[tuple[str, str], int]) -> Throughput:
-    def within(name: str) -> dict[str, int]:
-        return {inner: n for (outer, inner), n in counts.items() if outer == name}
-
-    return Throughput(
-        interval=part,
-        job_type=job_type,
-        completed=sum(within("completed").values()),
-        cancelled=sum(within("cancelled").values()),
-        failed={_unescape(code): n for code, n in within("failed").items()},
-        waits={int(rung): n for rung, n in within("waits").items()},
-    )
-
-
 def _escape(text: str) -> str:
-    escaped = "".join(SPECIAL.get(sign, sign) for sign in text)
-    return escaped or "%"  # field names must not be empty
+    return "".join(SPECIAL.get(sign, sign) for sign in text) or "%"  # no field name is empty
 
 
 def _unescape(name: str) -> str:
@@ -468,17 +424,3 @@ def _unescape(name: str) -> str:
     for sign in reversed(SPECIAL):
         name = name.replace(SPECIAL[sign], sign)
     return name
-
-
-def finished_job(
-    job: Mapping[str, Any], status: str, error: Document | None, at: str
-) -> FinishedJob:
-    started_at = moment_or_none(job.get("processing_started_at"))
-    return FinishedJob(
-        job_type=job["job_type"],
-        user_id=job.get("user_id"),
-        status=status,
-        code=error["code"] if error else None,
-        at=moment(at),
-        waited=wait_of(job.get("attempt", 0), moment(job["created_at"]), started_at),
-    )

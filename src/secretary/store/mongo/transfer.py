@@ -20,10 +20,9 @@ from ..transfer import (
     Record,
     RecordId,
 )
-from .client_actions import duplicates, publish, server_time
+from .client_actions import duplicates, publish_added, server_time
 from .outbox import schedule_from, schedule_to
 from .queries import with_counts
-from .queue import Placements, queue_name
 from .rows import (
     LISTED,
     STAGED,
@@ -44,7 +43,7 @@ from .rows import (
     without_none,
 )
 from .schema import Database, Document, Documents
-from .transitions import settle_batch
+from .transitions import Placements, queue_name, settle_batch, user_queue_of
 
 #: The assumed size of a log entry when grouping records.
 ENTRY_BYTES = 500
@@ -60,7 +59,7 @@ async def records(
         yield await _records_of(db, kind, documents)
         return
     if kind == "jobs":
-        await _publish_added_batches(db)
+        await publish_added(db, {})
     hint = {"jobs": "by_status", "batches": "newest", "keys": "_id_"}[kind]
     while True:
         documents = await collection.find(
@@ -71,12 +70,6 @@ async def records(
         query[order] = {"$gt": documents[-1][order]}
         for part in await _groups_in_memory(db, kind, documents):
             yield await _records_of(db, kind, part)
-
-
-async def _publish_added_batches(db: Database) -> None:
-    """Make the jobs of batches visible whose addition was interrupted."""
-    async for batch in db.batches.find({"staged": {"$exists": True}}, {"staged": 1}, hint="staged"):
-        await publish(db, batch["_id"], batch["staged"]["token"])
 
 
 def _source(db: Database, kind: Kind) -> tuple[Document, Documents, str]:
@@ -271,15 +264,9 @@ def _log_chunks(record: JobRecord) -> list[Document]:
 
 
 async def _queue_fields(db: Database, records: Sequence[JobRecord]) -> list[Document]:
-    placements = Placements(db)
-    unplaced = [record.job for record in records if _needs_position(record)]
-    await placements.load((job.job_type, job.priority, job.user_id) for job in unplaced)
+    unplaced = [user_queue_of(record.job) for record in records if record.needs_position]
+    placements = await Placements.load(db, unplaced)
     return [_fields_of(record, placements) for record in records]
-
-
-def _needs_position(record: JobRecord) -> bool:
-    waits = record.paused or record.job.run_at is not None
-    return record.job.status is JobStatus.PENDING and record.position is None and not waits
 
 
 def _fields_of(record: JobRecord, placements: Placements) -> Document:

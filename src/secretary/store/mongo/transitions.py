@@ -1,7 +1,8 @@
-"""Fenced state changes: each applies only if the job is still in the expected state."""
+"""Fenced state changes, each of which applies only if the job is still in the expected state; and
+the queues of pending jobs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,24 +20,27 @@ from ...core.job import (
     Failed,
     Job,
     JobError,
-    JobStatus,
     Outcome,
     Progress,
     Released,
     has_secrets,
     remove_secrets,
+    utc_now,
 )
+from ..claims import JobClass
 from ..jobs import JobQuery
-from ..stats import FinishedJob
+from ..stats import FinishedJob, wait_of
 from .outbox import REPORTED, advance_progress_event, final_event
-from .queries import find_documents, finished_job
-from .queue import Placements, queue_update
+from .queries import find_documents
 from .rows import (
+    QUEUE_FIELDS,
     STAGED,
     UNFINISHED,
     delete_overflow,
     ended_attempt,
     error_to,
+    moment,
+    moment_or_none,
     now_stamp,
     stamp,
     to_bson,
@@ -81,33 +85,28 @@ async def apply(db: Database, changes: Sequence[Change]) -> list[bool]:
     receipts = [f"{token}-{n}" for n in range(len(changes))]
     result = await db.durable.jobs.bulk_write(
         [
-            _operation(db, change, receipt)
+            UpdateOne(
+                {"_id": change.job_id, **change.only},
+                change.update
+                | db.change_time
+                | {"$set": change.update.get("$set", {}) | {"receipt": receipt}},
+            )
             for change, receipt in zip(changes, receipts, strict=True)
         ],
         ordered=False,
     )
-    done = [True] * len(changes)
+    written: set[str | None] = set(receipts)
     if result.matched_count < len(changes):
         ids = [change.job_id for change in changes]
         jobs = db.jobs.find({"_id": {"$in": ids}}, {"receipt": 1})
         written = {job.get("receipt") async for job in jobs}
-        done = [receipt in written for receipt in receipts]
-    db.on_finished(
-        [change.ending for change, ok in zip(changes, done, strict=True) if ok and change.ending]
-    )
-    ended = {change.ends_batch for change, ok in zip(changes, done, strict=True) if ok}
+    done = [receipt in written for receipt in receipts]
+    applied = [change for change, ok in zip(changes, done, strict=True) if ok]
+    db.on_finished([change.ending for change in applied if change.ending])
+    ended = {change.ends_batch for change in applied}
     with suppress(PyMongoError):  # the jobs did finish; `tidy` does the rest
         await asyncio.gather(*(settle_batch(db, batch_id) for batch_id in ended if batch_id))
     return done
-
-
-def _operation(db: Database, change: Change, receipt: str) -> UpdateOne:
-    update = (
-        change.update
-        | db.change_time
-        | {"$set": change.update.get("$set", {}) | {"receipt": receipt}}
-    )
-    return UpdateOne({"_id": change.job_id, **change.only}, update)
 
 
 async def change_matching(
@@ -140,35 +139,21 @@ async def settle_batch(db: Database, batch_id: str) -> None:
 
     Every process that finishes a job calls this; if one crashes before, `tidy` does it.
     """
-    if await db.jobs.find_one(**one_of_batch(batch_id, [*UNFINISHED, STAGED])) is not None:
+
+    async def has_jobs(*statuses: str) -> bool:
+        among = {"batch_id": batch_id, "status": {"$in": statuses}}
+        return await db.jobs.find_one(among, {"_id": 0, "status": 1}, hint="by_batch") is not None
+
+    if await has_jobs(*UNFINISHED, STAGED):
         return
     batch = await db.batches.find_one({"_id": batch_id, "open": True}, {"webhook": 1})
     if batch is None:
         return
-    completed = await db.jobs.find_one(**one_of_batch(batch_id, [JobStatus.COMPLETED.value]))
-    failed = completed is None and await _has_jobs(db, batch_id)
-    await db.durable.batches.update_one(
-        {"_id": batch_id, "open": True}, _batch_end(batch, failed=failed) | db.change_time
-    )
-
-
-async def _has_jobs(db: Database, batch_id: str) -> bool:
-    ended = [JobStatus.FAILED.value, JobStatus.CANCELLED.value]
-    return await db.jobs.find_one(**one_of_batch(batch_id, ended)) is not None
-
-
-def one_of_batch(batch_id: str, statuses: Sequence[str]) -> Document:
-    return {
-        "filter": {"batch_id": batch_id, "status": {"$in": list(statuses)}},
-        "projection": {"_id": 0, "status": 1},
-        "hint": "by_batch",
-    }
-
-
-def _batch_end(batch: Document, *, failed: bool) -> Document:
+    failed = not await has_jobs("completed") and await has_jobs("failed", "cancelled")
     now = now_stamp()
     update: Document = {"$set": {"completed_at": now, "updated_at": now}, "$unset": {"open": ""}}
-    return merge_updates(update, final_event(batch, "error" if failed else "completed", now))
+    update = merge_updates(update, final_event(batch, "error" if failed else "completed", now))
+    await db.durable.batches.update_one({"_id": batch_id, "open": True}, update | db.change_time)
 
 
 def merge_updates(update: Document, more: Document) -> Document:
@@ -234,7 +219,17 @@ async def finish(
         case Completed(results=results):
             values = await write_value(db, job.job_id, "results", results)
             values, before = await _without_secrets(db, job, values)
-            if not await write(_completed(job, values, used)):
+            change = _finished(
+                _document_of(job),
+                owned_by(job),
+                "completed",
+                status="completed",
+                progress=DONE,
+                error=None,
+                resources=used,
+                **{"results": None, "results_in": None, **values},
+            )
+            if not await write(change):
                 await delete_overflow(db, [values])
                 raise LeaseLost(job.job_id)
             with suppress(PyMongoError):  # the job has finished; leftovers are deleted with it
@@ -326,8 +321,7 @@ async def placements_for(
 ) -> list[Document]:
     inactive = await inactive_batches(db, [job.get("batch_id") for job in documents])
     user_queues = [(job["job_type"], job["priority"], job.get("user_id")) for job in documents]
-    placements = Placements(db)
-    await placements.load(user_queues)
+    placements = await Placements.load(db, user_queues)
     return [
         placements.for_job(
             *user_queue,
@@ -343,12 +337,8 @@ async def resume_if_active(
     db: Database, documents: Sequence[Document], placements: Sequence[Document]
 ) -> None:
     """Resume jobs whose batch became active just before they were paused."""
-    batches = {
-        job["batch_id"]
-        for job, placement in zip(documents, placements, strict=True)
-        if "held" in placement
-    }
-    if batches:
+    pairs = zip(documents, placements, strict=True)
+    if batches := {job["batch_id"] for job, placement in pairs if "held" in placement}:
         await resume_paused(db, batches)
 
 
@@ -358,22 +348,16 @@ def _finished(
     now = now_stamp()
     update = queue_update({}, completed_at=now, updated_at=now, run_at=None, **fields)
     update = merge_updates(update, final_event(job, event, now))
-    ending = finished_job(job, fields["status"], fields.get("error"), now)
-    return Change(job["_id"], only, update, ends_batch=job.get("batch_id"), ending=ending)
-
-
-def _completed(job: Job, values: Document, used: Any) -> Change:
-    results = {"results": None, "results_in": None} | values
-    return _finished(
-        _document_of(job),
-        owned_by(job),
-        "completed",
-        status="completed",
-        progress=DONE,
-        error=None,
-        resources=used,
-        **results,
+    error, started_at = fields["error"], moment_or_none(job.get("processing_started_at"))
+    ending = FinishedJob(
+        job_type=job["job_type"],
+        user_id=job.get("user_id"),
+        status=fields["status"],
+        code=error["code"] if error else None,
+        at=moment(now),
+        waited=wait_of(job.get("attempt", 0), moment(job["created_at"]), started_at),
     )
+    return Change(job["_id"], only, update, ends_batch=job.get("batch_id"), ending=ending)
 
 
 def failed(
@@ -420,3 +404,137 @@ def pending(
     if counters:
         update["$inc"] = counters
     return Change(job["_id"], only, update)
+
+
+#: Scheduled jobs that are due enter their queue in batches of this size.
+MAX_PROMOTED = 1000
+
+
+def queue_name(job_type: str, priority: int) -> str:
+    return f"{job_type}/{priority}"
+
+
+def user_queue_of(job: Job) -> tuple[str, int, str | None]:
+    return job.job_type, job.priority, job.user_id
+
+
+def class_of(queue: str) -> JobClass:
+    job_type, _, priority = queue.rpartition("/")
+    return job_type, int(priority)
+
+
+class Placements:
+    """Queue fields of jobs that become pending, loaded for many jobs in few round trips.
+
+    A new job goes behind the last one of the same user, or to the head of the queue if the user
+    has none: this serves users in turn (start-time fair queueing, with the head of the queue as
+    its clock). Nothing is locked: jobs that get the same position are ordered by arrival.
+    """
+
+    def __init__(self) -> None:
+        self._now = utc_now()
+        self._last: dict[tuple[str, str | None], int | None] = {}
+        self._heads: dict[str, int] = {}
+
+    @classmethod
+    async def load(
+        cls, db: Database, user_queues: Iterable[tuple[str, int, str | None]]
+    ) -> "Placements":
+        """Load where these user queues end, and their queues begin."""
+        placements = cls()
+
+        async def load_last(queue: str, user_id: str | None) -> None:
+            last = await db.jobs.find_one(
+                {"line": queue, "user_id": user_id},
+                {"_id": 0, "turn": 1},
+                sort=[("turn", -1)],
+                hint="lane",
+            )
+            placements._last[queue, user_id] = last["turn"] if last else None
+
+        async def load_head(queue: str) -> None:
+            head = await find_head(db, queue, {"_id": 0, "turn": 1})
+            placements._heads[queue] = head["turn"] if head else 0
+
+        named = {(queue_name(job_type, n), user_id) for job_type, n, user_id in user_queues}
+        heads = {queue for queue, _ in named}
+        await asyncio.gather(*(load_last(*one) for one in named), *map(load_head, heads))
+        return placements
+
+    def for_job(
+        self,
+        job_type: str,
+        priority: int,
+        user_id: str | None,
+        *,
+        run_at: datetime | None = None,
+        paused: bool = False,
+        interrupted: bool = False,
+    ) -> Document:
+        """An interrupted job goes to the head of its queue: it has waited before."""
+        if paused:
+            return {"held": True}
+        if run_at is not None and run_at > self._now:
+            return {"due_at": stamp(run_at)}
+        queue = queue_name(job_type, priority)
+        if interrupted:
+            return {"line": queue, "turn": self._heads[queue]}
+        last = self._last[queue, user_id]
+        position = self._heads[queue] if last is None else last + 1
+        self._last[queue, user_id] = position
+        return {"line": queue, "turn": position}
+
+
+async def find_head(db: Database, queue: str, projection: Document) -> Document | None:
+    order = [("turn", 1), ("arrival", 1)]
+    return await db.jobs.find_one({"line": queue}, projection, sort=order, hint="line")
+
+
+async def waiting_since(db: Database) -> dict[str, datetime]:
+    """Since when the heads of the queues have been ready, by type."""
+    queues = await db.jobs.distinct("line", {"line": {"$gt": ""}})
+    # A pending job was last updated when it became pending, but may be scheduled for later.
+    projection = {"_id": 0, "updated_at": 1, "run_at": 1}
+    heads = await asyncio.gather(*(find_head(db, queue, projection) for queue in queues))
+    since: dict[str, datetime] = {}
+    for queue, head in zip(queues, heads, strict=True):
+        if head is not None:
+            at = moment(max(head["updated_at"], head.get("run_at", "")))
+            job_type, _ = class_of(queue)
+            since[job_type] = min(at, since.get(job_type, at))
+    return since
+
+
+def queue_update(placement: Document, **fields: Any) -> Document:
+    """The update that sets a job's queue fields (none if it is not pending) and other fields.
+
+    A field set to None is removed.
+    """
+    values = dict.fromkeys(QUEUE_FIELDS) | placement | fields
+    update: Document = {"$set": {name: v for name, v in values.items() if v is not None}}
+    removed = {name: "" for name, value in values.items() if value is None}
+    return update | ({"$unset": removed} if removed else {})
+
+
+async def promote(db: Database) -> None:
+    """Move scheduled jobs that are due into their queues."""
+    due = await db.jobs.find(
+        {"due_at": {"$lte": now_stamp()}},
+        {"job_type": 1, "priority": 1, "user_id": 1},
+        sort=[("due_at", 1), ("arrival", 1)],
+        limit=MAX_PROMOTED,
+        hint="due",
+    ).to_list()
+    if not due:
+        return
+    user_queues = [(job["job_type"], job["priority"], job.get("user_id")) for job in due]
+    placements = await Placements.load(db, user_queues)
+    await db.jobs.bulk_write(
+        [
+            UpdateOne(
+                {"_id": job["_id"], "status": "pending", "due_at": {"$exists": True}},
+                queue_update(placements.for_job(*user_queue)),
+            )
+            for job, user_queue in zip(due, user_queues, strict=True)
+        ]
+    )
