@@ -85,7 +85,7 @@ class LocalBackend:
             on_progress(JobProgress.of(_summary(job)))
             await asyncio.sleep(wait)
             wait = min(wait * 1.3, LONGEST_POLL)
-        return (job if self._in_place else await service.job(job_id)).document()
+        return (await service.job(job_id)).document()
 
     async def jobs(self, filters: ListFilter) -> Page:
         query = JobQuery(
