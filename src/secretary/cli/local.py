@@ -69,7 +69,7 @@ class LocalBackend:
             parameters["file_source"] = upload.source()
         try:
             job_request = parse_request(JobRequest, {**request, "parameters": parameters})
-            job = await service.submit(job_request, job_id=job_id, upload=upload)
+            job = await service.submit(job_request, upload=upload)
         except InvalidParameters:
             if upload is not None:
                 await service.files.uploads.remove(job_id)
