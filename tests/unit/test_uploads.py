@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from secretary.core.errors import FileTooLarge, NotFound
-from secretary.storage.sources import MEBIBYTE, Uploads
+from secretary.storage.sources import MEBIBYTE, Uploads, stale_job_directories
 
 from ..minimal_files import pdf
 
@@ -221,18 +221,18 @@ class TestStaleUploads:
             os.utime(path, (at, at))
 
     async def test_only_old_uploads_are_stale(self, uploads: Uploads) -> None:
-        assert uploads.stale_local(NOW) == []
+        assert stale_job_directories(uploads.root, NOW) == []
         for job_id in ("job-1", "job-2"):
             await uploads.receive(job_id, "a.txt", chunks(b"x"))
         self.aged([uploads.root / "job-1" / "a.txt", uploads.root / "job-1"])
-        assert uploads.stale_local(timedelta(minutes=1)) == ["job-1"]
+        assert stale_job_directories(uploads.root, timedelta(minutes=1)) == ["job-1"]
 
     async def test_an_upload_in_progress_is_not_stale(self, uploads: Uploads) -> None:
         await uploads.receive("job-1", "a.txt", chunks(b"x"))
         self.aged([uploads.root / "job-1"])
-        assert uploads.stale_local(timedelta(minutes=1)) == []
+        assert stale_job_directories(uploads.root, timedelta(minutes=1)) == []
 
     async def test_other_files_in_the_directory_are_ignored(self, uploads: Uploads) -> None:
         (uploads.root / "shared").mkdir(parents=True)
         (uploads.root / "list.csv").touch()
-        assert uploads.stale_local(NOW) == []
+        assert stale_job_directories(uploads.root, NOW) == []

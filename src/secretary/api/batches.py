@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 from pydantic import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -41,7 +41,7 @@ from .requests import (
     DeliveryNumber,
     Fields,
     Form,
-    IdempotencyKeyHeader,
+    IdempotencyKey,
     IncludeJobs,
     Limit,
     OptionalText,
@@ -84,15 +84,15 @@ ActiveBody = Annotated[bool | None, Body(alias="isActive", embed=True)]
 @router.post("/jobs/batch", **ENQUEUED, name="submit_batch_of_jobs")
 @router.post("/batches", **ENQUEUED)
 async def submit_batch(
-    request: Request, batch: BatchBody, user: Caller, key: IdempotencyKeyHeader = None
-) -> JSONResponse:
+    request: Request, batch: BatchBody, user: Caller, key: IdempotencyKey = None
+) -> Response:
     """Submit several jobs, all or nothing."""
     submitted = with_trace(request, batch)
     stored = await job_service_of(request).submit_batch(submitted, user=user, key=key)
     return _enqueued(request, *stored)
 
 
-def _enqueued(request: Request, batch: Batch, job_ids: list[str]) -> JSONResponse:
+def _enqueued(request: Request, batch: Batch, job_ids: list[str]) -> Response:
     data = {"batch_id": batch.batch_id, "job_ids": job_ids, "batch": batch.document()}
     return enqueued(request, f"/api/batches/{batch.batch_id}", data)
 
@@ -110,7 +110,7 @@ async def list_batches(
     archived: ArchivedFilter = "false",
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> JSONResponse:
+) -> Response:
     """List batches, newest first."""
     query = BatchQuery(user_id=user_id, archived=ARCHIVED[archived], limit=limit, cursor=cursor)
     page = await job_service_of(request).batches(query, user=user)
@@ -126,7 +126,7 @@ BATCH: Any = {"response_model": Envelope[models.Batch]}
 @router.get("/batches/{batch_id}", **BATCH)
 async def get_batch(
     request: Request, batch_id: BatchId, user: Caller, include: IncludeJobs = None
-) -> JSONResponse:
+) -> Response:
     """Return a batch; `include=jobs` adds its jobs."""
     with_jobs, job_service = read_names("include", include, ["jobs"]), job_service_of(request)
     document = (await job_service.batch(batch_id, user=user)).document()
@@ -142,22 +142,21 @@ class DeletedBatch(ResponseModel):
 
 
 @router.delete("/batches/{batch_id}", response_model=Envelope[DeletedBatch])
-async def delete_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
+async def delete_batch(request: Request, batch_id: BatchId, user: Caller) -> Response:
     """Delete a finished batch, its jobs and their files."""
     await job_service_of(request).delete_batch(batch_id, user=user)
     return success(request, "batches", {"batch_id": batch_id, "deleted": True}, process_id=batch_id)
 
 
 @router.post("/batches/{batch_id}/archive", **BATCH)
-async def archive_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
+async def archive_batch(request: Request, batch_id: BatchId, user: Caller) -> Response:
     """Hide a batch and its jobs from default listings. Nothing is deleted."""
-    return _batch_response(
-        request, await job_service_of(request).archive_batch(batch_id, user=user)
-    )
+    batch = await job_service_of(request).archive_batch(batch_id, user=user)
+    return _batch_response(request, batch)
 
 
 @router.post("/batches/{batch_id}/unarchive", **BATCH)
-async def unarchive_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
+async def unarchive_batch(request: Request, batch_id: BatchId, user: Caller) -> Response:
     """Show an archived batch and its jobs in listings again."""
     job_service = job_service_of(request)
     batch = await job_service.archive_batch(batch_id, user=user, archived=False)
@@ -167,14 +166,14 @@ async def unarchive_batch(request: Request, batch_id: BatchId, user: Caller) -> 
 @router.post("/batches/{batch_id}/toggle-active", response_model=Envelope[models.Batch])
 async def toggle_active(
     request: Request, batch_id: BatchId, user: Caller, active: ActiveBody = None
-) -> JSONResponse:
+) -> Response:
     """Pause or resume a batch. Without a body, toggles the current state."""
     batch = await job_service_of(request).set_batch_active(batch_id, active, user=user)
     return _batch_response(request, batch)
 
 
 @router.post("/batches/{batch_id}/cancel", **BATCH)
-async def cancel_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
+async def cancel_batch(request: Request, batch_id: BatchId, user: Caller) -> Response:
     """Cancel all unfinished jobs of a batch."""
     job_service = job_service_of(request)
     job_ids = await job_service.cancel_batch(batch_id, user=user)
@@ -182,7 +181,7 @@ async def cancel_batch(request: Request, batch_id: BatchId, user: Caller) -> JSO
 
 
 @router.post("/batches/{batch_id}/restart-failed", **BATCH)
-async def restart_failed(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
+async def restart_failed(request: Request, batch_id: BatchId, user: Caller) -> Response:
     """Run the failed jobs of a batch again."""
     job_service = job_service_of(request)
     job_ids = await job_service.restart_failed(batch_id, user=user)
@@ -191,7 +190,7 @@ async def restart_failed(request: Request, batch_id: BatchId, user: Caller) -> J
 
 def _batch_response(
     request: Request, batch: Batch, changed_job_ids: list[str] | None = None
-) -> JSONResponse:
+) -> Response:
     document = batch.document()
     if changed_job_ids is not None:
         document["job_ids"] = changed_job_ids
@@ -199,9 +198,7 @@ def _batch_response(
 
 
 @router.get("/batches/{batch_id}/deliveries", response_model=Envelope[DeliveryList])
-async def list_deliveries_of_batch(
-    request: Request, batch_id: BatchId, user: Caller
-) -> JSONResponse:
+async def list_deliveries_of_batch(request: Request, batch_id: BatchId, user: Caller) -> Response:
     """List the deliveries of the batch's webhook, with every attempt."""
     batch = await job_service_of(request).batch(batch_id, user=user)
     return deliveries_response(request, "batches", batch.deliveries, process_id=batch_id)
@@ -210,7 +207,7 @@ async def list_deliveries_of_batch(
 @router.post("/batches/{batch_id}/deliveries/{n}/replay", response_model=Envelope[Delivery])
 async def replay_delivery_of_batch(
     request: Request, batch_id: BatchId, n: DeliveryNumber, user: Caller
-) -> JSONResponse:
+) -> Response:
     """Send the final event of the batch again, with the same `webhook-id`."""
     delivery = await job_service_of(request).replay_batch(batch_id, n, user=user)
     return success(request, "batches", delivery.model_dump(mode="json"), process_id=batch_id)
@@ -273,9 +270,7 @@ FILES_BODY: Schema = {
         }
     },
 )
-async def submit_files(
-    request: Request, user: Caller, key: IdempotencyKeyHeader = None
-) -> JSONResponse:
+async def submit_files(request: Request, user: Caller, key: IdempotencyKey = None) -> Response:
     """Submit one job per uploaded file, all or nothing."""
     job_service = job_service_of(request)
     form = await read_files(
@@ -429,9 +424,7 @@ def schedule_router(registry: Registry) -> APIRouter:
     return router
 
 
-async def submit_schedule(
-    request: Request, user: Caller, key: IdempotencyKeyHeader = None
-) -> JSONResponse:
+async def submit_schedule(request: Request, user: Caller, key: IdempotencyKey = None) -> Response:
     """Submit one session job per talk of a conference schedule, all or nothing."""
     job_service, upload_id = job_service_of(request), new_id("job")
     form = await read_form(

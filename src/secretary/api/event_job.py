@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 from pydantic.json_schema import SkipJsonSchema
 
 from ..core.job import Batch, Job
@@ -20,7 +20,7 @@ from .requests import (
     LARGE_FIELDS,
     ArchivedFilter,
     BatchId,
-    IdempotencyKeyHeader,
+    IdempotencyKey,
     JobId,
     Limit,
     OptionalText,
@@ -83,8 +83,8 @@ CREATED: Any = {
 @router.post("/submit", **CREATED, response_model=LegacyJob, name="submit_event_job")
 @router.post("/jobs", **CREATED, response_model=LegacyJob)
 async def create_event_job(
-    request: Request, job: JobRequest, user: Caller, key: IdempotencyKeyHeader = None
-) -> JSONResponse:
+    request: Request, job: JobRequest, user: Caller, key: IdempotencyKey = None
+) -> Response:
     """Submit a job; the default job type is `session`."""
     stored = await job_service_of(request).submit(with_trace(request, job), user=user, key=key)
     location = f"{LEGACY_PREFIX}/jobs/{stored.job_id}"
@@ -101,7 +101,7 @@ async def list_event_jobs(
     archived: ArchivedFilter = "false",
     limit: Limit = 100,
     skip: Skip = 0,
-) -> JSONResponse:
+) -> Response:
     """List jobs, newest first, without results and logs."""
     query = JobQuery(
         status=read_statuses(status),
@@ -118,14 +118,14 @@ async def list_event_jobs(
 
 @router.get("/status/{job_id}", response_model=LegacyJob, name="get_event_job_status")
 @router.get("/jobs/{job_id}", response_model=LegacyJob)
-async def get_event_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+async def get_event_job(request: Request, job_id: JobId, user: Caller) -> Response:
     """Return a job with its results and logs."""
     job = await job_service_of(request).job(job_id, user=user)
     return _response(f"Job {job_id} is {job.status}", job=job.document())
 
 
 @router.delete("/jobs/{job_id}", response_model=LegacyDeletedJob)
-async def delete_event_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+async def delete_event_job(request: Request, job_id: JobId, user: Caller) -> Response:
     """Delete a finished job and its files; return it one last time."""
     job_service = job_service_of(request)
     job = await job_service.job(job_id, user=user)
@@ -134,7 +134,7 @@ async def delete_event_job(request: Request, job_id: JobId, user: Caller) -> JSO
 
 
 @router.post("/{job_id}/restart", response_model=LegacyJob)
-async def restart_event_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+async def restart_event_job(request: Request, job_id: JobId, user: Caller) -> Response:
     """Run a finished job again. Clears its results, error and progress."""
     job = await job_service_of(request).restart(job_id, user=user)
     return _response(f"Job {job_id} was restarted", job=job.document())
@@ -142,8 +142,8 @@ async def restart_event_job(request: Request, job_id: JobId, user: Caller) -> JS
 
 @router.post("/batches", **CREATED, response_model=LegacyCreatedBatch)
 async def create_event_batch(
-    request: Request, batch: BatchBody, user: Caller, key: IdempotencyKeyHeader = None
-) -> JSONResponse:
+    request: Request, batch: BatchBody, user: Caller, key: IdempotencyKey = None
+) -> Response:
     """Submit several jobs, all or nothing."""
     stored, job_ids = await job_service_of(request).submit_batch(
         with_trace(request, batch), user=user, key=key
@@ -163,7 +163,7 @@ async def list_event_batches(
     active: Annotated[bool | SkipJsonSchema[None], Query(alias="isActive")] = None,
     limit: Limit = 100,
     skip: Skip = 0,
-) -> JSONResponse:
+) -> Response:
     """List batches, newest first."""
     statuses = read_statuses(status)
     query = BatchQuery(user_id=user_id or None, archived=ARCHIVED[archived], limit=limit)
@@ -178,14 +178,14 @@ async def list_event_batches(
 
 
 @router.get("/batches/{batch_id}", response_model=LegacyBatch)
-async def get_event_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
+async def get_event_batch(request: Request, batch_id: BatchId, user: Caller) -> Response:
     """Return a batch."""
     batch = await job_service_of(request).batch(batch_id, user=user)
     return _response(f"Batch {batch_id} is {batch.status}", batch=batch.document())
 
 
 @router.delete("/batches/{batch_id}", response_model=LegacyBatch)
-async def delete_event_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
+async def delete_event_batch(request: Request, batch_id: BatchId, user: Caller) -> Response:
     """Delete a finished batch, its jobs and their files."""
     job_service = job_service_of(request)
     batch = await job_service.batch(batch_id, user=user)
@@ -194,7 +194,7 @@ async def delete_event_batch(request: Request, batch_id: BatchId, user: Caller) 
 
 
 @router.post("/batches/{batch_id}/archive", response_model=LegacyBatch)
-async def archive_event_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
+async def archive_event_batch(request: Request, batch_id: BatchId, user: Caller) -> Response:
     """Hide a batch and its jobs from default listings. Nothing is deleted."""
     batch = await job_service_of(request).archive_batch(batch_id, user=user)
     return _response(f"Batch {batch_id} was archived", batch=batch.document())
@@ -203,7 +203,7 @@ async def archive_event_batch(request: Request, batch_id: BatchId, user: Caller)
 @router.post("/batches/{batch_id}/toggle-active", response_model=LegacyBatch)
 async def toggle_event_batch(
     request: Request, batch_id: BatchId, user: Caller, active: ActiveBody = None
-) -> JSONResponse:
+) -> Response:
     """Pause or resume a batch. Without a body, toggles the current state."""
     batch = await job_service_of(request).set_batch_active(batch_id, active, user=user)
     state = "active" if batch.is_active else "paused"
@@ -217,14 +217,14 @@ def _page_response(
     *,
     limit: int,
     skip: int,
-) -> JSONResponse:
+) -> Response:
     count, total = len(documents), page.total if page.is_exact else f"more than {page.total}"
     extent: dict[str, Any] = {"total": page.total, "total_is_exact": page.is_exact, "count": count}
     extent |= {"limit": limit, "skip": skip, name: documents}
     return _response(f"{count} of {total} {name}", **extent)
 
 
-def _response(message: str, created: str | None = None, **content: Any) -> JSONResponse:
+def _response(message: str, created: str | None = None, **content: Any) -> Response:
     """`created` is the path of a new job or batch."""
     document = {"status": "success", **content, "message": message}
     return JsonResponse(document, 201, {"Location": created}) if created else JsonResponse(document)

@@ -70,13 +70,13 @@ class FileText(ResponseModel):
 
 
 @router.get("/api/pdf/text-content/{path:path}", response_model=FileText)
-async def page_text(request: Request, path: FilePath, user: Caller) -> JSONResponse:
+async def page_text(request: Request, path: FilePath, user: Caller) -> Response:
     """Return the text of a page as JSON."""
     return await _text_response(request, path, user, frozenset({".txt"}))
 
 
 @router.get("/api/files/text/{path:path}", response_model=FileText)
-async def file_text(request: Request, path: FilePath, user: Caller) -> JSONResponse:
+async def file_text(request: Request, path: FilePath, user: Caller) -> Response:
     """Return a text file as JSON."""
     return await _text_response(request, path, user, TEXT_SUFFIXES)
 
@@ -153,7 +153,7 @@ class JobFileList(ResponseModel):
 
 
 @router.get("/api/jobs/{job_id}/files", response_model=Envelope[JobFileList])
-async def list_files(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+async def list_files(request: Request, job_id: JobId, user: Caller) -> Response:
     """List the files of a job. Pages appear while the job is still running."""
     job_service = job_service_of(request)
     job = await job_service.get_without_results(job_id, user=user)
@@ -175,7 +175,7 @@ async def _find(request: Request, path: str, user: str | None) -> ArtifactFile:
 
 async def _text_response(
     request: Request, path: str, user: str | None, suffixes: frozenset[str]
-) -> JSONResponse:
+) -> Response:
     file = await _find(request, path, user)
     if PurePath(file.name).suffix.lower() not in suffixes or file.size > MAX_TEXT_BYTES:
         raise NotFound("There is no such text")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from ..core.errors import InvalidParameters, SecretaryError, StoreUnavailable, UnsupportedFile
@@ -31,7 +31,7 @@ from .openapi import (
 from .requests import (
     Fields,
     Form,
-    IdempotencyKeyHeader,
+    IdempotencyKey,
     job_service_of,
     read_form,
     remove_uploads,
@@ -178,9 +178,7 @@ def ingress_router(registry: Registry) -> APIRouter:
 
 
 def _endpoint(route: IngressRoute) -> Any:
-    async def endpoint(
-        request: Request, user: Caller, key: IdempotencyKeyHeader = None
-    ) -> JSONResponse:
+    async def endpoint(request: Request, user: Caller, key: IdempotencyKey = None) -> Response:
         job_service, job_id = job_service_of(request), new_id("job")
         uploads, max_bytes = job_service.files.uploads, request.app.state.max_body_bytes
         form = await read_form(request, uploads, job_id=job_id, max_fields_bytes=max_bytes)
@@ -296,7 +294,7 @@ def _preferred_wait(request: Request) -> float:
     return 0
 
 
-async def _wait_for_result(request: Request, job: Job, seconds: float) -> JSONResponse | None:
+async def _wait_for_result(request: Request, job: Job, seconds: float) -> Response | None:
     """The outcome of the job, or None if it has not finished in time."""
     hub: EventHub = request.app.state.hub
     ended = await hub.wait_until_final(job.job_id, seconds)

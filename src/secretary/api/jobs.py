@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterable
 from functools import cache
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.errors import InvalidParameters
@@ -26,7 +27,7 @@ from .requests import (
     ArchivedFilter,
     Cursor,
     DeliveryNumber,
-    IdempotencyKeyHeader,
+    IdempotencyKey,
     IncludeLarge,
     JobId,
     Limit,
@@ -58,8 +59,8 @@ ENQUEUED: Any = {
 
 @router.post("/jobs", **ENQUEUED)
 async def submit_job(
-    request: Request, job: JobRequest, user: Caller, key: IdempotencyKeyHeader = None
-) -> JSONResponse:
+    request: Request, job: JobRequest, user: Caller, key: IdempotencyKey = None
+) -> Response:
     """Submit a job."""
     submitted = with_trace(request, job)
     return _enqueued(request, await job_service_of(request).submit(submitted, user=user, key=key))
@@ -80,8 +81,8 @@ async def rerun_job(
     job_id: JobId,
     user: Caller,
     changes: Changes = UNCHANGED,
-    key: IdempotencyKeyHeader = None,
-) -> JSONResponse:
+    key: IdempotencyKey = None,
+) -> Response:
     """Submit a copy of a job with changed parameters. The copy reuses the uploaded file while it
     exists, and has no webhook."""
     job_service = job_service_of(request)
@@ -89,7 +90,7 @@ async def rerun_job(
     return _enqueued(request, copy)
 
 
-def _enqueued(request: Request, job: Job) -> JSONResponse:
+def _enqueued(request: Request, job: Job) -> Response:
     ids = {"job_id": job.job_id, "job_ids": [job.job_id], "batch_id": job.batch_id}
     return enqueued(request, f"/api/jobs/{job.job_id}", {**ids, "job": job.document()})
 
@@ -116,7 +117,7 @@ async def list_jobs(
     include: IncludeLarge = None,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> JSONResponse:
+) -> Response:
     """List jobs, newest first. A search that takes long returns short pages: `searched_to` is how
     far back this page looked, and `next_cursor` continues from there."""
     included = read_names("include", include, sorted(LARGE_FIELDS))
@@ -234,7 +235,7 @@ class BulkOutcome(ResponseModel):
 
 
 @router.post("/jobs/bulk", response_model=Envelope[BulkOutcome])
-async def change_jobs(request: Request, submitted: BulkRequest, user: Caller) -> JSONResponse:
+async def change_jobs(request: Request, submitted: BulkRequest, user: Caller) -> Response:
     """Cancel, restart, archive or delete many jobs. Each call handles one page; repeat it with
     `next_cursor` until that is null."""
     as_of, job_service, action = utc_now(), job_service_of(request), submitted.action
@@ -255,8 +256,8 @@ async def change_jobs(request: Request, submitted: BulkRequest, user: Caller) ->
         "count": outcome.count,
         "refused": len(outcome.errors),
         "refusals": [
-            {"job_id": one.job_id, "code": CODES[status_of(one.error)], "message": str(one.error)}
-            for one in outcome.errors[:MAX_REFUSALS]
+            {"job_id": job_id, "code": CODES[status_of(error)], "message": str(error)}
+            for job_id, error in islice(outcome.errors.items(), MAX_REFUSALS)
         ],
         "next_cursor": outcome.next_cursor,
         "as_of": iso(as_of),
@@ -268,7 +269,7 @@ JOB: Any = {"response_model": Envelope[models.Job]}
 
 
 @router.get("/jobs/{job_id}", **JOB)
-async def get_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+async def get_job(request: Request, job_id: JobId, user: Caller) -> Response:
     """Return a job with its results and logs."""
     return _job_response(request, await job_service_of(request).job(job_id, user=user))
 
@@ -279,43 +280,43 @@ class DeletedJob(ResponseModel):
 
 
 @router.delete("/jobs/{job_id}", response_model=Envelope[DeletedJob])
-async def delete_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+async def delete_job(request: Request, job_id: JobId, user: Caller) -> Response:
     """Delete a finished job and its files."""
     await job_service_of(request).delete(job_id, user=user)
     return success(request, "jobs", {"job_id": job_id, "deleted": True}, process_id=job_id)
 
 
 @router.post("/jobs/{job_id}/cancel", **JOB)
-async def cancel_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+async def cancel_job(request: Request, job_id: JobId, user: Caller) -> Response:
     """Cancel a job. A pending job is cancelled immediately, a running one within two seconds."""
     return _job_response(request, await job_service_of(request).cancel(job_id, user=user))
 
 
 @router.post("/jobs/{job_id}/restart", **JOB)
-async def restart_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+async def restart_job(request: Request, job_id: JobId, user: Caller) -> Response:
     """Run a finished job again. Clears its results, error and progress."""
     return _job_response(request, await job_service_of(request).restart(job_id, user=user))
 
 
 @router.post("/jobs/{job_id}/archive", **JOB)
-async def archive_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+async def archive_job(request: Request, job_id: JobId, user: Caller) -> Response:
     """Hide a job from default listings. Nothing is deleted."""
     return _job_response(request, await job_service_of(request).archive(job_id, user=user))
 
 
 @router.post("/jobs/{job_id}/unarchive", **JOB)
-async def unarchive_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+async def unarchive_job(request: Request, job_id: JobId, user: Caller) -> Response:
     """Show an archived job in listings again."""
     job_service = job_service_of(request)
     return _job_response(request, await job_service.archive(job_id, user=user, archived=False))
 
 
-def _job_response(request: Request, job: Job) -> JSONResponse:
+def _job_response(request: Request, job: Job) -> Response:
     return success(request, "jobs", job.document(), process_id=job.job_id)
 
 
 @router.get("/jobs/{job_id}/deliveries", response_model=Envelope[DeliveryList])
-async def list_deliveries(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+async def list_deliveries(request: Request, job_id: JobId, user: Caller) -> Response:
     """List the deliveries of the job's webhook, with every attempt."""
     job = await job_service_of(request).job(job_id, user=user)
     return deliveries_response(request, "jobs", job.deliveries, process_id=job_id)
@@ -324,7 +325,7 @@ async def list_deliveries(request: Request, job_id: JobId, user: Caller) -> JSON
 @router.post("/jobs/{job_id}/deliveries/{n}/replay", response_model=Envelope[Delivery])
 async def replay_delivery(
     request: Request, job_id: JobId, n: DeliveryNumber, user: Caller
-) -> JSONResponse:
+) -> Response:
     """Send the final event of the job again, with the same `webhook-id`."""
     delivery = await job_service_of(request).replay(job_id, n, user=user)
     return success(request, "jobs", delivery.model_dump(mode="json"), process_id=job_id)
@@ -332,7 +333,7 @@ async def replay_delivery(
 
 def deliveries_response(
     request: Request, processor: str, deliveries: Iterable[Delivery], *, process_id: str
-) -> JSONResponse:
+) -> Response:
     data = {"deliveries": [delivery.model_dump(mode="json") for delivery in deliveries]}
     return success(request, processor, data, process_id=process_id)
 
@@ -353,7 +354,7 @@ class JobTypeList(ResponseModel):
 
 
 @router.get("/job-types", response_model=Envelope[JobTypeList])
-async def job_types(request: Request, user: Caller) -> JSONResponse:
+async def job_types(request: Request, user: Caller) -> Response:
     """List the registered job types with the JSON Schema of their parameters."""
     registry = job_service_of(request).registry
     described: list[dict[str, Any]] = []

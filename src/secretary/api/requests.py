@@ -75,7 +75,7 @@ Cursor = Annotated[
     OptionalText,
     Query(description="`next_cursor` of the previous page", json_schema_extra={"minLength": 1}),
 ]
-IdempotencyKeyHeader = Annotated[
+IdempotencyKey = Annotated[
     OptionalText,
     Header(
         alias="Idempotency-Key",

@@ -16,20 +16,8 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ..core.errors import (
-    AccessDenied,
-    AddressRefused,
-    Conflict,
-    FileTooLarge,
-    InvalidParameters,
-    KeyReused,
-    NotFound,
-    RateLimited,
-    SecretaryError,
-    StoreUnavailable,
-    Unauthorized,
-    UnsupportedFile,
-)
+from ..core import errors
+from ..core.errors import InvalidParameters, RateLimited, SecretaryError, StoreUnavailable
 from ..core.job import EMPTY_RESULTS, Job, JobError, iso
 from ..core.json_codec import encode_off_loop
 from ..jobs.submission import invalid_request
@@ -149,14 +137,14 @@ logger = logging.getLogger(__name__)
 #: The first match counts; anything else is a 500.
 STATUS: dict[type[SecretaryError], int] = {
     InvalidParameters: 400,
-    AddressRefused: 400,
-    Unauthorized: 401,
-    AccessDenied: 403,
-    NotFound: 404,
-    KeyReused: 422,
-    Conflict: 409,
-    FileTooLarge: 413,
-    UnsupportedFile: 415,
+    errors.AddressRefused: 400,
+    errors.Unauthorized: 401,
+    errors.AccessDenied: 403,
+    errors.NotFound: 404,
+    errors.KeyReused: 422,
+    errors.Conflict: 409,
+    errors.FileTooLarge: 413,
+    errors.UnsupportedFile: 415,
     RateLimited: 429,
     StoreUnavailable: 503,
 }
@@ -255,7 +243,8 @@ def error_response(
 
 def response_for(error: SecretaryError) -> JSONResponse:
     """The response to an error whose message and details clients may see."""
-    details = error.details if isinstance(error, InvalidParameters | AddressRefused) else None
+    shows_details = InvalidParameters | errors.AddressRefused
+    details = error.details if isinstance(error, shows_details) else None
     retry = {"Retry-After": str(error.retry_after)} if isinstance(error, RateLimited) else None
     return error_response(status_of(error), str(error), details=details, headers=retry)
 

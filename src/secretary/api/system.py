@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from fastapi import Path, Query, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi import Path, Query, Request
+from fastapi.responses import Response
 from pydantic import Field
 
 from ..core.errors import NotFound, StoreUnavailable, UnknownTemplate
@@ -67,13 +67,13 @@ class Health(ResponseModel):
 
 
 @health_router.get("/live", response_model=Envelope[Live])
-async def live(request: Request) -> JSONResponse:
+async def live(request: Request) -> Response:
     """Liveness probe: the process responds. If it fails, restart the process."""
     return success(request, "health", {"live": True})
 
 
 @health_router.get("/ready", response_model=Envelope[Ready])
-async def ready(request: Request) -> JSONResponse:
+async def ready(request: Request) -> Response:
     """Readiness probe: fails during shutdown and while the store is unavailable."""
     if request.app.state.stopping():
         return error_response(503, "The service is shutting down")
@@ -82,7 +82,7 @@ async def ready(request: Request) -> JSONResponse:
 
 
 @health_router.get("", response_model=Envelope[Health])
-async def health(request: Request) -> JSONResponse:
+async def health(request: Request) -> Response:
     """Return the version, the store, the live workers and the number of jobs by state."""
     stats = _service_stats(request)
     document: dict[str, Any] = {
@@ -200,7 +200,7 @@ class Overview(ResponseModel):
 
 
 @router.get("/overview", response_model=Envelope[Overview])
-async def get_overview(request: Request, user: Caller, minutes: Minutes = 60) -> JSONResponse:
+async def get_overview(request: Request, user: Caller, minutes: Minutes = 60) -> Response:
     """Return job counts, the longest wait, the workers and recent throughput. A user sees only
     their own jobs."""
     stats = _service_stats(request)
@@ -236,7 +236,7 @@ class WorkerList(ResponseModel):
 
 
 @router.get("/workers", response_model=Envelope[WorkerList])
-async def get_workers(request: Request, user: Caller) -> JSONResponse:
+async def get_workers(request: Request, user: Caller) -> Response:
     """List the workers of all machines, longest-running first."""
     workers = await job_service_of(request).store.workers()
     ordered = sorted(workers, key=lambda worker: worker.started_at)
@@ -323,7 +323,7 @@ class System(ResponseModel):
 
 
 @router.get("/system", response_model=Envelope[System])
-async def get_system(request: Request, user: Caller) -> JSONResponse:
+async def get_system(request: Request, user: Caller) -> Response:
     """Return the version, the store, the workers, disk and cache usage. Operators also see the
     settings, without secrets, and the detected engines."""
     job_service = job_service_of(request)
@@ -395,7 +395,7 @@ class Template(TemplateSummary):
 
 
 @templates_router.get("", response_model=Envelope[TemplateList])
-async def list_templates(request: Request, user: Caller) -> JSONResponse:
+async def list_templates(request: Request, user: Caller) -> Response:
     """List the templates with their fields. Faulty templates are listed with their faults."""
     library: Library = request.app.state.library
     entries = await asyncio.to_thread(library.listed)
@@ -403,7 +403,7 @@ async def list_templates(request: Request, user: Caller) -> JSONResponse:
 
 
 @templates_router.get("/{name}", response_model=Envelope[Template])
-async def get_template(request: Request, name: TemplateName, user: Caller) -> JSONResponse:
+async def get_template(request: Request, name: TemplateName, user: Caller) -> Response:
     """Return a template with its text and the JSON Schema of the model's answer."""
     library: Library = request.app.state.library
     try:

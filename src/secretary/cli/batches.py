@@ -4,8 +4,9 @@ import asyncio
 import re
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -21,14 +22,9 @@ from .options import (
     log_warnings_only,
     with_target,
 )
-from .output import echo, echo_err, print_batch, print_batches, print_json, print_talks
+from .output import echo, echo_err, print_batch, print_batches, print_json, print_page, print_talks
 from .submit import read_parameters
 from .watch import watch_batch
-
-if TYPE_CHECKING:
-    from ..config import Settings
-    from ..jobs.conference_import import ScheduleRequest
-
 
 ACTIONS: dict[BatchAction, str] = {
     "pause": "Stop starting jobs of a batch; running jobs continue.",
@@ -59,12 +55,7 @@ def list_batches(
         user_id=user, include_archived=include_archived, limit=limit, cursor=cursor
     )
     page = target.run(lambda backend: backend.batches(filters))
-    if as_json:
-        print_json({"batches": page.items, "next_cursor": page.next_cursor})
-        return
-    print_batches(page.items)
-    if page.next_cursor:
-        echo_err(f"For the next page: --cursor {page.next_cursor}")
+    print_page("batches", page, print_batches, as_json=as_json)
 
 
 @app.command()
@@ -98,10 +89,15 @@ def _action_command(action: BatchAction) -> Callable[..., None]:
     @with_target
     def command(target: Target, batch_id: str, as_json: AsJson = False) -> None:
         batch = target.run(lambda backend: backend.change_batch(batch_id, action))
-        if action in JOB_ACTIONS:
-            _print_changed_jobs(batch["job_ids"], JOB_ACTIONS[action], as_json=as_json)
-        else:
-            print_json(batch) if as_json else print_batch(batch)
+        if action not in JOB_ACTIONS:
+            return print_json(batch) if as_json else print_batch(batch)
+        job_ids, change = batch["job_ids"], JOB_ACTIONS[action]
+        if as_json:
+            print_json({"job_ids": job_ids})
+        elif job_ids:
+            echo(f"{len(job_ids)} jobs {change}")
+        if not job_ids:
+            raise Conflict(f"No jobs were {change}")
 
     return command
 
@@ -116,15 +112,6 @@ def delete(target: Target, batch_id: str) -> None:
     """Delete a finished batch with its jobs and their files."""
     target.run(lambda backend: backend.delete_batch(batch_id))
     echo(f"{batch_id} is deleted")
-
-
-def _print_changed_jobs(job_ids: list[str], change: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"job_ids": job_ids})
-    elif job_ids:
-        echo(f"{len(job_ids)} jobs {change}")
-    if not job_ids:
-        raise Conflict(f"No jobs were {change}")
 
 
 def _read_document(file: str) -> Any:
@@ -176,57 +163,38 @@ def import_schedule(
         **{"event": event, "track": track, "day": day, "title": title},
         **{"batch_name": name, "priority": priority, "user_id": user},
     }
-    batch_request = _batch_request(target, schedule, request)
-    if dry_run:
-        _print_talks(batch_request, as_json=as_json)
-        return
-    batch = target.run(lambda backend: backend.submit_batch(batch_request))
-    if as_json:
-        print_json(batch)
-    else:
+    batch_request = _read_schedule(target, schedule, request)
+    if not dry_run:
+        batch = target.run(lambda backend: backend.submit_batch(batch_request))
+        if as_json:
+            return print_json(batch)
         echo(batch["batch_id"])
         echo_err(f"{batch['total_jobs']} jobs wait for a worker")
+    elif as_json:
+        print_json(batch_request)
+    else:
+        print_talks([job["parameters"] for job in batch_request["jobs"]])
+        echo_err(f"{len(batch_request['jobs'])} jobs; nothing was added")
 
 
-def _batch_request(target: Target, source: str, request: Document) -> Document:
+def _read_schedule(target: Target, source: str, request: Document) -> Document:
     """Read the schedule on this machine, and return the body of POST /api/batches."""
-    from ..jobs.conference_import import ScheduleRequest, batch_request
+    from ..app import Application
+    from ..jobs.conference_import import DOWNLOAD_LIMITS, ScheduleRequest, batch_request
     from ..jobs.submission import parse_request
 
     schedule_request = parse_request(ScheduleRequest, request)
     settings = target.settings()
     log_warnings_only(settings)
-    talks = asyncio.run(_read_talks(settings, source, schedule_request))
-    batch = batch_request(schedule_request, talks)
-    return batch.model_dump(mode="json", by_alias=True, exclude_unset=True)
-
-
-async def _read_talks(
-    settings: "Settings", source: str, request: "ScheduleRequest"
-) -> list[dict[str, Any]]:
-    from ..app import Application
-
     importer = Application(settings).conference_importer
     if re.match(r"https?://", source, re.IGNORECASE):
-        return await importer.fetch(source, request)
-    return await importer.read(await asyncio.to_thread(_read_file, source), request)
-
-
-def _read_file(file: str) -> bytes:
-    from ..jobs.conference_import import DOWNLOAD_LIMITS
-
-    try:
-        if file == "-":
-            return sys.stdin.buffer.read(DOWNLOAD_LIMITS.max_bytes + 1)
-        with Path(file).open("rb") as stream:
-            return stream.read(DOWNLOAD_LIMITS.max_bytes + 1)
-    except OSError as error:
-        raise InvalidParameters(f"{file}: {error.strerror}") from None
-
-
-def _print_talks(batch: Document, *, as_json: bool) -> None:
-    if as_json:
-        print_json(batch)
-        return
-    print_talks([job["parameters"] for job in batch["jobs"]])
-    echo_err(f"{len(batch['jobs'])} jobs; nothing was added")
+        talks = asyncio.run(importer.fetch(source, schedule_request))
+    else:
+        try:
+            with nullcontext(sys.stdin.buffer) if source == "-" else open(source, "rb") as stream:
+                content = stream.read(DOWNLOAD_LIMITS.max_bytes + 1)
+        except OSError as error:
+            raise InvalidParameters(f"{source}: {error.strerror}") from None
+        talks = asyncio.run(importer.read(content, schedule_request))
+    batch = batch_request(schedule_request, talks)
+    return batch.model_dump(mode="json", by_alias=True, exclude_unset=True)

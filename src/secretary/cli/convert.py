@@ -23,6 +23,7 @@ from .output import ExitCode, ProgressDisplay, echo, echo_err, progress_display
 
 #: Lifts the limits that protect a service: here the user can press Ctrl-C.
 LOCAL_LIMITS = {"max_attempts": 1, "timeout_s": 30 * 86400}
+CPUS = os.cpu_count() or 1
 #: How many files are sent to a service at once.
 CONCURRENT_UPLOADS = 4
 #: How long to wait for a service to cancel a job after Ctrl-C.
@@ -114,30 +115,31 @@ async def _convert(
     target: Target, files: Sequence[Path], options: ConvertOptions, writer: "OutputWriter"
 ) -> bool:
     """Return whether all files were converted."""
-    _cancel_on_signals()
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):  # clean up as on Ctrl-C
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     with progress_display(printing=writer.is_printing) as display:
         if target.service_url is None:
-            opened, limits, concurrency = (
-                _ephemeral_backend(target, files),
-                LOCAL_LIMITS,
-                2 * _cpus(),
-            )
+            context, limits, slots = _ephemeral_backend(target, files), LOCAL_LIMITS, 2 * CPUS
         else:
-            opened, limits, concurrency = target.open(), {}, CONCURRENT_UPLOADS
-        async with opened as backend:
-            slots = asyncio.Semaphore(concurrency)  # so that the queue stays short
-            runs = [_run(backend, file, options, limits, slots, display) for file in files]
+            context, limits, slots = target.open(), {}, CONCURRENT_UPLOADS
+        async with context as backend:
+            semaphore = asyncio.Semaphore(slots)  # so that the queue stays short
+            runs = [_run(backend, file, options, limits, semaphore, display) for file in files]
             return await _write_all(backend, files, runs, writer)
 
 
 @asynccontextmanager
 async def _ephemeral_backend(target: Target, files: Sequence[Path]) -> AsyncIterator[Backend]:
     """Open a store and a worker for this run alone."""
-    from .local import LocalBackend, ephemeral_runtime, keep_cache, run_directory, user_cache
+    from .local import LocalBackend, ephemeral_runtime, run_directory, user_cache
 
     parent = target.data_dir or user_cache()
     with run_directory(parent) as directory:
-        keep_cache(parent, directory)
+        cache = (parent / "cache").resolve()  # shared between runs
+        cache.mkdir(exist_ok=True)
+        (directory / "cache").symlink_to(cache)
         storage = {
             "data_dir": directory,
             "mongodb_uri": None,
@@ -147,20 +149,8 @@ async def _ephemeral_backend(target: Target, files: Sequence[Path]) -> AsyncIter
         media = {"keep_recording_mb": 0}  # the user has the recording
         settings = Target(config=target.config).settings(storage=storage, media=media)
         log_warnings_only(settings)
-        async with ephemeral_runtime(settings, slots=_cpus()) as app:
+        async with ephemeral_runtime(settings, slots=CPUS) as app:
             yield LocalBackend(app, app.job_service)
-
-
-def _cpus() -> int:
-    return os.cpu_count() or 1
-
-
-def _cancel_on_signals() -> None:
-    """Clean up on SIGTERM and SIGHUP as on Ctrl-C."""
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
 async def _run(
@@ -177,20 +167,17 @@ async def _run(
         with display.job(file.name) as on_progress:
             job = await backend.submit({**request, **limits}, file)
             try:
-                return _file_results(await backend.follow(job["job_id"], on_progress))
+                job = await backend.follow(job["job_id"], on_progress)
             except asyncio.CancelledError:
                 with suppress(SecretaryError, TimeoutError):
                     async with asyncio.timeout(CANCEL_TIMEOUT):
                         await backend.change_job(job["job_id"], "cancel")
                 raise
-
-
-def _file_results(job: Document) -> Document:
-    """Drop texts that are in a file as well: with many files they would fill the memory."""
-    results = job["results"] or {}
-    if results.get("markdown_file"):
-        results = {name: results.get(name) for name in ("markdown_file", "assets", "subtitles")}
-    return {**job, "results": results}
+        results = job["results"] or {}
+        if results.get("markdown_file"):
+            # Drop texts that are in a file as well: with many files they would fill the memory.
+            results = {name: results.get(name) for name in ("markdown_file", "assets", "subtitles")}
+        return {**job, "results": results}
 
 
 def request_for(file: Path, options: ConvertOptions) -> Document:
@@ -198,16 +185,12 @@ def request_for(file: Path, options: ConvertOptions) -> Document:
     from ..core.files import detect_file_type
 
     try:
-        file_type = detect_file_type(file)
+        job_type, type_parameters = _job_for(detect_file_type(file), options)
     except OSError as error:
         raise InvalidParameters(error.strerror or "it cannot be read") from None
-    job_type, type_parameters = _job_for(file_type, options)
-    parameters = {"include_images": options.images, **type_parameters}
-    return {
-        "job_type": job_type,
-        "parameters": {key: value for key, value in parameters.items() if value is not None},
-        "job_name": file.name[:500],
-    }
+    given = {"include_images": options.images, **type_parameters}
+    parameters = {key: value for key, value in given.items() if value is not None}
+    return {"job_type": job_type, "parameters": parameters, "job_name": file.name[:500]}
 
 
 def _job_for(file_type: str | None, options: ConvertOptions) -> tuple[str, dict[str, Any]]:
@@ -247,7 +230,13 @@ async def _write_all(
     try:
         for file, task in zip(files, tasks, strict=True):
             try:
-                await _write(backend, file, await task, writer)
+                job = await task
+                if (failure := job["error"]) is not None:
+                    echo_err(f"{file}: {failure['message']} ({failure['code']})")
+                    succeeded = False
+                    continue
+                with tempfile.TemporaryDirectory() as directory:
+                    writer.write(await collect_output(backend, file, job, Path(directory)))
             except JobFailed as error:
                 echo_err(f"{file}: {error.message} ({error.code})")
                 succeeded = False
@@ -259,15 +248,6 @@ async def _write_all(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     return succeeded
-
-
-async def _write(backend: Backend, file: Path, job: Document, writer: "OutputWriter") -> None:
-    if (error := job["error"]) is not None:
-        failure = JobFailed(error["message"])
-        failure.code = error["code"]
-        raise failure
-    with tempfile.TemporaryDirectory() as directory:
-        writer.write(await collect_output(backend, file, job, Path(directory)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -31,7 +32,8 @@ from .output import (
     print_jobs,
     print_json,
     print_json_line,
-    print_logs,
+    print_log_entry,
+    print_page,
 )
 from .watch import watch_jobs
 
@@ -75,12 +77,7 @@ def list_jobs(
         tuple(status or ()), job_type, batch, user, include_archived, limit, cursor
     )
     page = target.run(lambda backend: backend.jobs(filters))
-    if as_json:
-        print_json({"jobs": page.items, "next_cursor": page.next_cursor})
-        return
-    print_jobs(page.items)
-    if page.next_cursor:
-        echo_err(f"For the next page: --cursor {page.next_cursor}")
+    print_page("jobs", page, print_jobs, as_json=as_json)
 
 
 @app.command()
@@ -129,21 +126,16 @@ async def _print_log(
     """Print the log, or its last lines, and return the job as last read."""
     job = await backend.job(job_id)
     entries = job["logs"]
-    _print_entries(entries if lines is None else entries[max(len(entries) - lines, 0) :], as_json)
-    while follow and job["status"] not in FINAL:
+    new = entries if lines is None else entries[max(len(entries) - lines, 0) :]
+    while True:
+        for entry in new:
+            print_json_line(entry) if as_json else print_log_entry(entry)
+        if not follow or job["status"] in FINAL:
+            return job
         last = job["logs"][-1] if job["logs"] else None
         await asyncio.sleep(LOG_POLL_SECONDS)
         job = await backend.job(job_id)
-        _print_entries(_entries_after(last, job["logs"]), as_json)
-    return job
-
-
-def _print_entries(entries: Sequence[Document], as_json: bool) -> None:
-    if as_json:
-        for entry in entries:
-            print_json_line(entry)
-    else:
-        print_logs(entries)
+        new = _entries_after(last, job["logs"])
 
 
 def _entries_after(last: Document | None, entries: Sequence[Document]) -> Sequence[Document]:
@@ -174,10 +166,13 @@ def result(
     async def work(backend: Backend) -> list[Path]:
         job = await backend.job(job_id)
         _require_completed(job, target)
-        if output is None:
-            _print_result(job, as_json=as_json)
-            return []
-        return await _save_files(backend, job, output)
+        if output is not None:
+            return await _save_files(backend, job, output)
+        results = job["results"] or {}
+        texts = (results[name] for name in TEXT_RESULTS if isinstance(results.get(name), str))
+        text = next(texts, None)
+        print_json(results) if as_json or not text else echo(text.rstrip("\n"))
+        return []
 
     for path in target.run(work):
         echo(str(path))
@@ -191,16 +186,6 @@ def _require_completed(job: Document, target: Target) -> None:
     if status != Status.COMPLETED:
         outcome = "failed" if status == Status.FAILED else "was cancelled"
         raise JobFailed(f"The job {job_id} has no results, it {outcome}{_reason(job)}")
-
-
-def _print_result(job: Document, *, as_json: bool) -> None:
-    results = job["results"] or {}
-    texts = (results[name] for name in TEXT_RESULTS if isinstance(results.get(name), str))
-    text = next(texts, None)
-    if as_json or not text:
-        print_json(results)
-    else:
-        echo(text.rstrip("\n"))
 
 
 async def _save_files(backend: Backend, job: Document, output: Path) -> list[Path]:
@@ -228,11 +213,8 @@ def _linked_files(job_id: str, value: Any) -> Iterator[tuple[str, str]]:
         case str():
             if (name := linked_file_name(job_id, value)) is not None:
                 yield value, name
-        case dict():
-            for inner in value.values():
-                yield from _linked_files(job_id, inner)
-        case list():
-            for inner in value:
+        case dict() | list():
+            for inner in value.values() if isinstance(value, dict) else value:
                 yield from _linked_files(job_id, inner)
 
 
@@ -250,15 +232,14 @@ def _action_command(action: JobAction) -> Callable[..., None]:
 
     @with_target
     def command(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
-        jobs, errors = target.run(lambda backend: _for_each(backend, job_ids, change))
-        if as_json:
-            large = ("results", "logs")
-            summaries = [{key: job[key] for key in job if key not in large} for job in jobs]
-            print_json({"jobs": summaries})
-        else:
-            for job in jobs:
-                echo(f"{job['job_id']} {_new_state(job, action)}")
-        _report(errors)
+        with _changed(target, job_ids, change) as jobs:
+            if as_json:
+                large = ("results", "logs")
+                summaries = [{key: job[key] for key in job if key not in large} for job in jobs]
+                print_json({"jobs": summaries})
+            else:
+                for job in jobs:
+                    echo(f"{job['job_id']} {_new_state(job, action)}")
 
     return command
 
@@ -276,31 +257,32 @@ def delete(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
         await backend.delete_job(job_id)
         return job_id
 
-    deleted, errors = target.run(lambda backend: _for_each(backend, job_ids, delete_one))
-    if as_json:
-        print_json({"job_ids": deleted})
-    else:
-        for job_id in deleted:
-            echo(f"{job_id} is deleted")
-    _report(errors)
+    with _changed(target, job_ids, delete_one) as deleted:
+        if as_json:
+            print_json({"job_ids": deleted})
+        else:
+            for job_id in deleted:
+                echo(f"{job_id} is deleted")
 
 
-async def _for_each(
-    backend: Backend, job_ids: Sequence[str], change: Callable[[Backend, str], Awaitable[T]]
-) -> tuple[list[T], list[StoreError]]:
-    """Change each job; one that cannot be changed does not stop the rest."""
-    changed: list[T] = []
+@contextmanager
+def _changed(
+    target: Target, job_ids: Sequence[str], change: Callable[[Backend, str], Awaitable[T]]
+) -> Iterator[list[T]]:
+    """Change each job; one that cannot be changed does not stop the rest. At the end, all errors
+    are printed but the last, which sets the exit code."""
     errors: list[StoreError] = []
-    for job_id in job_ids:
-        try:
-            changed.append(await change(backend, job_id))
-        except (NotFound, Conflict) as error:
-            errors.append(error)
-    return changed, errors
 
+    async def work(backend: Backend) -> list[T]:
+        changed: list[T] = []
+        for job_id in job_ids:
+            try:
+                changed.append(await change(backend, job_id))
+            except (NotFound, Conflict) as error:
+                errors.append(error)
+        return changed
 
-def _report(errors: Sequence[StoreError]) -> None:
-    """Print all errors but the last, which sets the exit code."""
+    yield target.run(work)
     for error in errors[:-1]:
         echo_err(str(error))
     if errors:

@@ -54,9 +54,6 @@ class LocalBackend:
     async def job_types(self) -> list[str]:
         return sorted(self._app.registry.job_types)
 
-    async def has_workers(self) -> bool:
-        return bool(await (await self._service()).workers_alive())
-
     async def submit(self, request: Document, file: Path | None = None) -> Document:
         service = await self._service(create=True)
         parameters = dict(request.get("parameters") or {})
@@ -64,7 +61,10 @@ class LocalBackend:
         if file is not None and self._in_place:
             parameters["file_path"] = str(await asyncio.to_thread(file.resolve))
         elif file is not None:
-            _require_file_parameter(service, str(request["job_type"]))
+            handlers, job_type = service.registry, request["job_type"]
+            fields = handlers[job_type].parameters.model_fields if job_type in handlers else {}
+            if fields and "file_source" not in fields:
+                raise InvalidParameters(f"--file: a job of type {job_type!r} takes no file")
             upload = await service.files.uploads.receive(job_id, file.name, _chunks(file))
             parameters["file_source"] = upload.source()
         try:
@@ -179,29 +179,16 @@ class LocalBackend:
     async def _service(self, *, create: bool = False) -> JobService:
         """Open the store. Only submitting creates one, so that a mistyped directory is reported."""
         if self._job_service is None:
-            if not create:
-                _require_store(self._app.settings)
+            settings = self._app.settings
+            if not create and settings.database_file and not settings.database_file.exists():
+                raise InvalidSettings(
+                    f"storage.data_dir: there are no jobs in {settings.storage.data_dir.resolve()}"
+                    " yet. Start the service there, choose another directory with --data-dir, or a"
+                    " service with --url."
+                )
             await self._stack.enter_async_context(self._app)
             self._job_service = self._app.job_service
         return self._job_service
-
-
-def _require_file_parameter(service: JobService, job_type: str) -> None:
-    """Reject a file for a job type that takes none, as far as its parameters are known."""
-    registry = service.registry
-    fields = registry[job_type].parameters.model_fields if job_type in registry else {}
-    if fields and "file_source" not in fields:
-        raise InvalidParameters(f"--file: a job of type {job_type!r} takes no file")
-
-
-def _require_store(settings: Settings) -> None:
-    file = settings.database_file
-    if file is not None and not file.exists():
-        raise InvalidSettings(
-            f"storage.data_dir: there are no jobs in {settings.storage.data_dir.resolve()} yet."
-            " Start the service there, choose another directory with --data-dir, or a service"
-            " with --url."
-        )
 
 
 def _summary(job: Job) -> Document:
@@ -219,7 +206,6 @@ async def _chunks(file: Path) -> AsyncIterator[bytes]:
 
 RUN_PREFIX = "run-"
 LOCK = "lock"
-CACHE = "cache"
 
 
 @asynccontextmanager
@@ -270,13 +256,6 @@ def run_directory(parent: Path) -> Iterator[Path]:
         os.close(lock)
 
 
-def keep_cache(parent: Path, directory: Path) -> None:
-    """Share the cache between runs."""
-    shared = (parent / CACHE).resolve()
-    shared.mkdir(exist_ok=True)
-    (directory / CACHE).symlink_to(shared)
-
-
 def _remove_abandoned(parent: Path) -> None:
     for directory in parent.glob(f"{RUN_PREFIX}*"):
         try:
@@ -294,8 +273,6 @@ def _remove_abandoned(parent: Path) -> None:
 
 def user_cache() -> Path:
     """The user's cache directory for this program."""
-    if sys.platform == "darwin":
-        caches = Path("~/Library/Caches")
-    else:
-        caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    is_mac = sys.platform == "darwin"
+    caches = "~/Library/Caches" if is_mac else os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(os.path.expanduser(caches)) / "secretary"

@@ -79,6 +79,12 @@ class Tools:
                 await job.refresh()
             return _status(job)
 
+    def _allowed(self, source: str) -> Path:
+        path = Path(source).expanduser().resolve()
+        if not any(path.is_relative_to(root) for root in self._roots):
+            raise ToolError("Files are only read below: " + ", ".join(map(str, self._roots)))
+        return path
+
     async def job_status(self, job_id: str) -> JobStatus:
         """Return the progress or the outcome of a job."""
         with _tool_errors():
@@ -98,13 +104,21 @@ class Tools:
                     f"The job is {job.status}; poll `job_status` until it has completed"
                 )
             pages = pages_of(await job.result())
-            return _page_range(pages, first_page, last_page)
-
-    def _allowed(self, source: str) -> Path:
-        path = Path(source).expanduser().resolve()
-        if not any(path.is_relative_to(root) for root in self._roots):
-            raise ToolError("Files are only read below: " + ", ".join(map(str, self._roots)))
-        return path
+        last_page = min(last_page or len(pages), len(pages))
+        if first_page > last_page:
+            raise ToolError(f"There are {len(pages)} pages")
+        text, end = pages[first_page - 1], first_page
+        for page in pages[first_page:last_page]:
+            if len(text) + 2 + len(page) > MAX_CHARACTERS:
+                break
+            text, end = f"{text}\n\n{page}", end + 1
+        return PageText(
+            text=text[:MAX_CHARACTERS],
+            first_page=first_page,
+            last_page=end,
+            pages=len(pages),
+            cut_off=len(text) > MAX_CHARACTERS,
+        )
 
 
 def make_server(client: AsyncClient, roots: Sequence[Path]) -> MCPServer[Any]:
@@ -131,26 +145,6 @@ def pages_of(results: Results) -> list[str]:
     transcript = results.transcription.text if results.transcription else None
     text = results.markdown_content or results.extracted_text or transcript or results.text
     return [text or ""]
-
-
-def _page_range(pages: list[str], first: int, last: int | None) -> PageText:
-    last = min(last or len(pages), len(pages))
-    if not first <= last:
-        raise ToolError(f"There are {len(pages)} pages")
-    text, end = "", first
-    for number in range(first, last + 1):
-        part = pages[number - 1] if not text else f"\n\n{pages[number - 1]}"
-        if text and len(text) + len(part) > MAX_CHARACTERS:
-            break
-        text, end = text + part, number
-    cut_off = len(text) > MAX_CHARACTERS
-    return PageText(
-        text=text[:MAX_CHARACTERS],
-        first_page=first,
-        last_page=end,
-        pages=len(pages),
-        cut_off=cut_off,
-    )
 
 
 def _status(job: AsyncJob) -> JobStatus:

@@ -1,7 +1,7 @@
 """`secretary store copy` and `secretary import-legacy`: move jobs and files between stores."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from .output import ProgressDisplay, echo_err, print_json, print_transfer_counts
 if TYPE_CHECKING:
     from ..config import Settings
     from ..migration.copy import Comparison, FileCounts, RecordCounts, StorageLocation, StoreAddress
-    from ..migration.legacy import KindReport, LegacyReport, RunningJobs
+    from ..migration.legacy import LegacyReport, RunningJobs
     from ..store.transfer import Kind
 
 #: How many differing or unreadable records are listed.
@@ -29,14 +29,6 @@ app = typer.Typer(help="Copy stores.", no_args_is_help=True)
 @app.callback()
 def _store() -> None:
     """Make typer treat `copy` as a subcommand, although it is the only one."""
-
-
-@dataclass(frozen=True, slots=True)
-class CopyOptions:
-    into_existing: bool
-    anyway: bool
-    dry_run: bool
-    verify: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +45,8 @@ class CopyReport:
         return not (differs or unreadable or self.differing_files)
 
     def rows(self) -> "dict[str, RecordCounts | FileCounts]":
-        rows: dict[str, RecordCounts | FileCounts] = {
-            kind: row for kind, row in self.records.items()
-        }
-        if self.files is not None:
-            rows["files"] = self.files
-        return rows
+        rows: dict[str, RecordCounts | FileCounts] = dict(self.records.items())
+        return rows | ({"files": self.files} if self.files is not None else {})
 
     def document(self) -> Document:
         rows = {name: {**asdict(row), "skipped": row.skipped} for name, row in self.rows().items()}
@@ -95,49 +83,39 @@ def copy(
     config: ConfigFile = None,
 ) -> None:
     """Copy jobs, batches and files to another store."""
-    from ..migration.copy import check_exists, parse_address
+    from ..migration import copy as migration
 
     settings = read_settings(config, None)
     log_warnings_only(settings)
-    source_address = parse_address(source, from_files, settings)
-    target_address = parse_address(target, to_files, settings)
-    check_exists(source_address)
+    source_address = migration.parse_address(source, from_files, settings)
+    target_address = migration.parse_address(target, to_files, settings)
+    migration.check_exists(source_address)
     if source_address.store_url == target_address.store_url:
         raise InvalidParameters("FROM and TO are the same store")
-    options = CopyOptions(into_existing, anyway, dry_run, verify)
+
+    async def work() -> CopyReport:
+        async with AsyncExitStack() as stack:
+            source = await stack.enter_async_context(migration.open_location(source_address))
+            target = None
+            if not (dry_run and _is_missing(target_address)):
+                target = await stack.enter_async_context(migration.open_location(target_address))
+            target_store = target.store if target else None
+            await migration.check_copyable(
+                source.store, target_store, anyway=anyway, into_existing=into_existing
+            )
+            if target is not None and not dry_run:
+                return await _copy_all(source, target, display, verify=verify)
+            files = await migration.count_files(source.files) if source.files else None
+            return CopyReport(await migration.count_records(source.store), files)
+
     with progress_display() as display:
-        report = asyncio.run(_copy(source_address, target_address, options, display))
+        report = asyncio.run(work())
     if as_json:
         print_json(report.document())
     else:
-        _print_copy_report(report, options)
+        _print_copy_report(report, dry_run=dry_run)
     if not report.is_complete:
         raise Conflict("The copy is not the same as its source")
-
-
-async def _copy(
-    source_address: "StoreAddress",
-    target_address: "StoreAddress",
-    options: CopyOptions,
-    display: ProgressDisplay,
-) -> CopyReport:
-    from ..migration.copy import check_copyable, count_files, count_records, open_location
-
-    async with AsyncExitStack() as stack:
-        source = await stack.enter_async_context(open_location(source_address))
-        target = None
-        if not (options.dry_run and _is_missing(target_address)):
-            target = await stack.enter_async_context(open_location(target_address))
-        await check_copyable(
-            source.store,
-            target.store if target else None,
-            anyway=options.anyway,
-            into_existing=options.into_existing,
-        )
-        if options.dry_run or target is None:
-            files = await count_files(source.files) if source.files else None
-            return CopyReport(await count_records(source.store), files)
-        return await _copy_all(source, target, display, verify=options.verify)
 
 
 async def _copy_all(
@@ -154,24 +132,18 @@ async def _copy_all(
     files, differing_files, comparison = None, [], None
     if source.files is not None and target.files is not None:
         with display.job("files") as on_progress:
-            files = await migration.copy_files(
+            files = await migration.copy_files(  # of an unknown number
                 source.files,
                 target.files,
-                lambda counts: on_progress(JobProgress(0, f"{counts.found}")),  # total unknown
+                lambda counts: on_progress(JobProgress(0, f"{counts.found}")),
             )
     with display.job("records") as on_progress:
-        records = await migration.copy_records(
-            source.store,
-            target.store,
-            _record_progress(on_progress, job_count),
-        )
+        on_records = _record_progress(on_progress, job_count)
+        records = await migration.copy_records(source.store, target.store, on_records)
     if verify:
         with display.job("verifying") as on_progress:
-            comparison = await migration.compare_records(
-                source.store,
-                target.store,
-                _record_progress(on_progress, job_count),
-            )
+            on_records = _record_progress(on_progress, job_count)
+            comparison = await migration.compare_records(source.store, target.store, on_records)
         if source.files is not None and target.files is not None:
             differing_files = await migration.compare_files(source.files, target.files)
     return CopyReport(records, files, comparison, tuple(differing_files))
@@ -185,11 +157,11 @@ def _record_progress(on_progress: OnProgress, job_count: int) -> "Callable[[Kind
     return report
 
 
-def _print_copy_report(report: CopyReport, options: CopyOptions) -> None:
+def _print_copy_report(report: CopyReport, *, dry_run: bool) -> None:
     rows = report.rows()
     counts = {name: (row.found, row.copied, row.skipped) for name, row in rows.items()}
     print_transfer_counts(counts, done="copied")
-    if options.dry_run:
+    if dry_run:
         echo_err("Dry run: nothing was copied")
     if unreadable := report.records["jobs"].unreadable:
         echo_err(f"{unreadable} jobs of the source could not be read")
@@ -200,7 +172,7 @@ def _print_copy_report(report: CopyReport, options: CopyOptions) -> None:
     _print_names("files missing", report.differing_files)
 
 
-def _print_names(label: str, names: list[str] | tuple[str, ...]) -> None:
+def _print_names(label: str, names: Sequence[str]) -> None:
     for name in names[:MAX_DIFFERENT]:
         echo_err(f"{label}: {name}")
     if len(names) > MAX_DIFFERENT:
@@ -305,19 +277,10 @@ def _warn_about_retention(settings: "Settings", report: "LegacyReport") -> None:
 
 
 def _legacy_document(report: "LegacyReport") -> Document:
-    return {
-        "jobs": _kind_document(report.jobs),
-        "batches": _kind_document(report.batches),
-        "archives": report.archives,
-        "by_status": {status.value: number for status, number in report.by_status.items()},
+    counts = ("found", "imported", "skipped", "unreadable", "left_behind")
+    kinds = {"jobs": report.jobs, "batches": report.batches}
+    documents = {
+        name: {count: getattr(kind, count) for count in counts} for name, kind in kinds.items()
     }
-
-
-def _kind_document(report: "KindReport") -> Document:
-    return {
-        "found": report.found,
-        "imported": report.imported,
-        "skipped": report.skipped,
-        "unreadable": report.unreadable,
-        "left_behind": dict(report.left_behind),
-    }
+    by_status = {status.value: number for status, number in report.by_status.items()}
+    return {**documents, "archives": report.archives, "by_status": by_status}

@@ -19,10 +19,10 @@ from ..core.errors import (
     SecretaryError,
     StoreUnavailable,
 )
-from .backend import FINAL, Document, JobProgress, OnProgress, Status
+from .backend import FINAL, Document, JobProgress, OnProgress, Page, Status
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table
     from rich.text import Text
@@ -58,6 +58,17 @@ def print_json(document: Any) -> None:
 
 def print_json_line(document: Any) -> None:
     echo(json.dumps(document, ensure_ascii=False))
+
+
+def print_page(
+    name: str, page: Page, print_table: Callable[[Sequence[Document]], None], *, as_json: bool
+) -> None:
+    if as_json:
+        print_json({name: page.items, "next_cursor": page.next_cursor})
+        return
+    print_table(page.items)
+    if page.next_cursor:
+        echo_err(f"For the next page: --cursor {page.next_cursor}")
 
 
 class ExitCode(IntEnum):
@@ -184,13 +195,11 @@ MIN_WIDTH_FOR_TYPE, MIN_WIDTH_FOR_BAR = 100, 130
 def print_jobs(jobs: Sequence[Document]) -> None:
     table = table_of("JOB", "TYPE", "STATUS", "DONE", "AGE", "NAME")
     for job in jobs:
-        table.add_row(
-            job["job_id"],
-            cell(job["job_type"]),
-            status_cell(job["status"]),
-            f"{job['progress']['percent']} %",
-            age(job["created_at"]),
-            cell(job["error"]["code"] if job["error"] else job["job_name"] or ""),
+        percent, name = f"{job['progress']['percent']} %", job["job_name"] or ""
+        name = job["error"]["code"] if job["error"] else name
+        status = status_cell(job["status"])
+        add_row(
+            table, job["job_id"], job["job_type"], status, percent, age(job["created_at"]), name
         )
     console().print(table)
 
@@ -199,9 +208,9 @@ def print_batches(batches: Sequence[Document]) -> None:
     table = table_of("BATCH", "STATUS", "JOBS", "DONE", "FAILED", "AGE", "NAME")
     for batch in batches:
         status = status_cell(batch["status"]) if batch["isActive"] else cell("paused", "yellow")
-        numbers = (str(batch[f"{kind}_jobs"]) for kind in ("total", "completed", "failed"))
+        numbers = (batch[f"{kind}_jobs"] for kind in ("total", "completed", "failed"))
         name = batch["batch_name"] if batch["batch_name"] != batch["batch_id"] else ""
-        table.add_row(batch["batch_id"], status, *numbers, age(batch["created_at"]), cell(name))
+        add_row(table, batch["batch_id"], status, *numbers, age(batch["created_at"]), name)
     console().print(table)
 
 
@@ -209,76 +218,76 @@ def print_talks(talks: Sequence[Mapping[str, Any]]) -> None:
     """Print the parameters of session jobs, and whether they have a video and slides."""
     table = table_of("DAY", "START", "TRACK", "VIDEO", "SLIDES", "TITLE")
     for talk in talks:
-        schedule = [str(talk.get(key) or "") for key in ("day", "starttime", "track")]
-        media = ["yes" if talk.get(key) else "" for key in ("video_url", "attachments_url")]
-        table.add_row(*map(cell, (*schedule, *media, talk["session"])))
+        schedule = (talk.get(key) or "" for key in ("day", "starttime", "track"))
+        media = ("yes" if talk.get(key) else "" for key in ("video_url", "attachments_url"))
+        add_row(table, *schedule, *media, talk["session"])
     console().print(table)
 
 
 def print_job(job: Document) -> None:
-    table = _pairs()
-    table.add_row("job", job["job_id"])
-    table.add_row("type", cell(job["job_type"]))
-    table.add_row("status", status_cell(job["status"]))
-    table.add_row("progress", cell(f"{job['progress']['percent']} % {job['progress']['step']}"))
-    created = (
-        f"{parse_time(job['created_at']):%Y-%m-%d %H:%M:%S} UTC ({age(job['created_at'])} ago)"
-    )
-    table.add_row("created", created)
+    error, logs, created = job["error"], job["logs"], job["created_at"]
+    took = ""
     if job["processing_started_at"] and job["completed_at"]:
-        took = parse_time(job["completed_at"]) - parse_time(job["processing_started_at"])
-        table.add_row("took", duration(took))
-    error, logs = job["error"], job["logs"]
-    for name, value in (
-        ("name", job["job_name"]),
-        ("batch", job["batch_id"]),
-        ("user", job["user_id"]),
-        ("run at", job["run_at"] and f"{parse_time(job['run_at']):%Y-%m-%d %H:%M:%S} UTC"),
-        ("attempt", job["attempt"]),
-        ("error", error and f"{error['code']}: {error['message']}"),
-        ("parameters", job["parameters"] and _short_json(job["parameters"])),
-        ("results", job["results"] and _short_json(_without_empty(job["results"]))),
-        ("log", logs and f"{len(logs)} entries: secretary jobs logs {job['job_id']}"),
-    ):
-        if value:
-            table.add_row(name, cell(str(value)))
-    console().print(table)
+        took = duration(parse_time(job["completed_at"]) - parse_time(job["processing_started_at"]))
+    # Results have a field for everything that any job type can produce.
+    results = {
+        key: value for key, value in (job["results"] or {}).items() if value not in (None, [], {})
+    }
+    _print_pairs(
+        {
+            "job": job["job_id"],
+            "type": job["job_type"],
+            "status": status_cell(job["status"]),
+            "progress": f"{job['progress']['percent']} % {job['progress']['step']}",
+            "created": f"{parse_time(created):%Y-%m-%d %H:%M:%S} UTC ({age(created)} ago)",
+            "took": took,
+            "name": job["job_name"],
+            "batch": job["batch_id"],
+            "user": job["user_id"],
+            "run at": job["run_at"] and f"{parse_time(job['run_at']):%Y-%m-%d %H:%M:%S} UTC",
+            "attempt": job["attempt"],
+            "error": error and f"{error['code']}: {error['message']}",
+            "parameters": job["parameters"] and _short_json(job["parameters"]),
+            "results": job["results"] and _short_json(results),
+            "log": logs and f"{len(logs)} entries: secretary jobs logs {job['job_id']}",
+        }
+    )
 
 
 def print_batch(batch: Document) -> None:
-    table = _pairs()
-    for name in ("batch_id", "batch_name", "status", "isActive", "archived", "user_id"):
-        table.add_row(name, cell(str(batch[name])))
-    for status in Status:
-        table.add_row(f"{status} jobs", str(batch[f"{status}_jobs"]))
+    names = ("batch_id", "batch_name", "status", "isActive", "archived", "user_id")
+    counts = {f"{status} jobs": str(batch[f"{status}_jobs"]) for status in Status}
+    _print_pairs({name: str(batch[name]) for name in names} | counts)
+
+
+def _print_pairs(pairs: Mapping[str, Any]) -> None:
+    """Print names and values, except for empty ones."""
+    table = _table_of_pairs()
+    for name, value in pairs.items():
+        if value:
+            add_row(table, name, value)
     console().print(table)
 
 
 def print_findings(findings: "Sequence[Finding]") -> None:
-    table = _pairs()
+    table = _table_of_pairs()
     for finding in findings:
-        verdict = status_cell(finding.verdict.value)
         text = cell(finding.fact)
         if finding.remedy and finding.verdict != "ok":
             text.append(f"\n→ {finding.remedy}", "bold")
-        table.add_row(finding.subject, verdict, text)
+        add_row(table, finding.subject, status_cell(finding.verdict.value), text)
     console().print(table)
 
 
 def print_workers(workers: Sequence[Document]) -> None:
     table = table_of("WORKER", "STATE", "SLOTS", "VERSION", "SEEN", "TAKES")
     for worker in workers:
-        state = "stopping" if worker["draining"] else "alive"
-        state = state if worker["alive"] else "gone"
-        color = {"alive": "green", "stopping": "yellow", "gone": "red"}[state]
-        table.add_row(
-            cell(worker["worker_id"]),
-            cell(state, color),
-            str(worker["slots"]),
-            cell(worker["version"]),
-            f"{age(worker['seen_at'])} ago",
-            cell(", ".join(worker["job_types"]) or "everything"),
-        )
+        state = cell("stopping", "yellow") if worker["draining"] else cell("alive", "green")
+        if not worker["alive"]:
+            state = cell("gone", "red")
+        seen, types = f"{age(worker['seen_at'])} ago", ", ".join(worker["job_types"])
+        name, slots, version = worker["worker_id"], worker["slots"], worker["version"]
+        add_row(table, name, state, slots, version, seen, types or "everything")
     console().print(table)
 
 
@@ -286,7 +295,7 @@ def print_transfer_counts(rows: Mapping[str, tuple[int, int, int]], *, done: str
     """Print how many records of each kind were found, transferred and skipped."""
     table = table_of("KIND", "FOUND", done.upper(), "SKIPPED")
     for name, numbers in rows.items():
-        table.add_row(name, *map(str, numbers))
+        add_row(table, name, *numbers)
     console().print(table)
 
 
@@ -296,15 +305,14 @@ def print_templates(templates: Sequence[Document]) -> None:
         fields, title = str(len(template["fields"])), template["title"]
         if faults := template["faults"]:
             fields, title = "", f"cannot be used: line {faults[0]['line']}: {faults[0]['message']}"
-        row = (template["name"], template["source"], template["language"] or "", fields, title)
-        table.add_row(*map(cell, row))
+        names = (template["name"], template["source"], template["language"] or "")
+        add_row(table, *names, fields, title)
     console().print(table)
 
 
-def print_logs(entries: Sequence[Document]) -> None:
-    for entry in entries:
-        time = parse_time(entry["timestamp"])
-        echo(f"{time:%Y-%m-%d %H:%M:%S} {entry['level']:<8} {entry['message']}")
+def print_log_entry(entry: Document) -> None:
+    time = parse_time(entry["timestamp"])
+    echo(f"{time:%Y-%m-%d %H:%M:%S} {entry['level']:<8} {entry['message']}")
 
 
 def activity(job: Document) -> str:
@@ -314,50 +322,32 @@ def activity(job: Document) -> str:
     return f"{job['error']['code']}: {job['error']['message']}" if job["error"] else ""
 
 
-@contextmanager
-def live_job_table() -> Iterator[ShowJobs]:
-    from rich.live import Live
-
-    with Live(console=console(), auto_refresh=False) as live:
-        yield lambda jobs: live.update(job_table(jobs, live.console.width), refresh=True)
-
-
 def job_table(jobs: Sequence[Document], width: int) -> "Table | Text":
-    if not jobs:
-        return cell("No pending or running jobs.", "dim")
-    visible = {
-        "JOB": True,
-        "TYPE": width >= MIN_WIDTH_FOR_TYPE,
-        "STATUS": True,
-        "": width >= MIN_WIDTH_FOR_BAR,
-        "DONE": True,
-        "LEFT": True,
-        "AGE": width >= MIN_WIDTH_FOR_TYPE,
-        "WHAT": True,
-    }
-    table = table_of(*(name for name, is_visible in visible.items() if is_visible))
-    table.expand, table.columns[-1].ratio = True, 1  # so the other columns keep their width
-    for job in jobs:
-        cells = zip(_job_cells(job), visible.values(), strict=True)
-        table.add_row(*(cell for cell, is_visible in cells if is_visible))
-    return table
-
-
-def _job_cells(job: Document) -> "tuple[RenderableType, ...]":
+    """The table of `watch`; columns that need a wide terminal are left out on narrow ones."""
     from rich.progress_bar import ProgressBar
 
-    percent, doing = JobProgress.of(job).percent, activity(job)
-    name = job["job_name"] or job["job_type"]
-    return (
-        job["job_id"],
-        cell(job["job_type"]),
-        status_cell(job["status"]),
-        ProgressBar(total=100, completed=percent, width=JOB_BAR_WIDTH),
-        f"{percent} %",
-        remaining_time(job),
-        age(job["created_at"]),
-        cell(f"{name}: {doing}" if doing else name),
-    )
+    if not jobs:
+        return cell("No pending or running jobs.", "dim")
+    widths = {"TYPE": MIN_WIDTH_FOR_TYPE, "": MIN_WIDTH_FOR_BAR, "AGE": MIN_WIDTH_FOR_TYPE}
+    names = ("JOB", "TYPE", "STATUS", "", "DONE", "LEFT", "AGE", "WHAT")
+    visible = [name for name in names if width >= widths.get(name, 0)]
+    table = table_of(*visible)
+    table.expand, table.columns[-1].ratio = True, 1  # so the other columns keep their width
+    for job in jobs:
+        percent, doing = JobProgress.of(job).percent, activity(job)
+        name = job["job_name"] or job["job_type"]
+        cells = {
+            "JOB": job["job_id"],
+            "TYPE": job["job_type"],
+            "STATUS": status_cell(job["status"]),
+            "": ProgressBar(total=100, completed=percent, width=JOB_BAR_WIDTH),
+            "DONE": f"{percent} %",
+            "LEFT": remaining_time(job),
+            "AGE": age(job["created_at"]),
+            "WHAT": f"{name}: {doing}" if doing else name,
+        }
+        add_row(table, *(cells[column] for column in visible))
+    return table
 
 
 def remaining_time(job: Document) -> str:
@@ -379,19 +369,10 @@ def age(since: str) -> str:
 
 def duration(time: timedelta) -> str:
     seconds = max(time.total_seconds(), 0)
-    for unit, length, until in (
-        ("s", 1, 120),
-        ("min", 60, 7200),
-        ("h", 3600, 172800),
-    ):
+    for unit, length, until in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172800)):
         if seconds < until:
             return f"{seconds / length:.{1 if seconds < 10 else 0}f} {unit}"
     return f"{seconds / 86400:.0f} d"
-
-
-def _without_empty(results: Document) -> Document:
-    """Drop empty values: results have a field for everything that any job type can produce."""
-    return {name: value for name, value in results.items() if value not in (None, [], {})}
 
 
 def _short_json(value: Any) -> str:
@@ -427,9 +408,14 @@ def table_of(*names: str) -> "Table":
     return table
 
 
-def _pairs() -> "Table":
+def _table_of_pairs() -> "Table":
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     return table
+
+
+def add_row(table: "Table", *values: Any) -> None:
+    """Add a row; other values than renderables of Rich are shown as plain text."""
+    table.add_row(*(one if hasattr(one, "__rich_console__") else cell(str(one)) for one in values))

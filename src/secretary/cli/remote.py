@@ -54,13 +54,18 @@ async def check_service(connection: Connection) -> list[Finding]:
     system = await connection.get("/api/system")
     types = await connection.get("/api/job-types")
     handlers = ", ".join(each["job_type"] for each in types["job_types"])
+    webhooks = Finding("webhooks", Verdict.OK, "delivered on time")
+    if (delay := float(system["webhook_lag_s"])) > MAX_WEBHOOK_DELAY:
+        remedy = "Look at the deliveries of its jobs for the reason."
+        fact = f"one is delayed by {delay:,.0f} s"
+        webhooks = Finding("webhooks", Verdict.WARNING, fact, remedy)
     return [
         _check_version(connection.url, health),
         Finding("handlers", Verdict.OK, handlers),
         Finding("store", Verdict.OK, f"{health['store']['kind']}, reachable"),
         *_check_workers(health, system["workers"]),
         check_disk_space(system["disk"]["free_bytes"]),
-        _check_webhooks(float(system["webhook_lag_s"])),
+        webhooks,
     ]
 
 
@@ -89,16 +94,11 @@ def _check_workers(health: dict[str, Any], workers: list[dict[str, Any]]) -> Ite
         yield Finding("versions", Verdict.INFO, fact)
 
 
-def _check_webhooks(delay: float) -> Finding:
-    if delay > MAX_WEBHOOK_DELAY:
-        remedy = "Look at the deliveries of its jobs for the reason."
-        return Finding("webhooks", Verdict.WARNING, f"one is delayed by {delay:,.0f} s", remedy)
-    return Finding("webhooks", Verdict.OK, "delivered on time")
-
-
 T = TypeVar("T")
 
 TIMEOUT = 60.0
+#: Errors of the service that keep their message.
+SAME: dict[int, type[SecretaryError]] = {400: InvalidParameters, 404: NotFound, 409: Conflict}
 KEY_HELP = "Give its key in SECRETARY_API_KEY, or from a file: --api-key @FILE"
 
 
@@ -120,17 +120,15 @@ class RemoteBackend:
         types = await self._get("/api/job-types")
         return [each["job_type"] for each in types["job_types"]]
 
-    async def has_workers(self) -> bool:
-        return bool((await self._get("/api/health"))["workers"])
-
     async def submit(self, request: Document, file: Path | None = None) -> Document:
         request = {name: value for name, value in request.items() if value is not None}
         if file is None:
-            created: Document = (await self._create("/api/jobs", request))["job"]
+            created: Document = (await self._post("/api/jobs", request, key=new_idempotency_key()))[
+                "job"
+            ]
             return created
         try:
-            upload = submit(self._connection, Task(**request), file=file)
-            job = await self._translated(upload)
+            job = await self._translated(submit(self._connection, Task(**request), file=file))
         except OSError as error:
             raise InvalidParameters(f"{file}: {error.strerror}") from None
         except ValueError as error:
@@ -138,8 +136,7 @@ class RemoteBackend:
         return await self.job(job.job_id)
 
     async def job(self, job_id: str) -> Document:
-        job: Document = await self._get(_job_path(job_id))
-        return job
+        return await self._get(_job_path(job_id))
 
     async def follow(self, job_id: str, on_progress: OnProgress) -> Document:
         job = AsyncJob(self._connection, JobDocument(job_id=job_id))
@@ -170,12 +167,12 @@ class RemoteBackend:
                 return None
 
     async def submit_batch(self, request: Document) -> Document:
-        created: Document = (await self._create("/api/batches", request))["batch"]
-        return created
+        created = await self._post("/api/batches", request, key=new_idempotency_key())
+        batch: Document = created["batch"]
+        return batch
 
     async def batch(self, batch_id: str) -> Document:
-        batch: Document = await self._get(_batch_path(batch_id))
-        return batch
+        return await self._get(_batch_path(batch_id))
 
     async def batches(self, filters: ListFilter) -> Page:
         return await self._list("batches", filters)
@@ -200,17 +197,16 @@ class RemoteBackend:
     async def findings(self) -> list[Finding]:
         return await self._translated(check_service(self._connection))
 
-    async def _get(self, path: str, *, attempts: int | None = None, **query: Any) -> Any:
-        return await self._translated(self._connection.get(path, attempts=attempts, **query))
-
-    async def _post(self, path: str, body: Any = None, *, safe: bool = True) -> Document:
-        answer = await self._translated(self._connection.post(path, body, safe=safe))
-        document: Document = answer["data"]
+    async def _get(self, path: str, *, attempts: int | None = None, **query: Any) -> Document:
+        document: Document = await self._translated(
+            self._connection.get(path, attempts=attempts, **query)
+        )
         return document
 
-    async def _create(self, path: str, request: Document) -> Document:
-        key = new_idempotency_key()
-        answer = await self._translated(self._connection.post(path, request, key=key))
+    async def _post(
+        self, path: str, body: Any = None, *, safe: bool = True, key: str | None = None
+    ) -> Document:
+        answer = await self._translated(self._connection.post(path, body, safe=safe, key=key))
         document: Document = answer["data"]
         return document
 
@@ -249,21 +245,16 @@ def remote_errors(url: str) -> Iterator[None]:
 def local_error(error: ApiError, url: str) -> SecretaryError:
     if error.code == "NO_JSON" or error.code.startswith("HTTP_"):
         return StoreUnavailable(f"The server at {url} is not Secretary: {error.message}")
-    match error.status:
-        case 400:
-            return InvalidParameters(error.message)
-        case 401:
-            return Unauthorized(f"The service at {url} rejected the API key. {KEY_HELP}")
-        case 403:
-            return AccessDenied(f"The service at {url} does not allow this: {error.message}")
-        case 404:
-            return NotFound(error.message)
-        case 409:
-            return Conflict(error.message)
-        case 429:
-            return RateLimited(error.message, retry_after=int(error.retry_after or 0))
-        case status if status >= 500:
-            return StoreUnavailable(f"The service at {url} is unavailable: {error.message}")
+    if (kind := SAME.get(error.status)) is not None:
+        return kind(error.message)
+    if error.status == 401:
+        return Unauthorized(f"The service at {url} rejected the API key. {KEY_HELP}")
+    if error.status == 403:
+        return AccessDenied(f"The service at {url} does not allow this: {error.message}")
+    if error.status == 429:
+        return RateLimited(error.message, retry_after=int(error.retry_after or 0))
+    if error.status >= 500:
+        return StoreUnavailable(f"The service at {url} is unavailable: {error.message}")
     failure = JobFailed(error.message)
     failure.code = error.code
     return failure

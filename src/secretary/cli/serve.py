@@ -69,7 +69,12 @@ def start_worker(
     generic_worker = {} if metrics_port is None else {"metrics_port": metrics_port}
     settings = read_settings(config, data_dir, generic_worker=generic_worker)
     set_up_logging(settings)
-    asyncio.run(work(settings, job_types=_parse_types(types), slots=slots))
+    job_types = None
+    if types is not None:
+        job_types = frozenset(part.strip() for part in types.split(",") if part.strip())
+        if not job_types:
+            raise InvalidParameters("--types: name at least one job type")
+    asyncio.run(work(settings, job_types=job_types, slots=slots))
 
 
 def start_mcp_server(
@@ -96,15 +101,6 @@ def start_mcp_server(
 
     client = AsyncClient(url, api_key=Target(api_key=api_key).key, user=user)
     asyncio.run(serve(client, root or [Path.cwd()]))
-
-
-def _parse_types(types: str | None) -> frozenset[str] | None:
-    if types is None:
-        return None
-    job_types = frozenset(part.strip() for part in types.split(",") if part.strip())
-    if not job_types:
-        raise InvalidParameters("--types: name at least one job type")
-    return job_types
 
 
 def _print_welcome(settings: "Settings", with_worker: bool, url: str) -> None:

@@ -14,7 +14,6 @@ from .backend import Backend, Document, Status
 from .options import AsJson, Target, complete_job_type, with_target
 from .output import (
     ExitCode,
-    ProgressDisplay,
     echo,
     echo_err,
     print_job,
@@ -55,22 +54,36 @@ def submit(
     request = {
         "job_type": job_type,
         "parameters": read_parameters(parameter or [], parameters),
-        "job_name": name,
         "priority": priority,
         "user_id": user,
         "run_at": run_at,
         "max_attempts": max_attempts,
         "timeout_s": timeout,
     }
-    files: Sequence[Path | None] = [_require_readable(path) for path in file or []] or [None]
+    for path in file or []:
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise InvalidParameters(f"--file {path}: {error.strerror}") from None
 
     async def work(backend: Backend) -> list[Document]:
         await _warn_if_unknown(backend, job_type)
-        jobs = [await backend.submit(_with_file_name(request, path), path) for path in files]
+        jobs = [await backend.submit(request | {"job_name": name})] if not file else []
+        for path in file or []:  # each job is named after its file, unless there is a name
+            job_name = path.name[:500] if name is None else name
+            jobs.append(await backend.submit(request | {"job_name": job_name}, path))
         return await _wait_for(target, backend, jobs) if wait else jobs
 
     jobs = target.run(work)
-    _print_jobs(jobs, finished=wait, as_json=as_json)
+    if as_json:
+        print_json(jobs[0] if len(jobs) == 1 else {"jobs": jobs})
+    elif not wait:
+        for job in jobs:
+            echo(job["job_id"])
+    elif len(jobs) == 1:
+        print_job(jobs[0])
+    else:
+        print_jobs(jobs)
     if wait and any(job["status"] != Status.COMPLETED for job in jobs):
         raise typer.Exit(ExitCode.FAILED)
 
@@ -82,7 +95,10 @@ def read_parameters(pairs: list[str], document: str | None) -> dict[str, Any]:
         key, equals, text = pair.partition("=")
         if not equals or not key:
             raise InvalidParameters(f"-p {pair}: it must look like key=value")
-        parameters[key] = _json_or_text(text)
+        try:
+            parameters[key] = json.loads(text)
+        except (ValueError, RecursionError):
+            parameters[key] = text
     return parameters
 
 
@@ -103,44 +119,28 @@ def _read_json_object(text: str) -> dict[str, Any]:
     return document
 
 
-def _json_or_text(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _require_readable(file: Path) -> Path:
-    try:
-        file.open("rb").close()
-    except OSError as error:
-        raise InvalidParameters(f"--file {file}: {error.strerror}") from None
-    return file
-
-
 async def _warn_if_unknown(backend: Backend, job_type: str) -> None:
     known = await backend.job_types()
-    if job_type in known:
-        return
-    matches = get_close_matches(job_type, known, n=1)
-    hint = f" Did you mean {matches[0]!r}?" if matches else ""
-    echo_err(f"There is no handler for {job_type!r} here (there are: {', '.join(known)}).{hint}")
-
-
-def _with_file_name(request: Document, file: Path | None) -> Document:
-    """Name a job after its file, unless it has a name."""
-    if file is None or request["job_name"] is not None:
-        return request
-    return {**request, "job_name": file.name[:500]}
+    if job_type not in known:
+        matches = get_close_matches(job_type, known, n=1)
+        hint = f" Did you mean {matches[0]!r}?" if matches else ""
+        valid = ", ".join(known)
+        echo_err(f"There is no handler for {job_type!r} here (there are: {valid}).{hint}")
 
 
 async def _wait_for(target: Target, backend: Backend, jobs: Sequence[Document]) -> list[Document]:
     """Wait for all jobs. If interrupted, print how to follow or cancel them."""
     worker_check = asyncio.create_task(_warn_without_workers(target, backend, jobs[0]["job_id"]))
     tasks: list[asyncio.Task[Document]] = []
+
+    async def follow(job: Document) -> Document:
+        echo_err(f"{job['job_id']} submitted")
+        with display.job(job["job_name"] or job["job_type"], job["job_id"]) as on_progress:
+            return await backend.follow(job["job_id"], on_progress)
+
     try:
         with progress_display(lines=True) as display:
-            tasks += [asyncio.create_task(_follow(backend, job, display)) for job in jobs]
+            tasks += [asyncio.create_task(follow(job)) for job in jobs]
             return await asyncio.gather(*tasks)
     except asyncio.CancelledError:
         ids = " ".join(job["job_id"] for job in jobs)
@@ -156,31 +156,14 @@ async def _wait_for(target: Target, backend: Backend, jobs: Sequence[Document]) 
         await asyncio.gather(worker_check, *tasks, return_exceptions=True)
 
 
-async def _follow(backend: Backend, job: Document, display: ProgressDisplay) -> Document:
-    echo_err(f"{job['job_id']} submitted")
-    with display.job(job["job_name"] or job["job_type"], job["job_id"]) as on_progress:
-        return await backend.follow(job["job_id"], on_progress)
-
-
 async def _warn_without_workers(target: Target, backend: Backend, job_id: str) -> None:
     await asyncio.sleep(WORKER_CHECK_SECONDS)
     job = await backend.job(job_id)
-    if job["status"] == Status.PENDING and not await backend.has_workers():
+    is_waiting = job["status"] == Status.PENDING
+    if is_waiting and not any(worker["alive"] for worker in await backend.workers()):
         echo_err(
             "No worker is running, so the job waits. Start one in another terminal:"
             " secretary worker (with the same --data-dir and --config)"
             if target.service_url is None
             else "No worker is running there, so the job waits until one is started."
         )
-
-
-def _print_jobs(jobs: list[Document], *, finished: bool, as_json: bool) -> None:
-    if as_json:
-        print_json(jobs[0] if len(jobs) == 1 else {"jobs": jobs})
-    elif not finished:
-        for job in jobs:
-            echo(job["job_id"])
-    elif len(jobs) == 1:
-        print_job(jobs[0])
-    else:
-        print_jobs(jobs)

@@ -58,8 +58,6 @@ def completion(shell: Annotated[Shell, typer.Argument()]) -> None:
 
 templates_app = typer.Typer(help="List templates and validate your own.", no_args_is_help=True)
 
-Files = Annotated[list[Path], typer.Argument(metavar="FILE...")]
-
 
 @templates_app.command("list")
 @with_target
@@ -70,14 +68,20 @@ def list_templates(target: Target, as_json: AsJson = False) -> None:
 
 
 @templates_app.command()
-def check(files: Files, as_json: AsJson = False) -> None:
+def check(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...")], as_json: AsJson = False
+) -> None:
     """Validate templates and report errors by line; exit with 1 if one is invalid."""
     reports = [_check(path) for path in files]
     if as_json:
         print_json({"templates": reports})
-    else:
-        for report in reports:
-            _print_report(report)
+    for report in [] if as_json else reports:
+        for key, label in (("faults", "fault"), ("warnings", "warning")):
+            for problem in report[key]:
+                echo(f"{report['file']}:{problem['line']}: {label}: {problem['message']}")
+        if not report["faults"]:
+            fields = ", ".join(f"{field['name']} ({field['type']})" for field in report["fields"])
+            echo(f"{report['file']}: good; it asks for {fields or 'nothing'}")
     if any(report["faults"] for report in reports):
         raise typer.Exit(ExitCode.FAILED)
 
@@ -85,21 +89,12 @@ def check(files: Files, as_json: AsJson = False) -> None:
 def _check(path: Path) -> Document:
     from ..llm.templates import parse, read
 
+    report: Document = {"file": str(path), "faults": [], "warnings": [], "fields": []}
     try:
         template = parse(read(path), path.stem)
     except OSError as error:
         raise InvalidParameters(f"{path} cannot be read: {error.strerror}") from None
     except InvalidTemplate as error:
-        return {"file": str(path), "faults": error.details["faults"], "warnings": [], "fields": []}
+        return report | {"faults": error.details["faults"]}
     warnings = [asdict(warning) for warning in template.warnings]
-    fields = [field.document() for field in template.fields]
-    return {"file": str(path), "faults": [], "warnings": warnings, "fields": fields}
-
-
-def _print_report(report: Document) -> None:
-    for key, label in (("faults", "fault"), ("warnings", "warning")):
-        for problem in report[key]:
-            echo(f"{report['file']}:{problem['line']}: {label}: {problem['message']}")
-    if not report["faults"]:
-        fields = ", ".join(f"{field['name']} ({field['type']})" for field in report["fields"])
-        echo(f"{report['file']}: good; it asks for {fields or 'nothing'}")
+    return report | {"warnings": warnings, "fields": [one.document() for one in template.fields]}

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
@@ -18,9 +18,10 @@ from .output import (
     ExitCode,
     ShowJobs,
     activity,
+    console,
     echo,
+    job_table,
     line_key,
-    live_job_table,
     print_batch,
     print_json,
     print_json_line,
@@ -93,30 +94,20 @@ async def _watch_forever(backend: Backend, filters: ListFilter, show: ShowJobs) 
     finished: deque[Document] = deque(maxlen=MAX_FINISHED)
     previous: dict[str, Document] = {}
     while True:
-        active = await _active_jobs(backend, filters)
+        active: list[Document] = []
+        # Running jobs first, so that a long queue does not hide them.
+        for status in (Status.PROCESSING, Status.PENDING):
+            if limit := MAX_ACTIVE - len(active):
+                page = await backend.jobs(replace(filters, status=(status,), limit=limit))
+                active += reversed(page.items)
         current = {job["job_id"]: job for job in active}
-        gone = [await _reread(backend, job) for key, job in previous.items() if key not in current]
-        finished.extend(job for job in gone if job["status"] in FINAL)
+        for job_id in [key for key in previous if key not in current]:
+            with suppress(NotFound):  # deleted meanwhile
+                job = await backend.job(job_id)
+                finished.extend([job] if job["status"] in FINAL else [])
         show([*finished, *active])
         previous = current
         await asyncio.sleep(POLL_SECONDS)
-
-
-async def _active_jobs(backend: Backend, filters: ListFilter) -> list[Document]:
-    """List running jobs first, so that a long queue does not hide them."""
-    jobs: list[Document] = []
-    for status in (Status.PROCESSING, Status.PENDING):
-        if limit := MAX_ACTIVE - len(jobs):
-            page = await backend.jobs(replace(filters, status=(status,), limit=limit))
-            jobs += reversed(page.items)
-    return jobs
-
-
-async def _reread(backend: Backend, job: Document) -> Document:
-    try:
-        return await backend.job(job["job_id"])
-    except NotFound:  # deleted meanwhile
-        return job
 
 
 @contextmanager
@@ -126,8 +117,10 @@ def _job_display(*, as_json: bool) -> Iterator[ShowJobs]:
     elif not sys.stdout.isatty():
         yield _on_change(lambda job: (job["status"], line_key(JobProgress.of(job))), _print_line)
     else:
-        with live_job_table() as show:
-            yield show
+        from rich.live import Live
+
+        with Live(console=console(), auto_refresh=False) as live:
+            yield lambda jobs: live.update(job_table(jobs, live.console.width), refresh=True)
 
 
 def _on_change(
@@ -152,8 +145,7 @@ def _print_line(job: Document) -> None:
 
 
 def _batch_progress(batch: Document) -> JobProgress:
-    finished = sum(batch[f"{status}_jobs"] for status in FINAL)
-    total = batch["total_jobs"]
+    finished, total = sum(batch[f"{status}_jobs"] for status in FINAL), batch["total_jobs"]
     failed = f", {batch['failed_jobs']} failed" if batch["failed_jobs"] else ""
     paused = "" if batch["isActive"] else ", paused"
     text = f"{finished} of {total} jobs have ended{failed}, {batch['processing_jobs']} run{paused}"

@@ -1,7 +1,6 @@
 """The files of jobs: the artifacts of each attempt, and how they reach a shared blob store."""
 
 import asyncio
-import contextlib
 import hashlib
 import logging
 import os
@@ -11,7 +10,7 @@ import stat
 import time
 import zipfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
@@ -26,7 +25,7 @@ from ..core.files import atomic_write, safe_name
 from ..core.job import RESULTS_FILE_KEY, Job, JobStatus, flatten_parameters
 from .blob_store import BlobInfo, BlobStore
 from .cache import ENTRY_FILE, Cache, CacheEntry
-from .sources import UPLOAD_GONE, Upload, Uploads
+from .sources import UPLOAD_GONE, Upload, Uploads, stale_job_directories
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +65,9 @@ class ArtifactSync:
     async def download_entry(self, entry: CacheEntry) -> CacheEntry:
         """Add what other machines have cached. If the blob store is unavailable, the work is done
         again."""
-        prefix = _entry_prefix(entry)
+        # With a hash of the version: entries of older versions are not used.
+        version_hash = hashlib.sha256(entry.version.encode()).hexdigest()[:12]
+        prefix = f"{entry.name}@{version_hash}/"
         if prefix not in self._directories:
             directory = _SyncedDirectory(str(entry.directory), prefix)
             try:
@@ -130,12 +131,6 @@ class ArtifactSync:
                 [(directory.prefix + name, copy) for name, copy, _ in snapshots]
             )
             directory.synced.update({name: state for name, _, state in snapshots})
-
-
-def _entry_prefix(entry: CacheEntry) -> str:
-    """Includes the version: entries of older versions are not used."""
-    version_hash = hashlib.sha256(entry.version.encode()).hexdigest()[:12]
-    return f"{entry.name}@{version_hash}/"
 
 
 def _is_touch_due(name: str, blob: BlobInfo) -> bool:
@@ -226,7 +221,12 @@ class JobFiles:
         """Copy the upload of a job to another one. After completion the upload is gone, but a
         recording may be among the artifacts."""
         if self.blob_store is None:
-            path = self._local_upload(job, source)
+            try:
+                path = self.uploads.path_of(job.job_id, source)
+            except NotFound:
+                if job.recording_name is None:
+                    raise
+                path = self.locate(job, job.recording_name)
             return await self.uploads.copy_to_job(path, source, target_job_id)
         blob = await self.blob_store.find(f"uploads/{job.job_id}/{safe_name(str(source['name']))}")
         if blob is None and job.recording_name:
@@ -237,14 +237,6 @@ class JobFiles:
             path = directory / "file"
             await self.blob_store.fetch([blob], lambda _: path)
             return await self.uploads.copy_to_job(path, source, target_job_id)
-
-    def _local_upload(self, job: Job, source: dict[str, Any]) -> Path:
-        try:
-            return self.uploads.path_of(job.job_id, source)
-        except NotFound:
-            if job.recording_name is None:
-                raise
-            return self.locate(job, job.recording_name)
 
     async def find(self, job: Job, name: str) -> ArtifactFile:
         """An artifact of the job's last attempt."""
@@ -308,7 +300,7 @@ class JobFiles:
         for directory, _, names in os.walk(root):
             for name in names:
                 path = os.path.join(directory, name)
-                with contextlib.suppress(OSError):  # it was replaced meanwhile
+                with suppress(OSError):  # it was replaced meanwhile
                     status = os.lstat(path)
                     if stat.S_ISREG(status.st_mode) and not name.startswith("."):
                         artifacts.append((os.path.relpath(path, root), status.st_size))
@@ -324,20 +316,16 @@ class JobFiles:
             if self.blob_store is None:
                 directory = Path(self.attempt_directory(job))
                 await asyncio.to_thread(_create_archive, job, directory, name)
-            elif await self.blob_store.find(_prefix(job) + name) is None:
-                await self._create_shared_archive(self.blob_store, job, name)
+            elif await self.blob_store.find((prefix := _prefix(job)) + name) is None:
+                with self._temporary_directory() as copy:
+                    blobs = [blob async for blob in self.blob_store.list_blobs(prefix)]
+                    await self.blob_store.fetch(blobs, lambda key: copy / key.removeprefix(prefix))
+                    if blobs:
+                        await asyncio.to_thread(_create_archive, job, copy, name)
+                        await self.blob_store.put([(prefix + name, copy / name)])
         return await self.find(job, name)
 
-    async def _create_shared_archive(self, blob_store: BlobStore, job: Job, name: str) -> None:
-        prefix = _prefix(job)
-        with self._temporary_directory() as directory:
-            blobs = [blob async for blob in blob_store.list_blobs(prefix)]
-            await blob_store.fetch(blobs, lambda key: directory / key.removeprefix(prefix))
-            if blobs:
-                await asyncio.to_thread(_create_archive, job, directory, name)
-                await blob_store.put([(prefix + name, directory / name)])
-
-    @contextlib.contextmanager
+    @contextmanager
     def _temporary_directory(self) -> Iterator[Path]:
         self.root.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".", dir=self.root) as directory:
@@ -352,7 +340,9 @@ class JobFiles:
         name = str(results.pop(RESULTS_FILE_KEY))
         try:
             if self.blob_store is None:
-                texts = await asyncio.to_thread(self._read_local_json, job, name)
+                texts = await asyncio.to_thread(
+                    lambda: orjson.loads(self.locate(job, name).read_bytes())
+                )
             else:
                 content = await self.read(await self.find(job, name))
                 texts = await asyncio.to_thread(orjson.loads, content)
@@ -361,9 +351,6 @@ class JobFiles:
         metadata = {**(results.get("metadata") or {}), **(texts.pop("metadata", None) or {})}
         complete = {**with_urls(job, results), **texts, "metadata": metadata}
         return job.model_copy(update={"results": complete})
-
-    def _read_local_json(self, job: Job, name: str) -> Any:
-        return orjson.loads(self.locate(job, name).read_bytes())
 
     async def results_file_size(self, job: Job) -> int:
         """The size of the texts that `load_results` adds."""
@@ -428,13 +415,7 @@ class JobFiles:
 
     def stale_local_jobs(self, age: timedelta) -> list[str]:
         """With a blob store: ids of jobs whose local directories have not changed for this long."""
-        before = time.time() - age.total_seconds()
-        try:
-            entries = list(os.scandir(self.root)) if self.blob_store else []
-        except FileNotFoundError:
-            return []
-        names = [entry.name for entry in entries if entry.name.startswith("job-")]
-        return [name for name in names if _modified_at(self.root / name) < before]
+        return stale_job_directories(self.root, age) if self.blob_store else []
 
     async def remove_local(self, job_id: str) -> None:
         """Remove all files of a job on this machine."""
@@ -524,16 +505,8 @@ def _create_archive(job: Job, directory: Path, name: str) -> None:
 
 
 def _remove_directories(job_directory: Path, unwanted: Callable[[str], bool]) -> None:
-    with contextlib.suppress(OSError):  # removed meanwhile, or not empty
+    with suppress(OSError):  # removed meanwhile, or not empty
         for directory in job_directory.iterdir():
             if unwanted(directory.name):
                 shutil.rmtree(directory, ignore_errors=True)
         job_directory.rmdir()
-
-
-def _modified_at(directory: Path) -> float:
-    """When an entry of the directory was last created or removed."""
-    try:
-        return max(path.stat().st_mtime for path in (directory, *directory.iterdir()))
-    except OSError:  # removed meanwhile
-        return time.time()

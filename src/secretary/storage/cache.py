@@ -68,16 +68,25 @@ class Cache:
     ) -> CacheEntry:
         """Open or create an entry. An entry of another version is replaced, unless a process of
         that version may still be using it."""
-        name = f"cache/{kind}/{sha256}/{method}{_options_suffix(options)}"
+        name = f"cache/{kind}/{sha256}/{method}"
+        if options:
+            text = json.dumps(options, sort_keys=True, default=str)
+            name += "-" + hashlib.sha256(text.encode()).hexdigest()[:16]
         directory = self.data_directory / name
         stored = _read_entry_file(directory)
         if stored is not None and stored.get("version") != version:
-            if _used_at(directory) > time.time() - IN_USE.total_seconds():
+            try:
+                used_at = directory.stat().st_mtime
+            except OSError:  # removed meanwhile
+                used_at = 0.0
+            if used_at > time.time() - IN_USE.total_seconds():
                 options = {**options, "version": version}
                 return self.entry(kind, sha256, method, options=options, version=version)
             _remove_atomically(directory)
             stored = None
-        _make_directory(directory)
+        while not directory.is_dir():
+            with contextlib.suppress(FileNotFoundError):  # its parent was pruned at this moment
+                directory.mkdir(parents=True, exist_ok=True)
         entry = CacheEntry(directory, name, version, stored["facts"] if stored else None)
         entry.touch()
         return entry
@@ -127,34 +136,12 @@ def fingerprint(files: Mapping[str, Path]) -> str:
     return hashlib.sha256(sizes.encode()).hexdigest()[:12]
 
 
-def _options_suffix(options: Mapping[str, Any]) -> str:
-    if not options:
-        return ""
-    text = json.dumps(options, sort_keys=True, default=str)
-    return "-" + hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 def _read_entry_file(directory: Path) -> dict[str, Any] | None:
     try:
         stored = json.loads((directory / ENTRY_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):  # missing, or truncated by a power failure
         return None
     return stored if isinstance(stored, dict) and "facts" in stored else None
-
-
-def _used_at(directory: Path) -> float:
-    try:
-        return directory.stat().st_mtime
-    except OSError:  # removed meanwhile
-        return 0.0
-
-
-def _make_directory(directory: Path) -> None:
-    while True:
-        try:
-            return directory.mkdir(parents=True, exist_ok=True)
-        except FileNotFoundError:  # its parent was pruned at this moment
-            continue
 
 
 def _remove_atomically(directory: Path) -> None:

@@ -51,26 +51,35 @@ class GridFsBlobStore:
 
     async def put(self, files: Sequence[tuple[str, Path]]) -> None:
         with translated(self._address):
-            await self._create_indexes()
+            if not self._has_indexes:
+                chunk_index = IndexModel([("files_id", UP), ("n", UP)], unique=True)
+                await self._files.create_indexes([IndexModel([("filename", UP), ("_id", UP)])])
+                await self._chunks.create_indexes([chunk_index])
+                self._has_indexes = True
             for batch in _batches((key, path, path.stat().st_size) for key, path in files):
                 await self._put_batch(batch)
 
-    async def _create_indexes(self) -> None:
-        if not self._has_indexes:
-            await self._files.create_indexes([IndexModel([("filename", UP), ("_id", UP)])])
-            await self._chunks.create_indexes(
-                [IndexModel([("files_id", UP), ("n", UP)], unique=True)]
-            )
-            self._has_indexes = True
-
     async def _put_batch(self, batch: list[tuple[str, Path, int]]) -> None:
-        headers = [_incomplete_file(path) for _, path, _ in batch]
+        headers: list[Document] = [
+            {
+                "_id": ObjectId(),
+                "filename": INCOMPLETE,
+                "length": 0,
+                "chunkSize": CHUNK_BYTES,
+                "uploadDate": datetime.now(UTC),
+                "metadata": {"made_at": path.stat().st_mtime},
+            }
+            for _, path, _ in batch
+        ]
         await self._files.insert_many(headers, ordered=False)
         ids = [header["_id"] for header in headers]
         if batch[0][2] > CHUNK_BYTES:
             sizes = [await self._put_large(ids[0], batch[0][1])]
         else:
-            sizes = await self._put_small(ids, [path for _, path, _ in batch])
+            paths = [path for _, path, _ in batch]
+            chunks = await asyncio.to_thread(_read_small, ids, paths)
+            await self._chunks.insert_many(chunks, ordered=False)
+            sizes = [len(chunk["data"]) for chunk in chunks]
         now = datetime.now(UTC)
         keys = [key for key, _, _ in batch]
         updates = [
@@ -80,12 +89,12 @@ class GridFsBlobStore:
             for file_id, key, size in zip(ids, keys, sizes, strict=True)
         ]
         await self._files.bulk_write(updates, ordered=False)
-        await self._drop_older(dict(zip(keys, ids, strict=True)))
-
-    async def _put_small(self, ids: list[ObjectId], paths: list[Path]) -> list[int]:
-        chunks = await asyncio.to_thread(_read_small, ids, paths)
-        await self._chunks.insert_many(chunks, ordered=False)
-        return [len(chunk["data"]) for chunk in chunks]
+        # Delete only older versions, so that one of two concurrent writes remains.
+        new = dict(zip(keys, ids, strict=True))
+        files = self._files.find({"filename": {"$in": keys}}, {"filename": 1})
+        await self._drop(
+            [file["_id"] async for file in files if file["_id"] < new[file["filename"]]]
+        )
 
     async def _put_large(self, file_id: ObjectId, path: Path) -> int:
         count = size = 0
@@ -99,13 +108,6 @@ class GridFsBlobStore:
                 count += len(chunks)
                 size += sum(map(len, chunks))
         return size
-
-    async def _drop_older(self, new: dict[str, ObjectId]) -> None:
-        """Delete only older versions, so that one of two concurrent writes remains."""
-        files = self._files.find({"filename": {"$in": list(new)}}, {"filename": 1})
-        await self._drop(
-            [file["_id"] async for file in files if file["_id"] < new[file["filename"]]]
-        )
 
     async def find(self, key: str) -> BlobInfo | None:
         with translated(self._address):
@@ -206,17 +208,6 @@ def _batches(files: Iterable[tuple[Any, Any, int]]) -> Iterator[list[tuple[Any, 
         size += file[2]
     if batch:
         yield batch
-
-
-def _incomplete_file(path: Path) -> Document:
-    return {
-        "_id": ObjectId(),
-        "filename": INCOMPLETE,
-        "length": 0,
-        "chunkSize": CHUNK_BYTES,
-        "uploadDate": datetime.now(UTC),
-        "metadata": {"made_at": path.stat().st_mtime},
-    }
 
 
 def _read_small(ids: Sequence[ObjectId], paths: Sequence[Path]) -> list[Document]:

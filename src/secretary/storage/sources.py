@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import cached_property
@@ -81,7 +82,8 @@ class Uploads:
         path = directory / (safe_name(name) or FALLBACK_NAME)
         try:
             # Not in a thread: one that goes on after a cancellation would leave a file behind.
-            file = _create_file(path)
+            directory.mkdir(parents=True)
+            file = path.open("xb")
             try:
                 size, sha256 = await self._write(file, chunks)
             finally:
@@ -157,27 +159,13 @@ class Uploads:
 
     async def stale(self, age: timedelta) -> set[str]:
         """The ids of jobs whose uploads have this age, on this machine or in the blob store."""
-        job_ids = set(await asyncio.to_thread(self.stale_local, age))
+        job_ids = set(await asyncio.to_thread(stale_job_directories, self.root, age))
         if self._blob_store is not None:
             before = time.time() - age.total_seconds()
             async for blob in self._blob_store.list_blobs(PREFIX):
                 if blob.stored_at < before:
                     job_ids.add(blob.key.split("/")[1])
         return job_ids
-
-    def stale_local(self, age: timedelta) -> list[str]:
-        """Those on this machine. Other files in the directory are not uploads of jobs."""
-        before = time.time() - age.total_seconds()
-        try:
-            entries = [entry for entry in os.scandir(self.root) if entry.name.startswith("job-")]
-        except FileNotFoundError:
-            return []
-        return [entry.name for entry in entries if _modified_at(entry.path) < before]
-
-
-def _create_file(path: Path) -> BinaryIO:
-    path.parent.mkdir(parents=True)
-    return path.open("xb")
 
 
 def _append(file: BinaryIO, digest: Any, data: bytearray) -> None:
@@ -206,13 +194,19 @@ def _link(path: Path, target: Path) -> None:
         shutil.copyfile(path, target)
 
 
-def _modified_at(directory: str) -> float:
-    """When the directory or a file in it was last written; an upload may still be in progress."""
-    try:
-        files = [entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(directory)]
-        return max([os.lstat(directory).st_mtime, *files])
-    except OSError:  # removed meanwhile, or not a directory
-        return time.time()
+def stale_job_directories(root: Path, age: timedelta) -> list[str]:
+    """The ids of jobs whose directories below `root` have not changed for this long."""
+    before = time.time() - age.total_seconds()
+    job_ids: list[str] = []
+    with suppress(FileNotFoundError):
+        for entry in os.scandir(root):
+            if entry.name.startswith("job-"):
+                with suppress(OSError):  # removed meanwhile, or not a directory
+                    files = [file.stat(follow_symlinks=False) for file in os.scandir(entry.path)]
+                    status = [os.lstat(entry.path), *files]
+                    if max(one.st_mtime for one in status) < before:
+                        job_ids.append(entry.name)
+    return job_ids
 
 
 DEFAULT_LIMITS = DownloadLimits()
@@ -257,17 +251,12 @@ class Sources:
     async def fetch(self, parameters: SourceParameters, *, job_id: str, into: Path) -> SourceFile:
         """The source as a local file. Downloads go into the directory `into`."""
         kind, value = parse_source(parameters)
-        match kind:
-            case "upload":
-                return self._upload(job_id, value)
-            case "url":
-                return await self.download(str(value), into / "download")
-            case _:
-                return self._local(str(value), job_id)
-
-    def _upload(self, job_id: str, source: dict[str, Any]) -> SourceFile:
+        if kind == "url":
+            return await self.download(str(value), into / "download")
+        if kind == "path":
+            return self._local(str(value), job_id)
         try:
-            path = Uploads(self.data_directory).path_of(job_id, source)
+            path = Uploads(self.data_directory).path_of(job_id, value)
         except NotFound as error:
             raise DownloadRefused(str(error)) from None
         return SourceFile(path, path.name)
@@ -293,7 +282,9 @@ class Sources:
         the results and uploads of other users."""
         data, uploads = self.data_directory.resolve(), Uploads(self.data_directory).root.resolve()
         if path.is_relative_to(uploads):
-            return _is_own(path, uploads, job_id)
+            # Directories named after a job belong to it; other files are shared.
+            first, *rest = path.relative_to(uploads).parts
+            return not rest or not first.startswith("job-") or first == job_id
         return not (path.is_relative_to(data) and data.is_relative_to(root.resolve()))
 
 
@@ -326,9 +317,3 @@ def _resolve(root: Path, text: str) -> Path | None:
         return path if path.is_relative_to(root.resolve()) and path.is_file() else None
     except (ValueError, OSError):  # a NUL, a loop of links, a name that is too long
         return None
-
-
-def _is_own(path: Path, uploads: Path, job_id: str) -> bool:
-    """Directories named after a job belong to it; other files are shared."""
-    first, *rest = path.relative_to(uploads).parts
-    return not rest or not first.startswith("job-") or first == job_id
