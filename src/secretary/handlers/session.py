@@ -74,36 +74,23 @@ DEFAULT_TEMPLATE = "Session"
 #: Files of a transcript that are published with the document.
 TRANSCRIPT_FILES = (TEXT_FILE, SRT_FILE, VTT_FILE)
 
-#: Texts of the document that come from neither a model nor a template, by language.
-LABELS: Mapping[str, Mapping[str, str]] = {
-    "en": {
-        "about": "About the talk",
-        "transcript": "Transcript",
-        "slide": "Slide",
-        "text": "Text",
-        "video": "Video",
-        "files": "Transcript: {}",
-        "missing": "Not available",
-        "no_model": "This document has no summary: no language model is set.",
-        "missing page": "The page",
-        "missing video": "The video",
-        "missing subtitles": "The subtitles",
-        "missing slides": "The slides",
-    },
-    "de": {
-        "about": "Über den Vortrag",
-        "transcript": "Mitschrift",
-        "slide": "Folie",
-        "text": "Text",
-        "video": "Video",
-        "files": "Mitschrift: {}",
-        "missing": "Nicht verfügbar",
-        "no_model": "Ohne Zusammenfassung: Es ist kein Sprachmodell eingestellt.",
-        "missing page": "Die Seite",
-        "missing video": "Das Video",
-        "missing subtitles": "Die Untertitel",
-        "missing slides": "Die Folien",
-    },
+#: Texts of the document that come from neither a model nor a template, in English and German.
+LABELS: Mapping[str, tuple[str, str]] = {
+    "about": ("About the talk", "Über den Vortrag"),
+    "transcript": ("Transcript", "Mitschrift"),
+    "slide": ("Slide", "Folie"),
+    "text": ("Text", "Text"),
+    "video": ("Video", "Video"),
+    "files": ("Transcript: {}", "Mitschrift: {}"),
+    "missing": ("Not available", "Nicht verfügbar"),
+    "no_model": (
+        "This document has no summary: no language model is set.",
+        "Ohne Zusammenfassung: Es ist kein Sprachmodell eingestellt.",
+    ),
+    "missing page": ("The page", "Die Seite"),
+    "missing video": ("The video", "Das Video"),
+    "missing subtitles": ("The subtitles", "Die Untertitel"),
+    "missing slides": ("The slides", "Die Folien"),
 }
 
 
@@ -171,7 +158,8 @@ class Talk:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return LABELS.get(self.language, LABELS["en"])
+        is_german = self.language == "de"
+        return {name: german if is_german else text for name, (text, german) in LABELS.items()}
 
 
 @handles("session", SessionParameters, timeout=TIMEOUT)
@@ -485,9 +473,8 @@ def appendix(talk: Talk, *, has_model: bool) -> str:
         if talk.page_text.strip():
             blocks.append(f"## {labels['about']}\n\n{_lower_headings(talk.page_text)}")
         if talk.transcript is not None:
-            blocks.append(
-                f"## {labels['transcript']}\n\n{_lower_headings(talk.transcript.markdown)}"
-            )
+            text = _lower_headings(talk.transcript.markdown)
+            blocks.append(f"## {labels['transcript']}\n\n{text}")
     if talk.missing:
         lines = [
             f"- {labels[f'missing {part.part}']}"
@@ -524,10 +511,9 @@ def long_results(talk: Talk, structured: Mapping[str, Any], markdown: str) -> by
     room = MAX_RESULTS_BYTES
     results: dict[str, Any] = {"structured_data": dict(structured)}
     for name, text in texts.items():
-        if text is None or len(text) > room:
-            continue
-        room -= len(text)
-        results[name] = text
+        if text is not None and len(text) <= room:
+            room -= len(text)
+            results[name] = text
     return encode_json(results)
 
 

@@ -184,19 +184,12 @@ class _StderrBuffer:
         return (self._head + self._tail).decode(errors="replace")
 
 
-class BoundedOutput:
-    """Collects output and raises when it exceeds a limit."""
+def bounded(content: bytearray, limit_bytes: int, what: str) -> Callable[[bytes], None]:
+    """Return a consumer that collects output and raises when it exceeds a limit."""
 
-    def __init__(self, limit_bytes: int, what: str) -> None:
-        self._limit_bytes = limit_bytes
-        self._what = what
-        self._content = bytearray()
+    def append(data: bytes) -> None:
+        content.extend(data)
+        if len(content) > limit_bytes:
+            raise FileTooLarge(f"{what} are larger than allowed", limit_bytes=limit_bytes)
 
-    def append(self, data: bytes) -> None:
-        self._content += data
-        if len(self._content) > self._limit_bytes:
-            text = f"{self._what} are larger than allowed"
-            raise FileTooLarge(text, limit_bytes=self._limit_bytes)
-
-    def text(self) -> str:
-        return self._content.decode(errors="replace")
+    return append

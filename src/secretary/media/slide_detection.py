@@ -401,10 +401,9 @@ def _block_means(grey: Frame) -> NDArray[numpy.float64]:
 
 def _ink(grey: Frame) -> Pixels:
     high, low = grey.copy(), grey.copy()
-    for axis in (0, 1):
-        for near, here in ((slice(1, None), slice(None, -1)), (slice(None, -1), slice(1, None))):
-            at = (here, slice(None)) if axis == 0 else (slice(None), here)
-            of = (near, slice(None)) if axis == 0 else (slice(None), near)
+    after, before, every = slice(1, None), slice(None, -1), slice(None)
+    for here, near in ((before, after), (after, before)):
+        for at, of in (((here, every), (near, every)), ((every, here), (every, near))):
             high[at] = numpy.maximum(high[at], grey[of])
             low[at] = numpy.minimum(low[at], grey[of])
     ink: Pixels = high - low > INK_CONTRAST
