@@ -38,15 +38,7 @@ from ..media.transcript import (
     format_clock,
 )
 from ..storage import append_log
-from ..web.talk import (
-    ROOT,
-    VIDEO_KINDS,
-    LinkKind,
-    SessionPaths,
-    TalkPage,
-    best_url,
-    session_paths,
-)
+from ..web.talk import ROOT, VIDEO_KINDS, LinkKind, SessionPaths, TalkPage, best_url, session_paths
 from .media_pipeline import TIMEOUT, WRITE_TRANSCRIPT, link_or_copy
 from .office import OfficeParameters, office
 from .parameters import (

@@ -14,14 +14,7 @@ from PIL import Image
 
 from ..core.errors import FileCorrupt, InvalidParameters
 from .probe import VideoTrack
-from .slides import (
-    MAX_SLIDES,
-    MAX_WINDOW_S,
-    ScannedWindow,
-    Slide,
-    SlideCandidate,
-    decode_frames,
-)
+from .slides import MAX_SLIDES, MAX_WINDOW_S, ScannedWindow, Slide, SlideCandidate, decode_frames
 
 #: Pixels of a thumbnail; one stands for 10 x 10 of a 1080p video, less than a word.
 WIDTH, HEIGHT = 192, 108
