@@ -196,38 +196,21 @@ def _empty_talk(missing: Sequence[MissingPart]) -> JobFailed:
 async def _read_talk(ctx: SessionContext) -> Talk:
     """Read all parts of a talk. What the client sent takes precedence over the page."""
     missing: list[MissingPart] = []
-
-    async def attempt(
-        part: str, url: str | None, read: Callable[..., Awaitable[T]], *args: Any
-    ) -> T | None:
-        """Read one part, with one retry. If it fails for good, the talk goes without it."""
-        if url is None:
-            return None
-        for is_retry in (False, True):
-            try:
-                return await read(ctx, url, *args)
-            except JobFailed as error:
-                if not is_retry and (error.retryable or isinstance(error, ProcessDied)):
-                    await ctx.log(f"{part}: {error.message} Retrying.", "warning")
-                    continue
-                message = f"{part}: {error.message} ({error.code}) The job continues without it."
-                await ctx.log(message, "warning")
-                reason = PartError(code=error.code, message=error.message)
-                missing.append(MissingPart(part=part, url=url, error=reason))
-                break
-        return None
-
     if ctx.parameters.url is not None:
         await ctx.progress("reading_page", 3, "Reading the page of the talk")
-    page = await attempt("page", ctx.parameters.url, _read_page)
+    page = await _attempt(ctx, missing, "page", ctx.parameters.url, _read_page)
     facts = _facts(ctx.parameters, page)
-    slides = await attempt("slides", facts["attachments_url"], _read_slides) or []
+    slides = await _attempt(ctx, missing, "slides", facts["attachments_url"], _read_slides) or []
     language = language_code(facts["source_language"] or "")
     # A person wrote the subtitles.
-    transcript = await attempt("subtitles", facts["subtitles_url"], _read_subtitles, language)
+    transcript = await _attempt(
+        ctx, missing, "subtitles", facts["subtitles_url"], _read_subtitles, language
+    )
     if transcript is None:
         with_frames = not slides
-        transcript = await attempt("video", facts["video_url"], _read_video, language, with_frames)
+        transcript = await _attempt(
+            ctx, missing, "video", facts["video_url"], _read_video, language, with_frames
+        )
     if transcript is not None and not slides:
         slides = [
             TalkSlide(
@@ -249,6 +232,32 @@ async def _read_talk(ctx: SessionContext) -> Talk:
         slides=slides,
         missing=missing,
     )
+
+
+async def _attempt(
+    ctx: SessionContext,
+    missing: list[MissingPart],
+    part: str,
+    url: str | None,
+    read: Callable[..., Awaitable[T]],
+    *args: Any,
+) -> T | None:
+    """Read one part, with one retry. If it fails for good, the talk goes without it."""
+    if url is None:
+        return None
+    for is_retry in (False, True):
+        try:
+            return await read(ctx, url, *args)
+        except JobFailed as error:
+            if not is_retry and (error.retryable or isinstance(error, ProcessDied)):
+                await ctx.log(f"{part}: {error.message} Retrying.", "warning")
+                continue
+            message = f"{part}: {error.message} ({error.code}) The job continues without it."
+            await ctx.log(message, "warning")
+            reason = PartError(code=error.code, message=error.message)
+            missing.append(MissingPart(part=part, url=url, error=reason))
+            break
+    return None
 
 
 def _facts(parameters: SessionParameters, page: TalkPage | None) -> dict[str, Any]:
