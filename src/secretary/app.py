@@ -163,9 +163,7 @@ class Application:
     @cached_property
     def installation(self) -> Installation:
         def engines() -> list[dict[str, Any]]:
-            findings = [asdict(finding) for finding in self.check_engines()]
-            redacted: list[dict[str, Any]] = redact(findings, self.settings)
-            return redacted
+            return redact([asdict(finding) for finding in self.check_engines()], self.settings)
 
         return Installation(visible_settings(self.settings), engines)
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import httpcore
 import httpx
 
 from ..core.errors import AddressRefused
-from .client import Network, TcpStream
+from .client import Network
 
 MAX_CONNECTIONS = 32
 #: Limits of a request or response head, including the empty line at its end.
@@ -29,6 +30,9 @@ CHUNK_BYTES = 65536
 USER = "secretary"
 
 Headers = tuple[tuple[str, str], ...]
+#: A connection to a server, and the errors when it fails.
+Stream = httpcore.AsyncNetworkStream
+_LOST = (httpcore.TimeoutException, httpcore.NetworkError)
 
 _REQUEST_LINE = re.compile(r"(CONNECT|GET|HEAD|POST|OPTIONS) ([!-~]+) HTTP/1\.[01]")
 _STATUS_LINE = re.compile(r"HTTP/1\.[01] ([1-9][0-9]{2})( [\t -~\x80-\xff]*)?")
@@ -92,7 +96,7 @@ class EgressProxy:
         assert task is not None
         self._tasks.add(task)
         try:
-            with suppress(ConnectionError, _LimitReached, asyncio.CancelledError):
+            with suppress(ConnectionError, *_LOST, _LimitReached, asyncio.CancelledError):
                 await self._handle_request(reader, writer)
         finally:
             self._tasks.discard(task)
@@ -127,7 +131,7 @@ class EgressProxy:
         except AddressRefused as error:
             self.refused = self.refused or error
             return await _respond(writer, "403 Forbidden")
-        except ConnectionError:
+        except _LOST:
             return await _respond(writer, "502 Bad Gateway")
         try:
             if request.method == "CONNECT":
@@ -135,37 +139,26 @@ class EgressProxy:
                 await _until_first_ends(
                     self._copy_to_client(stream, writer), self._copy_to_server(stream, reader)
                 )
-            else:
-                await self._forward(request, body, stream, reader, writer)
+                return
+            message = request.head() + body
+            self._count(message)
+            await stream.write(message, timeout=self._idle)
+            try:
+                head, rest = await self._read_response_head(stream)
+            except _InvalidMessage:
+                return await _respond(writer, "502 Bad Gateway")
+            await _send(writer, head + rest)
+            # What the client sends after its request is dropped: it may be one for another host.
+            await _until_first_ends(self._copy_to_client(stream, writer), reader.read(1))
         finally:
-            await stream.close()
+            await stream.aclose()
 
-    async def _forward(
-        self,
-        request: "_ProxyRequest",
-        body: bytes,
-        stream: TcpStream,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        """Forward one request. Whatever the client sends after it is dropped: it may be a request
-        for another host."""
-        message = request.head() + body
-        self._count(message)
-        await stream.write(message, self._idle)
-        try:
-            head, rest = await self._read_response_head(stream)
-        except _InvalidMessage:
-            return await _respond(writer, "502 Bad Gateway")
-        await _send(writer, head + rest)
-        await _until_first_ends(self._copy_to_client(stream, writer), reader.read(1))
-
-    async def _read_response_head(self, stream: TcpStream) -> tuple[bytes, bytes]:
+    async def _read_response_head(self, stream: Stream) -> tuple[bytes, bytes]:
         """The head of the final response, and what was received of its body."""
         received = b""
         for _ in range(MAX_INTERIM_RESPONSES + 1):
             while b"\r\n\r\n" not in received:
-                chunk = await stream.read(self._idle)
+                chunk = await stream.read(CHUNK_BYTES, timeout=self._idle)
                 received += chunk
                 self._count(chunk)
                 if not chunk or len(received) > MAX_HEAD_BYTES:
@@ -176,15 +169,15 @@ class EgressProxy:
                 return head, received
         raise _InvalidMessage("too many interim responses")
 
-    async def _copy_to_client(self, stream: TcpStream, writer: asyncio.StreamWriter) -> None:
-        while chunk := await stream.read(self._idle):
+    async def _copy_to_client(self, stream: Stream, writer: asyncio.StreamWriter) -> None:
+        while chunk := await stream.read(CHUNK_BYTES, timeout=self._idle):
             self._count(chunk)
             await _send(writer, chunk)
 
-    async def _copy_to_server(self, stream: TcpStream, reader: asyncio.StreamReader) -> None:
+    async def _copy_to_server(self, stream: Stream, reader: asyncio.StreamReader) -> None:
         while chunk := await reader.read(CHUNK_BYTES):
             self._count(chunk)
-            await stream.write(chunk, self._idle)
+            await stream.write(chunk, timeout=self._idle)
 
     def _count(self, data: bytes) -> None:
         self.transferred_bytes += len(data)
