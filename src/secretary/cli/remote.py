@@ -14,17 +14,8 @@ from ..client.errors import NotFound as FileNotFound
 from ..client.jobs import AsyncJob, download, file_path
 from ..client.models import JobDocument
 from ..client.requests import Task, new_idempotency_key, submit
-from ..core.errors import (
-    AccessDenied,
-    Conflict,
-    InvalidParameters,
-    JobFailed,
-    NotFound,
-    RateLimited,
-    SecretaryError,
-    StoreUnavailable,
-    Unauthorized,
-)
+from ..core import errors
+from ..core.errors import Conflict, InvalidParameters, NotFound, SecretaryError
 from ..observability.doctor import Finding, Verdict, check_disk_space
 from ..version import __version__
 from .backend import (
@@ -173,7 +164,7 @@ def remote_errors(url: str) -> Iterator[None]:
     try:
         yield
     except Unreachable as error:
-        raise StoreUnavailable(
+        raise errors.StoreUnavailable(
             f"Nothing answers at {url} ({error.reason}). Is the service running?"
             " It is started with: secretary serve"
         ) from error
@@ -183,18 +174,18 @@ def remote_errors(url: str) -> Iterator[None]:
 
 def local_error(error: ApiError, url: str) -> SecretaryError:
     if error.code == "NO_JSON" or error.code.startswith("HTTP_"):
-        return StoreUnavailable(f"The server at {url} is not Secretary: {error.message}")
+        return errors.StoreUnavailable(f"The server at {url} is not Secretary: {error.message}")
     if (kind := SAME.get(error.status)) is not None:
         return kind(error.message)
     if error.status == 401:
-        return Unauthorized(f"The service at {url} rejected the API key. {KEY_HELP}")
+        return errors.Unauthorized(f"The service at {url} rejected the API key. {KEY_HELP}")
     if error.status == 403:
-        return AccessDenied(f"The service at {url} does not allow this: {error.message}")
+        return errors.AccessDenied(f"The service at {url} does not allow this: {error.message}")
     if error.status == 429:
-        return RateLimited(error.message, retry_after=int(error.retry_after or 0))
+        return errors.RateLimited(error.message, retry_after=int(error.retry_after or 0))
     if error.status >= 500:
-        return StoreUnavailable(f"The service at {url} is unavailable: {error.message}")
-    failure = JobFailed(error.message)
+        return errors.StoreUnavailable(f"The service at {url} is unavailable: {error.message}")
+    failure = errors.JobFailed(error.message)
     failure.code = error.code
     return failure
 
