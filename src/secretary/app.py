@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from .config import MEBIBYTE, RetentionSettings, Settings
+from .config import MEBIBYTE, Settings
 from .core.errors import InvalidSettings, StoreUnavailable
 from .core.job import JobStatus
 from .handlers import BUILTIN
@@ -72,12 +71,7 @@ class Application:
         await self.store.open()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.store.close()
 
     @cached_property
@@ -94,8 +88,9 @@ class Application:
         registry = Registry(BUILTIN)
         for origin in self.settings.handlers:
             registry.load(origin)
-        worker = self.settings.generic_worker
-        registry.limit_time(timedelta(seconds=worker.timeout_sec), worker.timeouts)
+        group = self.settings.generic_worker
+        limits = {name: timedelta(seconds=n) for name, n in group.timeout_sec_per_type.items()}
+        registry.limit_time(timedelta(seconds=group.timeout_sec), limits)
         return registry
 
     @cached_property
@@ -168,18 +163,21 @@ class Application:
     @cached_property
     def installation(self) -> Installation:
         def engines() -> list[dict[str, Any]]:
-            findings = [asdict(finding) for finding in self.check_engines()]
-            redacted: list[dict[str, Any]] = redact(findings, self.settings)
-            return redacted
+            return redact([asdict(finding) for finding in self.check_engines()], self.settings)
 
         return Installation(visible_settings(self.settings), engines)
 
     def maintenance(self, observer: Observer | None = None) -> Maintenance:
-        settings = self.settings
+        settings, retention = self.settings, self.settings.retention
+        days = {
+            JobStatus.COMPLETED: retention.completed_days,
+            JobStatus.FAILED: retention.failed_days,
+            JobStatus.CANCELLED: retention.cancelled_days,
+        }
         options = MaintenanceOptions(
             max_crashes=settings.generic_worker.max_crashes,
-            retention=_retention(settings.retention),
-            upload_retention=timedelta(hours=settings.retention.failed_upload_hours),
+            retention={status: timedelta(days=n) for status, n in days.items() if n},
+            upload_retention=timedelta(hours=retention.failed_upload_hours),
         )
         return Maintenance(self.store, self.files, options, observer)
 
@@ -201,10 +199,13 @@ class Application:
             poll_interval=timedelta(seconds=group.poll_interval_sec),
             grace=timedelta(seconds=group.shutdown_grace_sec),
         )
+        # Custom handlers run as a whole in the sandbox, built-in ones only send their heavy work.
+        is_custom = bool(self.settings.handlers)
+        preload = "secretary.worker.isolation" if is_custom else "secretary.documents.pdf.pages"
         sandbox = Sandbox(
             group.processes or max(options.slots, os.cpu_count() or 1),
             limits=Limits(memory_bytes=group.memory_limit_mb * MEBIBYTE),
-            preload=_preload(self.settings),
+            preload=(preload,),
             max_calls=MAX_SANDBOX_CALLS,
         )
         llm = Endpoints(self.llm_options)
@@ -249,20 +250,15 @@ class Application:
             return findings  # opening the store would create it
         try:
             async with self:
-                return [
-                    *findings,
-                    *await doctor.check_store(self.store),
-                    *await self._check_files(),
-                ]
+                findings += await doctor.check_store(self.store)
+                try:
+                    if self.blob_store is not None:
+                        findings.append(await doctor.check_blob_store(self.blob_store))
+                except InvalidSettings as error:
+                    findings.append(doctor.files_problem(error))
         except StoreUnavailable as error:
-            return [*findings, doctor.store_problem(error)]
-
-    async def _check_files(self) -> list[Finding]:
-        try:
-            blob_store = self.blob_store
-        except InvalidSettings as error:
-            return [doctor.files_problem(error)]
-        return [] if blob_store is None else [await doctor.check_blob_store(blob_store)]
+            findings.append(doctor.store_problem(error))
+        return findings
 
 
 def make_blob_store(settings: Settings, store: Store) -> BlobStore | None:
@@ -298,20 +294,3 @@ def make_tracer(environment: Mapping[str, str]) -> "OtelTracer | None":
         logger.warning("Tracing is off: pip install 'secretary[otel]' (%s)", error)
         return None
     return OtelTracer()
-
-
-def _preload(settings: Settings) -> tuple[str, ...]:
-    """The modules every sandbox process needs: custom handlers run there as a whole, built-in
-    ones only send their heavy work."""
-    if settings.handlers:
-        return ("secretary.worker.isolation",)
-    return ("secretary.documents.pdf.pages",)
-
-
-def _retention(retention: RetentionSettings) -> dict[JobStatus, timedelta]:
-    days = {
-        JobStatus.COMPLETED: retention.completed_days,
-        JobStatus.FAILED: retention.failed_days,
-        JobStatus.CANCELLED: retention.cancelled_days,
-    }
-    return {status: timedelta(days=number) for status, number in days.items() if number}

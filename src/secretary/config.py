@@ -7,6 +7,7 @@ Plain pydantic instead of pydantic-settings: values in the environment are YAML,
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -49,17 +50,9 @@ VERBATIM = frozenset({"api_key", "model", "chat_model", "vision_model", "transcr
 NOT_SETTINGS = frozenset({"SECRETARY_SANDBOX", "SECRETARY_URL", "SECRETARY_API_KEY"})
 
 
-def _plain_path(text: str) -> str:
-    return str(Path(text))
-
-
-def _absolute_path(text: str) -> str:
-    return str(Path(text).resolve())
-
-
 #: A path that is passed on to another process as text.
-PathText = Annotated[str, AfterValidator(_plain_path)]
-AbsolutePathText = Annotated[str, AfterValidator(_absolute_path)]
+PathText = Annotated[str, AfterValidator(lambda text: str(Path(text)))]
+AbsolutePathText = Annotated[str, AfterValidator(lambda text: str(Path(text).resolve()))]
 
 
 class Group(BaseModel):
@@ -97,12 +90,8 @@ class GenericWorkerSettings(Group):
     active: bool = True
     max_concurrent_workers: Annotated[
         int,
-        Field(
-            default=3,
-            ge=1,
-            le=1000,
-            validation_alias=AliasChoices("max_concurrent_workers", "max_concurrent"),
-        ),
+        Field(default=3, ge=1, le=1000),
+        Field(validation_alias=AliasChoices("max_concurrent_workers", "max_concurrent")),
     ]
     poll_interval_sec: float = Field(default=1.0, gt=0, le=3600)
     max_concurrent_per_type: dict[str, Annotated[int, Field(ge=0)]] = {}
@@ -119,10 +108,6 @@ class GenericWorkerSettings(Group):
     #: Where `secretary worker` serves health checks and metrics. No port: nowhere.
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
-
-    @property
-    def timeouts(self) -> dict[str, timedelta]:
-        return {name: timedelta(seconds=n) for name, n in self.timeout_sec_per_type.items()}
 
 
 class DocumentSettings(Group):
@@ -169,14 +154,6 @@ class MediaSettings(Group):
     @property
     def max_duration(self) -> timedelta:
         return timedelta(hours=self.max_duration_hours)
-
-    @property
-    def piece_timeout(self) -> timedelta:
-        return timedelta(seconds=self.piece_timeout_sec)
-
-    @property
-    def keep_recording_bytes(self) -> int:
-        return self.keep_recording_mb * MEBIBYTE
 
 
 class CacheSettings(Group):
@@ -231,13 +208,13 @@ def _base_url(text: str) -> str:
     return text
 
 
-def _stripped(value: Any) -> Any:
+def _strip(value: Any) -> Any:
     return (value.strip() or None) if isinstance(value, str) else value
 
 
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 ApiKey = Annotated[str, Field(pattern=r"^[!-~]+$")]
-OptionalKey = Annotated[ApiKey | None, BeforeValidator(_stripped), Field(repr=False)]
+OptionalKey = Annotated[ApiKey | None, BeforeValidator(_strip), Field(repr=False)]
 
 
 _LLM_TIMEOUT_SEC = 300
@@ -298,12 +275,11 @@ class LlmSettings(Group):
     @property
     def default_provider(self) -> LlmProviderSettings | None:
         """The endpoint for everything. An API key alone means OpenAI."""
-        connection = {"base_url": self.base_url, "api_key": self.api_key}
-        connection = {key: value for key, value in connection.items() if value is not None}
-        limits = {"timeout_sec": self.timeout_sec, "max_concurrent": self.max_concurrent}
-        if not connection:
+        if self.base_url is None and self.api_key is None:
             return None
-        return LlmProviderSettings.model_validate({**connection, **limits})
+        names = set(LlmProviderSettings.model_fields)
+        given = self.model_dump(include=names, exclude_none=True)
+        return LlmProviderSettings.model_validate(given)
 
 
 class TemplateSettings(Group):
@@ -363,21 +339,18 @@ def load(
 
 
 def _from_file(file: Path | None) -> dict[str, Any]:
-    if file is None:
-        if not DEFAULT_FILE.exists():
-            return {}
-        file = DEFAULT_FILE
+    if file is None and not DEFAULT_FILE.exists():
+        return {}
+    file = file or DEFAULT_FILE
     try:
         values = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidSettings(f"The config file {file} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidSettings(f"The config file {file} is not YAML: {error}") from None
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
+    if not isinstance(values, dict | None):
         raise InvalidSettings(f"The config file {file} must hold groups of settings")
-    return _rename_deprecated(values)
+    return _rename_deprecated(values or {})
 
 
 def _rename_deprecated(values: dict[str, Any]) -> dict[str, Any]:
@@ -404,7 +377,10 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             *groups, key = name.removeprefix("SECRETARY_").lower().split("__")
             if not groups or not key:
                 raise InvalidSettings(f"There is no setting for the environment variable {name}")
-            value = text if key in VERBATIM else _parse(text)
+            value = text
+            if key not in VERBATIM:
+                with suppress(yaml.YAMLError):
+                    value = yaml.safe_load(text)  # a number, boolean, mapping or text
             for group in reversed(groups):  # SECRETARY_LLM__PROVIDERS__EYES__API_KEY has three
                 key, value = group, {key: value}
             _merge(values, {key: value})
@@ -413,14 +389,6 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _parse(text: str) -> Any:
-    """YAML: `3` is a number, `true` a boolean, `{pdf: 2}` a mapping, anything else a text."""
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        return text
 
 
 def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:

@@ -6,9 +6,8 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -39,7 +38,7 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
             hub, metrics, stopping = EventHub(app.store), app.metrics, asyncio.Event()
             components = None
             if with_worker:
-                observer = _observers(metrics, tracer)
+                observer = Observers(metrics, tracer) if tracer else metrics
                 components = app.worker(observer=observer, on_ended=app.sender.wake)
             api = create_api(
                 app.job_service,
@@ -54,15 +53,22 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
                 max_body_bytes=settings.limits.max_request_mb * MEBIBYTE,
                 start_span=tracer.request if tracer else None,
             )
+
+            def freeze_heap(url: str) -> None:
+                """Exclude what exists at startup from garbage collection: scanning it would delay
+                requests by some 50 ms each time."""
+                gc.collect()
+                gc.freeze()
+                ready(url)
+
             proxies = settings.server.trusted_proxies
-            server = HttpServer(api, listener, _frozen_heap(ready), trusted_proxies=proxies)
-            on_signals(partial(_stop, stopping, server, hub, components))
+            server = HttpServer(api, listener, freeze_heap, trusted_proxies=proxies)
             tasks = [asyncio.create_task(metrics.service_stats.warm_up())]
             if components is None:  # a worker does this as part of its maintenance
                 tasks.append(asyncio.create_task(app.maintenance().sweep_local_uploads()))
             try:
                 async with sending(app.sender):
-                    await _run_together(server, hub, components, stopping)
+                    await _run_together(server, stopping, components, hub)
             finally:
                 for task in tasks:
                     task.cancel()
@@ -75,18 +81,20 @@ async def work(
     """`secretary worker`: claim and run jobs until a signal arrives."""
     require_writable(settings.storage.data_dir)
     async with Application(settings) as app, tracing() as tracer:
-        make_worker = partial(
-            app.worker, job_types=job_types, slots=slots, on_ended=app.sender.wake
-        )
+        with_probe = settings.generic_worker.metrics_port is not None
+        observer: Observer | None = tracer
+        if with_probe:
+            observer = Observers(app.metrics, tracer) if tracer else app.metrics
         async with sending(app.sender):
-            if settings.generic_worker.metrics_port is not None:
-                components = make_worker(observer=_observers(app.metrics, tracer))
-                await _work_with_probe(app, components)
-                return
-            components = make_worker(observer=tracer)
-            on_signals(components.worker.drain)  # the second signal stops running jobs
+            components = app.worker(
+                job_types=job_types, slots=slots, observer=observer, on_ended=app.sender.wake
+            )
             logger.info("Worker %s takes jobs", components.worker.worker_id)
-            await run_worker(components)
+            if with_probe:
+                await _work_with_probe(app, components)
+            else:
+                on_signals(components.worker.drain)  # the second signal stops running jobs
+                await run_worker(components)
 
 
 async def _work_with_probe(app: Application, components: WorkerComponents) -> None:
@@ -107,60 +115,37 @@ async def _work_with_probe(app: Application, components: WorkerComponents) -> No
         server = HttpServer(
             probe, listener, lambda url: logger.info("Metrics are at %s/metrics", url)
         )
-        on_signals(partial(_stop, stopping, server, None, components))
-        logger.info("Worker %s takes jobs", components.worker.worker_id)
-        await _run_together(server, None, components, stopping)
-
-
-def _frozen_heap(ready: Callable[[str], None]) -> Callable[[str], None]:
-    """Exclude what exists at startup from garbage collection: scanning it would delay requests by
-    some 50 ms each time."""
-
-    def run(url: str) -> None:
-        gc.collect()
-        gc.freeze()
-        ready(url)
-
-    return run
-
-
-def _stop(
-    stopping: asyncio.Event,
-    server: "HttpServer",
-    hub: EventHub | None,
-    components: WorkerComponents | None,
-) -> None:
-    """On the first signal drain the worker and keep answering; on the second stop at once."""
-    if stopping.is_set():
-        server.stop(now=True)
-    stopping.set()
-    if hub is not None:
-        hub.stop()  # an open stream would keep the server from stopping
-    if components is not None:
-        components.worker.drain()
+        await _run_together(server, stopping, components)
 
 
 async def _run_together(
     server: "HttpServer",
-    hub: EventHub | None,
-    components: WorkerComponents | None,
     stopping: asyncio.Event,
+    components: WorkerComponents | None,
+    hub: EventHub | None = None,
 ) -> None:
-    """Run until the worker has drained; if the server or the worker fails, stop the other."""
-    serving = asyncio.create_task(server.run_until_stopped())
-    working = asyncio.create_task(run_worker(components) if components else _wait(stopping))
+    """Run until the worker has drained; if the server or the worker fails, stop the other. On the
+    first signal drain the worker and keep answering; on the second stop at once."""
+
+    def drain() -> None:
+        stopping.set()
+        if hub is not None:
+            hub.stop()  # an open stream would keep the server from stopping
+        if components is not None:
+            components.worker.drain()
+
+    def on_signal() -> None:
+        if stopping.is_set():
+            server.stop(now=True)
+        drain()
+
+    on_signals(on_signal)
+    work: Coroutine[Any, Any, object] = run_worker(components) if components else stopping.wait()
+    serving, working = asyncio.create_task(server.run_until_stopped()), asyncio.create_task(work)
     await asyncio.wait({serving, working}, return_when=asyncio.FIRST_COMPLETED)
     server.stop()
-    stopping.set()
-    if hub is not None:
-        hub.stop()
-    if components is not None:
-        components.worker.drain()
+    drain()
     await asyncio.gather(serving, working)
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()
 
 
 async def run_worker(components: WorkerComponents) -> None:
@@ -186,10 +171,6 @@ async def tracing() -> AsyncIterator["OtelTracer | None"]:
     finally:
         if tracer is not None:
             await asyncio.to_thread(tracer.close)
-
-
-def _observers(metrics: Observer, tracer: Observer | None) -> Observer:
-    return Observers(metrics, tracer) if tracer is not None else metrics
 
 
 @asynccontextmanager
@@ -354,14 +335,10 @@ class HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
-        self._ready(_url(self._listener))
+        host, port = self._listener.getsockname()[:2]
+        self._ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to `on_signals`: they concern the whole process."""
         yield
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -6,12 +6,11 @@ from hypothesis import strategies as st
 
 from secretary.web.talk import (
     MAX_URL,
+    VIDEO_KINDS,
     Link,
     LinkKind,
     absolute_url,
-    best_attachment,
-    best_subtitles,
-    best_video,
+    best_url,
     canonical_video_url,
     deduplicated,
     link_kind,
@@ -125,7 +124,7 @@ def test_the_best_of_several_is_found() -> None:
     names = ("a.webm", "a.mp4", "paper.pdf", "a_slides.pdf", "slides.pptx", "a.srt", "a.vtt")
     links = deduplicated(make_link(name, base=PAGE) for name in names)
     links.append(Link("https://youtu.be/abcdefgh", kind=LinkKind.VIDEO_PAGE))
-    assert (best_video(links) or links[0]).url == PAGE + "a.mp4"
-    assert (best_attachment(links) or links[0]).url == PAGE + "a_slides.pdf"
-    assert (best_subtitles(links) or links[0]).url == PAGE + "a.vtt"
-    assert best_video(links[2:4]) is None
+    assert best_url(links, *VIDEO_KINDS) == PAGE + "a.mp4"
+    assert best_url(links, LinkKind.ATTACHMENT) == PAGE + "a_slides.pdf"
+    assert best_url(links, LinkKind.SUBTITLES) == PAGE + "a.vtt"
+    assert best_url(links[2:4], *VIDEO_KINDS) is None

@@ -10,7 +10,7 @@ from markdown_it.token import Token
 
 from secretary.documents.ocr import recognition as read_lines
 from secretary.documents.ocr.engines import OcrLine, OcrWord
-from secretary.documents.ocr.recognition import Table
+from secretary.documents.ocr.recognition import table_markdown
 from secretary.documents.office.blocks import PLAIN, Paragraph, Run
 from secretary.documents.office.blocks import Table as OfficeTable
 from secretary.documents.office.markdown import to_markdown
@@ -109,7 +109,7 @@ def test_what_was_recognised_stays_text(ocr_lines: list[OcrLine]) -> None:
 def test_a_table_has_the_cells_it_was_given(width: int, data: st.DataObject) -> None:
     row = st.lists(WORDS.map(lambda text: " ".join(text.split())), min_size=width, max_size=width)
     rows = data.draw(st.lists(row, min_size=2, max_size=4))
-    tokens = tokens_of(Table(rows).markdown())
+    tokens = tokens_of(table_markdown(rows))
     cells = [token for token in tokens if token.type in ("th_open", "td_open")]
     assert len(cells) == width * len(rows)
     assert [token.type for token in tokens if token.type in ACTIVE] == []

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from secretary.media.probe import VideoTrack
-from secretary.media.slide_detection import read_slide, save_slides, scan_window, select_slides
-from secretary.media.slides import ScannedWindow, Slide, windows
+from secretary.media.slide_detection import scan_window, select_slides
+from secretary.media.slides import ScannedWindow, Slide, read_slide, save_slides, windows
 
 from ..video_files import (
     H264,

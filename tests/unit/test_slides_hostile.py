@@ -16,8 +16,8 @@ from secretary.core.errors import (
     UnsupportedFile,
 )
 from secretary.media.probe import VideoTrack
-from secretary.media.slide_detection import read_slide, save_slides, scan_window, select_slides
-from secretary.media.slides import Slide, SlideCandidate
+from secretary.media.slide_detection import scan_window, select_slides
+from secretary.media.slides import Slide, SlideCandidate, read_slide, save_slides
 
 from .. import hostile_videos
 from ..video_files import ffmpeg, film, five_slides, shown, slide

@@ -186,9 +186,7 @@ def _endpoint(route: IngressRoute) -> Any:
         try:
             submitted = with_trace(request, read_submission(form, route))
             wait_seconds = _wait_seconds(request, form.fields)
-            job = await job_service.submit(
-                submitted, user=user, key=key, job_id=job_id, upload=form.upload
-            )
+            job = await job_service.submit(submitted, user=user, key=key, upload=form.upload)
         except SecretaryError as error:
             # After a store failure the job may exist all the same; then it needs its file.
             if not isinstance(error, StoreUnavailable):

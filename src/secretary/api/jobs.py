@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from functools import cache
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request
@@ -250,8 +251,8 @@ async def change_jobs(request: Request, submitted: BulkRequest, user: Caller) ->
         "count": outcome.count,
         "refused": len(outcome.errors),
         "refusals": [
-            {"job_id": one.job_id, "code": CODES[status_of(one.error)], "message": str(one.error)}
-            for one in outcome.errors[:MAX_REFUSALS]
+            {"job_id": job_id, "code": CODES[status_of(error)], "message": str(error)}
+            for job_id, error in islice(outcome.errors.items(), MAX_REFUSALS)
         ],
         "next_cursor": outcome.next_cursor,
         "as_of": iso(as_of),

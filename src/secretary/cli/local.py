@@ -71,7 +71,7 @@ class LocalBackend:
             parameters["file_source"] = upload.source()
         try:
             job_request = parse_request(JobRequest, {**request, "parameters": parameters})
-            job = await service.submit(job_request, job_id=job_id, upload=upload)
+            job = await service.submit(job_request, upload=upload)
         except InvalidParameters:
             if upload is not None:
                 await service.files.uploads.remove(job_id)
@@ -115,7 +115,7 @@ class LocalBackend:
             on_progress(JobProgress.of(_summary(job)))
             await asyncio.sleep(wait)
             wait = min(wait * 1.3, LONGEST_POLL)
-        return (job if self._in_place else await service.job(job_id)).document()
+        return (await service.job(job_id)).document()
 
     async def change_job(self, job_id: str, action: JobAction) -> Document:
         service = await self._service()

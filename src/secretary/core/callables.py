@@ -20,11 +20,9 @@ class LazyCallable(Generic[T]):
     name: str
 
     def __call__(self, *args: Any, **options: Any) -> T:
-        result: T = self.resolved()(*args, **options)
+        function = getattr(import_module(f"secretary.{self.module}"), self.name)
+        result: T = function(*args, **options)
         return result
-
-    def resolved(self) -> Any:
-        return getattr(import_module(f"secretary.{self.module}"), self.name)
 
 
 R = TypeVar("R")

@@ -17,7 +17,6 @@ from ..core.errors import (
     FileCorrupt,
     FileTooLarge,
     InvalidParameters,
-    JobFailed,
     ProcessDied,
     ProcessingTimeout,
     UnsupportedFile,
@@ -70,8 +69,13 @@ class Document:
         return str(self.source.path)
 
 
-async def resolve_document(ctx: DocumentContext, accepted: frozenset[str]) -> Document:
-    """Fetch the source file of the job, which must be of one of the accepted types."""
+async def resolve_document(
+    ctx: DocumentContext, accepted: frozenset[str], options: "PageOptions | None" = None
+) -> Document:
+    """Fetch the source file of the job, which must be of one of the accepted types. Fail before
+    any work if the options need a vision model and none is configured."""
+    if options and METHODS[options.method].llm:
+        ctx.llm.model("vision")
     await start(ctx)
     return await check_source(await ctx.source(), accepted)
 
@@ -115,15 +119,9 @@ class PageOptions:
     last_page: int | None = None
 
 
-def require_models(ctx: DocumentContext, options: PageOptions) -> None:
-    """Fail before any work if the method needs a vision model and none is configured."""
-    if METHODS[options.method].llm:
-        ctx.llm.model("vision")
-
-
 async def open_page_cache(
     ctx: DocumentContext, document: Document, options: PageOptions, *, kind: str, library: str
-) -> tuple[CacheEntry, PageStore]:
+) -> CacheEntry:
     """The cache of pages that are processed one by one. `library` renders them."""
     method, limits = METHODS[options.method], ctx.documents
     is_rendered = method.ocr or method.llm or method.preview or options.images
@@ -142,9 +140,7 @@ async def open_page_cache(
         "engine": limits.ocr_engine if has_other_engine else None,
         "max_pixels": limits.max_pixels if has_other_limit else None,
     }
-    return await open_cache_entry(
-        ctx, document, kind, options.method, options=key, made_with=made_with
-    )
+    return await open_cache_entry(ctx, document, kind, options.method, key, made_with)
 
 
 async def open_cache_entry(
@@ -152,27 +148,18 @@ async def open_cache_entry(
     document: Document,
     kind: str,
     method: str,
-    *,
     options: Mapping[str, Any],
     made_with: Sequence[str],
-) -> tuple[CacheEntry, PageStore]:
+) -> CacheEntry:
     """The cached pages of the document. `options` is all that changes them beside the document,
     the method and the versions in `made_with`; what is not set does not count."""
     key = {name: value for name, value in options.items() if value}
     version = ", ".join([f"secretary {__version__}", *made_with])
-    entry = await ctx.entry(kind, document.sha256, method, options=key, version=version)
-    return entry, PageStore(str(entry.directory), str(ctx.directory), reusable_since(ctx))
+    return await ctx.entry(kind, document.sha256, method, options=key, version=version)
 
 
-async def inspect_document(
-    ctx: DocumentContext, entry: CacheEntry, inspect: Callable[..., DocumentInfo], *args: Any
-) -> DocumentInfo:
-    """What is known about the document as a whole, from the cache if possible."""
-    if entry.metadata is not None:
-        return cast(DocumentInfo, entry.metadata)
-    info: DocumentInfo = await ctx.run(inspect, *args, wall_time=ctx.documents.page_timeout)
-    entry.save_metadata(info)
-    return info
+def open_page_store(ctx: DocumentContext, entry: CacheEntry) -> PageStore:
+    return PageStore(str(entry.directory), str(ctx.directory), reusable_since(ctx))
 
 
 @cache
@@ -207,19 +194,22 @@ async def read_pages(
     ctx: DocumentContext,
     document: Document,
     options: PageOptions,
+    entry: CacheEntry,
     *,
     path: str,
-    info: DocumentInfo,
-    entry: CacheEntry,
-    page_store: PageStore,
+    inspect: Callable[[], DocumentInfo],
     process: ProcessPages,
 ) -> DocumentResults:
-    """Read the requested pages of the file at `path`, which is the document or made from it."""
+    """Read the requested pages of the file at `path`, which is the document or made from it.
+    `inspect` returns what is known about the document as a whole, which is cached as well."""
     from ..documents.pages import PageTask  # loaded with the first job
 
     method, limits = METHODS[options.method], ctx.documents
-    page_count = info["page_count"]
-    page_numbers = select_pages(options.first_page, options.last_page, page_count)
+    info = cast(DocumentInfo, entry.metadata)
+    if entry.metadata is None:
+        info = await ctx.run(inspect, wall_time=limits.page_timeout)
+        entry.save_metadata(info)
+    page_numbers = select_pages(options.first_page, options.last_page, info["page_count"])
     check_page_count(ctx, len(page_numbers))
     task = PageTask(
         path=path,
@@ -231,21 +221,18 @@ async def read_pages(
         ocr_engine=limits.ocr_engine,
         ocr_data_directory=limits.ocr_data_directory,
         max_pixels=limits.max_pixels,
-        page_store=page_store,
+        page_store=open_page_store(ctx, entry),
         scratch=str(ctx.scratch),
-    )
-    processed = await PageProcessor(ctx=ctx, task=task, process=process, entry=entry).run(
-        page_numbers
     )
     return await assemble_results(
         ctx,
         document,
         entry,
-        page_store,
         page_numbers,
         metadata={**info, "extraction_method": options.method},
-        processed=processed,
-        archives=page_archives(images=options.images, previews=method.preview),
+        processed=await PageProcessor(ctx, task, process, entry).run(page_numbers),
+        images=options.images,
+        previews=method.preview,
     )
 
 
@@ -270,7 +257,7 @@ def check_page_count(ctx: DocumentContext, count: int) -> None:
 # Process what is missing ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PageProcessor:
     """Processes the pages of one document: cached ones are reused, the rest run in parallel."""
 
@@ -281,7 +268,7 @@ class PageProcessor:
 
     async def run(self, page_numbers: range) -> bool:
         """Return whether any page had to be processed."""
-        page_store = self.task.page_store
+        task, page_store = self.task, self.task.page_store
         progress = PageProgress(self.ctx, len(page_numbers))
         if not page_store.made_after and is_assembled(page_store, page_numbers):
             await progress.advance(len(page_numbers))
@@ -289,43 +276,43 @@ class PageProcessor:
         cached = await asyncio.to_thread(self._cached)
         missing = [number for number in page_numbers if number not in cached]
         await progress.advance(len(page_numbers) - len(missing))
-        if missing:
-            reused = [cached[number] for number in page_numbers if number in cached]
-            await asyncio.to_thread(link_pages, page_store, reused)
-            await self._process_all(missing, progress)
-        return bool(missing)
+        if not missing:
+            return False
+        reused = [cached[number] for number in page_numbers if number in cached]
+        await asyncio.to_thread(link_pages, page_store, reused)
+        unfinished = await self._process_in_parallel(task, missing, progress)
+        if task.method.auto and unfinished:
+            reasons = {page.number: page.reason or "" for page in unfinished}
+            ocr = replace(task, method=METHODS["ocr"], method_name="ocr", reasons=reasons)
+            await self._process_in_parallel(ocr, sorted(reasons), progress)
+        return True
 
     def _cached(self) -> dict[int, RecordRef]:
         page_store = self.task.page_store
         return page_store.find_pages(made_after=page_store.made_after)
 
-    async def _process_all(self, page_numbers: Sequence[int], progress: PageProgress) -> None:
-        task = self.task
-        unfinished = await self._process_in_parallel(task, page_numbers, progress)
-        if task.method.auto and unfinished:
-            reasons = {page.number: page.reason or "" for page in unfinished}
-            ocr = replace(task, method=METHODS["ocr"], method_name="ocr", reasons=reasons)
-            await self._process_in_parallel(ocr, sorted(reasons), progress)
-
     async def _process_in_parallel(
         self, task: "PageTask", page_numbers: Sequence[int], progress: PageProgress
     ) -> list["PendingPage"]:
         """Run as many calls at a time as there are processes, or as the model takes requests."""
-        concurrency = self.ctx.processes
-        if task.method.llm:
+        method, concurrency = task.method, self.ctx.processes
+        max_batch = RENDERED_BATCH if method.preview or task.with_images else NATIVE_BATCH
+        if method.llm or (method.ocr and not method.auto):
+            max_batch = OCR_BATCH
+        if method.llm:
             concurrency = self.ctx.llm.options.models["vision"].provider.max_concurrent
         unfinished: list[PendingPage] = []
 
         async def process(batch: Sequence[int]) -> None:
             remaining = await self._process(task, batch)
-            if task.method.llm:
+            if method.llm:
                 await self._read_with_model(task, remaining)
                 remaining = []
             unfinished.extend(remaining)
             await progress.advance(len(batch) - len(remaining))
             self.entry.touch()
 
-        batches = split_into_batches(page_numbers, concurrency, _max_batch(task))
+        batches = split_into_batches(page_numbers, concurrency, max_batch)
         await map_limited(batches, concurrency, process)
         return unfinished
 
@@ -337,7 +324,9 @@ class PageProcessor:
             return await self.ctx.run(self.process, task, page_numbers, wall_time=limit)
         except (ProcessDied, ProcessingTimeout) as error:
             if len(page_numbers) == 1:
-                raise _with_page(error, page_numbers[0]) from None
+                details = {**error.details, "page": page_numbers[0]}
+                text = f"Page {page_numbers[0]}: {error.message}"
+                raise type(error)(text, **details) from None
         unfinished = []
         finished = self._cached()
         for number in page_numbers:
@@ -361,13 +350,6 @@ class PageProcessor:
             await asyncio.to_thread(save_page, task, page.number, readings, page.pictures)
 
 
-def _max_batch(task: "PageTask") -> int:
-    method = task.method
-    if method.llm or (method.ocr and not method.auto):
-        return OCR_BATCH
-    return RENDERED_BATCH if method.preview or task.with_images else NATIVE_BATCH
-
-
 def split_into_batches(
     page_numbers: Sequence[int], concurrency: int, max_batch: int
 ) -> Iterator[Sequence[int]]:
@@ -384,44 +366,31 @@ def split_into_batches(
         start += size
 
 
-def _with_page(error: JobFailed, number: int) -> JobFailed:
-    return type(error)(f"Page {number}: {error.message}", **{**error.details, "page": number})
-
-
 # Assemble the results ---------------------------------------------------------------------------
 
-PREVIEWS = "previews.zip"
-IMAGES = "images.zip"
-
-
-def page_archives(*, images: bool, previews: bool) -> dict[str, str]:
-    """The ZIP files to make, each with the prefix of the images that go into it."""
-    archives = {}
-    if images:
-        archives[IMAGES] = "image_"
-    if previews:
-        archives[PREVIEWS] = "preview_"
-    return archives
+IMAGES, PREVIEWS = "images.zip", "previews.zip"
 
 
 async def assemble_results(
     ctx: DocumentContext,
     document: Document,
     entry: CacheEntry,
-    page_store: PageStore,
     page_numbers: range,
     *,
     metadata: Mapping[str, Any],
     processed: bool,
-    archives: Mapping[str, str],
+    images: bool,
+    previews: bool = False,
     is_print: bool = True,
 ) -> DocumentResults:
     """Join the pages, and apply the template if the job names one."""
     await ctx.progress("postprocessing", 90, "Assembling the pages")
+    page_store = open_page_store(ctx, entry)
+    archives = {IMAGES: "image_"} if images else {}
     assembly = Assembly(
         page_store=page_store,
         numbers=page_numbers,
-        archives=archives,
+        archives={**archives, PREVIEWS: "preview_"} if previews else archives,
         is_print=is_print,
         made_after=page_store.made_after,
         may_reuse=not processed and not page_store.made_after,
@@ -432,19 +401,18 @@ async def assemble_results(
         raise UnsupportedFile(
             "The PDF has no text layer: it may be a scan. Use the method 'auto' or 'ocr'."
         )
-    results = _document_results(
-        ctx, document.source, assembled, entry.name, metadata=metadata, processed=processed
-    )
+    source = document.source
+    metadata = {"file_name": source.name, "file_size": source.path.stat().st_size, **metadata}
+    results = _document_results(ctx, assembled, entry.name, metadata, processed=processed)
     return await apply_requested_template(ctx, results, MARKDOWN_FILE)
 
 
 def _document_results(
     ctx: DocumentContext,
-    source: SourceFile,
     assembled: AssembledDocument,
     directory: str,
+    metadata: dict[str, Any],
     *,
-    metadata: Mapping[str, Any],
     processed: bool,
 ) -> DocumentResults:
     def if_made(name: str) -> str | None:
@@ -458,13 +426,13 @@ def _document_results(
         assets=assembled.pictures,
         asset_dir=directory,
         target_dir=directory,
-        archive_filename=f"{PurePath(source.name).stem or 'document'}_files.zip",
+        archive_filename=f"{PurePath(metadata['file_name']).stem or 'document'}_files.zip",
         pages_archive=if_made(IMAGES) or if_made(PREVIEWS),
         images_archive=if_made(IMAGES),
         previews_archive=if_made(PREVIEWS),
         context=ctx.parameters.context,
         is_from_cache=is_from_cache(ctx, processed=processed),
-        metadata={"file_name": source.name, "file_size": source.path.stat().st_size, **metadata},
+        metadata=metadata,
         llm_info=ctx.llm.info(),
         more_in=RESULTS_FILE,
     )

@@ -1,5 +1,6 @@
 """Job type `imageocr`: reads the text in an image, by OCR or a vision model."""
 
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -8,14 +9,7 @@ from ..core.callables import LazyCallable
 from ..core.files import IMAGE_TYPES
 from ..documents.pages import METHOD_ALIASES, DocumentInfo, PendingPage
 from ..jobs.handler import JobContext, handles
-from .document_pipeline import (
-    PageOptions,
-    inspect_document,
-    open_page_cache,
-    read_pages,
-    require_models,
-    resolve_document,
-)
+from .document_pipeline import PageOptions, open_page_cache, read_pages, resolve_document
 from .parameters import LANGUAGES, OCR_LANGUAGE, DocumentResults, LanguageParameters
 from .pdf import TIMEOUT
 
@@ -47,19 +41,14 @@ class ImageParameters(LanguageParameters):
 @handles("imageocr", ImageParameters, timeout=TIMEOUT)
 async def imageocr(ctx: JobContext[ImageParameters]) -> DocumentResults:
     options = ctx.parameters.page_options()
-    require_models(ctx, options)
-    document = await resolve_document(ctx, IMAGE_TYPES)
-    entry, page_store = await open_page_cache(
-        ctx, document, options, kind="imageocr", library="pillow"
-    )
-    info = await inspect_document(ctx, entry, INSPECT, document.path, ctx.documents.max_pixels)
+    document = await resolve_document(ctx, IMAGE_TYPES, options)
+    entry = await open_page_cache(ctx, document, options, kind="imageocr", library="pillow")
     return await read_pages(
         ctx,
         document,
         options,
+        entry,
         path=document.path,
-        info=info,
-        entry=entry,
-        page_store=page_store,
+        inspect=partial(INSPECT, document.path, ctx.documents.max_pixels),
         process=PROCESS_PAGES,
     )

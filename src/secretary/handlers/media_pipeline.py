@@ -4,8 +4,7 @@ source, get the transcript, translate it, assemble the results, keep the recordi
 import asyncio
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -22,14 +21,12 @@ from ..core.languages import is_same_language, language_code
 from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext
 from ..media.probe import Chapter, Recording
-from ..media.slides import Slide, SlideText
 from ..media.transcript import (
     MARKDOWN_FILE,
     ORIGINAL,
     SRT_FILE,
     TEXT_FILE,
     VTT_FILE,
-    StoredTranscript,
     Transcript,
     TranscriptImage,
     format_clock,
@@ -47,6 +44,7 @@ from .parameters import (
 from .text_generation import apply_requested_template
 from .transcription import (
     FFMPEG_GRACE,
+    SpokenText,
     Subtitles,
     download_subtitles,
     find_subtitles,
@@ -112,6 +110,15 @@ class Media:
     origin: Origin
     recording: Recording
 
+    @property
+    def title(self) -> str:
+        own = self.origin.title or self.recording.tags.get("title")
+        return own or PurePath(self.document.source.name).stem
+
+    @property
+    def chapters(self) -> Sequence[Chapter]:
+        return self.origin.chapters or self.recording.chapters
+
 
 async def resolve_media(
     ctx: RecordingContext, accepted: frozenset[str], kind: "MediaKind"
@@ -120,7 +127,19 @@ async def resolve_media(
     await start(ctx)
     source, origin = await _fetch(ctx, kind)
     document = await check_source(source, accepted)
-    return Media(document, origin, await _probe(ctx, document))
+    probe = partial(
+        PROBE, document.path, program=ctx.media.ffmpeg, timeout_s=PROBE_TIMEOUT.total_seconds()
+    )
+    recording = await ctx.run(probe, wall_time=PROBE_TIMEOUT + FFMPEG_GRACE)
+    limit = ctx.media.max_duration.total_seconds()
+    if recording.duration is not None and recording.duration > limit:
+        raise FileTooLarge(
+            f"The recording is {format_clock(recording.duration)} long;"
+            f" the limit is {format_clock(limit)}",
+            seconds=recording.duration,
+            limit_seconds=limit,
+        )
+    return Media(document, origin, recording)
 
 
 async def _fetch(ctx: RecordingContext, kind: "MediaKind") -> tuple[SourceFile, Origin]:
@@ -140,7 +159,17 @@ async def _fetch(ctx: RecordingContext, kind: "MediaKind") -> tuple[SourceFile, 
         max_duration=ctx.media.max_duration,
         languages=(language,) if language else (),
     )
-    media = await fetch_media(request, ctx.run, ctx.sources.network, _download_reporter(ctx))
+
+    def report(done: int, total: int | None) -> None:
+        share = min(done / total, 1.0) if total else 0.0
+        percent = FIRST_PERCENT + int((LAST_PERCENT - FIRST_PERCENT) * share)
+        of_total = f" of {total / MEGABYTE:,.1f}" if total else ""
+        message = f"{done / MEGABYTE:,.1f}{of_total} MB downloaded"
+        ctx.reporter.progress(
+            Progress(step="downloading_or_opening", percent=percent, message=message)
+        )
+
+    media = await fetch_media(request, ctx.run, ctx.sources.network, report)
     if not isinstance(media, SiteMedia):
         return media, Origin()
     name = safe_name(f"{media.title or media.site}{Path(media.path).suffix}")
@@ -155,94 +184,44 @@ def _origin(media: "SiteMedia") -> Origin:
         "uploader": media.uploader,
         "uploaded_on": media.uploaded_on.isoformat() if media.uploaded_on else None,
     }
+    subtitles = [
+        Subtitles(
+            origin=f"from {media.site}", language=language_code(each.language), path=each.path
+        )
+        for each in media.subtitles
+    ]
     return Origin(
         title=media.title,
         language=language_code(media.language or ""),
         chapters=media.chapters,
-        subtitles=[
-            Subtitles(
-                origin=f"from {media.site}",
-                language=language_code(subtitles.language),
-                path=subtitles.path,
-            )
-            for subtitles in media.subtitles
-        ],
+        subtitles=subtitles,
         metadata={name: value for name, value in metadata.items() if value is not None},
     )
 
 
-def _download_reporter(ctx: RecordingContext) -> Callable[[int, int | None], None]:
-    def report(done: int, total: int | None) -> None:
-        share = min(done / total, 1.0) if total else 0.0
-        of_total = f" of {total / MEGABYTE:,.1f}" if total else ""
-        ctx.reporter.progress(
-            Progress(
-                step="downloading_or_opening",
-                percent=FIRST_PERCENT + int((LAST_PERCENT - FIRST_PERCENT) * share),
-                message=f"{done / MEGABYTE:,.1f}{of_total} MB downloaded",
-            )
-        )
-
-    return report
-
-
-async def _probe(ctx: RecordingContext, document: Document) -> Recording:
-    probe = partial(
-        PROBE, document.path, program=ctx.media.ffmpeg, timeout_s=PROBE_TIMEOUT.total_seconds()
-    )
-    recording = await ctx.run(probe, wall_time=PROBE_TIMEOUT + FFMPEG_GRACE)
-    limit = ctx.media.max_duration.total_seconds()
-    if recording.duration is not None and recording.duration > limit:
-        raise FileTooLarge(
-            f"The recording is {format_clock(recording.duration)} long;"
-            f" the limit is {format_clock(limit)}",
-            seconds=recording.duration,
-            limit_seconds=limit,
-        )
-    return recording
-
-
 # Get the transcript -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpokenText:
-    """The transcript of a recording, and where it is from."""
-
-    spoken: StoredTranscript
-    #: The cache entry, relative to the data directory.
-    directory: str
-    metadata: Mapping[str, Any]
-    processed: bool
 
 
 async def get_transcript(
     ctx: RecordingContext, media: Media, *, last_percent: int = 90
 ) -> SpokenText:
     """Use subtitles if there are any, else transcribe."""
-    language = _spoken_language(ctx.parameters)
+    document, recording, origin = media.document, media.recording, media.origin
+    language = _spoken_language(ctx.parameters) or origin.language
     if ctx.parameters.use_subtitles:
-        transcript = await _use_subtitles(ctx, media, language)
+        is_local = parse_source(ctx.parameters)[0] == "path"
+        available = [
+            *await download_subtitles(ctx, ctx.parameters.subtitles_url),
+            *origin.subtitles,
+            *find_subtitles(document, recording, search_directory=is_local),
+        ]
+        spoken_in = language
+        if spoken_in is None and recording.audio_tracks:
+            spoken_in = select_sound_track(recording, None).language
+        transcript = await transcript_from_subtitles(ctx, document, available, spoken_in)
         if transcript is not None:
             return transcript
-    transcribed = await transcribe(
-        ctx,
-        media.document,
-        media.recording,
-        language=language or media.origin.language,
-        last_percent=last_percent,
-    )
-    return SpokenText(
-        spoken=transcribed.spoken,
-        directory=transcribed.entry.name,
-        metadata={
-            "engine": transcribed.engine,
-            "duration": round(transcribed.seconds, 3),
-            "sound_track": transcribed.track,
-            "source_language": transcribed.spoken.language,
-        },
-        processed=transcribed.processed,
-    )
+    return await transcribe(ctx, document, recording, language=language, last_percent=last_percent)
 
 
 def _spoken_language(parameters: RecordingParameters) -> str | None:
@@ -256,50 +235,15 @@ def _spoken_language(parameters: RecordingParameters) -> str | None:
     return code
 
 
-async def _use_subtitles(
-    ctx: RecordingContext, media: Media, language: str | None
-) -> SpokenText | None:
-    document, recording, origin = media.document, media.recording, media.origin
-    is_local = parse_source(ctx.parameters)[0] == "path"
-    available = [
-        *await download_subtitles(ctx, ctx.parameters.subtitles_url),
-        *origin.subtitles,
-        *find_subtitles(document, recording, search_directory=is_local),
-    ]
-    spoken_in = language or origin.language
-    if spoken_in is None and recording.audio_tracks:
-        spoken_in = select_sound_track(recording, None).language
-    transcript = await transcript_from_subtitles(ctx, document, available, spoken_in)
-    if transcript is None:
-        return None
-    spoken, entry, used = transcript
-    metadata = {"engine": "subtitles", "subtitles": used, "source_language": spoken.language}
-    return SpokenText(spoken=spoken, directory=entry.name, metadata=metadata, processed=False)
-
-
-async def _translate(ctx: RecordingContext, transcript: SpokenText) -> StoredTranscript | None:
-    target = ctx.parameters.target_language
-    if target is None or is_same_language(transcript.spoken.language, target):
-        return None
-    return await translate_transcript(ctx, transcript.spoken, target)
-
-
 # Assemble the results ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedSlides:
-    slides: Sequence[Slide]
-    #: The text of each slide; empty if it was not requested.
-    texts: Sequence[SlideText]
+    frames: list[Frame]
     #: The cache entry, relative to the data directory.
     directory: str
     processed: bool
-
-    def with_texts(self) -> list[tuple[Slide, str | None]]:
-        if not self.texts:
-            return [(slide, None) for slide in self.slides]
-        return [(slide, text.text) for slide, text in zip(self.slides, self.texts, strict=True)]
 
 
 async def assemble_results(
@@ -309,36 +253,29 @@ async def assemble_results(
     slides: ExtractedSlides | None = None,
 ) -> RecordingResults:
     """Translate the transcript if requested, write the files, and apply the job's template."""
-    document, recording, origin = media.document, media.recording, media.origin
-    translation = await _translate(ctx, transcript) if transcript else None
+    target, translation = ctx.parameters.target_language, None
+    if transcript and target and not is_same_language(transcript.spoken.language, target):
+        translation = await translate_transcript(ctx, transcript.spoken, target)
     await ctx.progress("postprocessing", 95, "Assembling the transcript")
-    title = origin.title or recording.tags.get("title") or PurePath(document.source.name).stem
-    chapters = origin.chapters or recording.chapters
-    shown = slides.with_texts() if slides else []
+    frames = slides.frames if slides else []
     output = Transcript(
         directory=str(ctx.directory),
         spoken=transcript.spoken if transcript else None,
         translation=translation,
-        title=title,
-        chapters=chapters,
+        title=media.title,
+        chapters=media.chapters,
         images=[
-            TranscriptImage(time=slide.time, file=slide.file_name, text=text or "")
-            for slide, text in shown
+            TranscriptImage(time=frame.time, file=frame.file, text=frame.text or "")
+            for frame in frames
         ],
     )
     await ctx.run(WRITE_TRANSCRIPT, output)
-    source = document.source
-    frames = [
-        Frame(
-            time=slide.time,
-            end=slide.end,
-            file=slide.file_name,
-            text=text,
-        )
-        for slide, text in shown
-    ]
+    recording = await asyncio.to_thread(_keep_recording, ctx, media)
+    if recording.not_kept == "no_room":
+        await ctx.log("There is no space left to keep the recording with the results", "warning")
     parts = [part for part in (transcript, slides) if part is not None]
     directory = parts[0].directory if parts else None
+    name = media.document.source.name
     results = RecordingResults(
         markdown_file=MARKDOWN_FILE,
         transcript_file=TEXT_FILE if transcript else None,
@@ -348,24 +285,29 @@ async def assemble_results(
         assets=[frame.file for frame in frames],
         asset_dir=directory,
         target_dir=directory,
-        archive_filename=f"{PurePath(source.name).stem or 'recording'}_files.zip",
+        archive_filename=f"{PurePath(name).stem or 'recording'}_files.zip",
         context=ctx.parameters.context,
         is_from_cache=is_from_cache(ctx, processed=any(part.processed for part in parts)),
-        metadata={
-            "file_name": source.name,
-            "file_size": source.path.stat().st_size,
-            "title": title,
-            "format": recording.format,
-            "duration": recording.duration,
-            **(transcript.metadata if transcript else {}),
-            "chapters": [asdict(chapter) for chapter in chapters],
-            **origin.metadata,
-        },
-        recording=await _keep_recording(ctx, document, recording),
+        metadata=_metadata(media, transcript),
+        recording=recording,
         llm_info=ctx.llm.info(),
         more_in=RESULTS_FILE,
     )
     return await apply_requested_template(ctx, results, MARKDOWN_FILE)
+
+
+def _metadata(media: Media, transcript: SpokenText | None) -> dict[str, Any]:
+    source = media.document.source
+    return {
+        "file_name": source.name,
+        "file_size": source.path.stat().st_size,
+        "title": media.title,
+        "format": media.recording.format,
+        "duration": media.recording.duration,
+        **(transcript.metadata if transcript else {}),
+        "chapters": [asdict(chapter) for chapter in media.chapters],
+        **media.origin.metadata,
+    }
 
 
 def _subtitle_files(prefix: str = "") -> SubtitleFiles:
@@ -397,58 +339,49 @@ WEBM_HEADER_BYTES = 64
 NotKept = Literal["off", "too_large", "not_playable", "no_room"]
 
 
-async def _keep_recording(
-    ctx: RecordingContext, document: Document, recording: Recording
-) -> KeptRecording:
+def _keep_recording(ctx: RecordingContext, media: Media) -> KeptRecording:
     """Keep the recording with the results if browsers can play it and it is not too large."""
-    path = document.source.path
-    size, limit = path.stat().st_size, ctx.media.keep_recording_bytes
+    path = media.document.source.path
+    size, limit = path.stat().st_size, ctx.media.keep_recording_mb * 1024 * 1024
 
     def not_kept(reason: NotKept) -> KeptRecording:
         return KeptRecording(file=None, media_type=None, file_size=size, not_kept=reason)
 
-    playable = await asyncio.to_thread(_playable_as, path, document.file_type, recording)
+    playable = _playable_as(path, media.document.file_type, media.recording)
     if playable is None:
         return not_kept("not_playable")
     if size > limit:
         return not_kept("too_large" if limit else "off")
     suffix, media_type = playable
-    name = f"recording{suffix}"
-    if not await asyncio.to_thread(_link_or_copy, path, ctx.directory / name):
-        await ctx.log("There is no space left to keep the recording with the results", "warning")
+    target = ctx.directory / f"recording{suffix}"
+    target.unlink(missing_ok=True)
+    try:
+        link_or_copy(path, target)
+    except OSError:
+        target.unlink(missing_ok=True)
         return not_kept("no_room")
-    return KeptRecording(file=name, media_type=media_type, file_size=size, not_kept=None)
+    return KeptRecording(file=target.name, media_type=media_type, file_size=size, not_kept=None)
 
 
 def _playable_as(path: Path, file_type: str | None, recording: Recording) -> tuple[str, str] | None:
-    playable = (PLAYABLE_VIDEO if recording.video_tracks else PLAYABLE_AUDIO).get(file_type or "")
-    if playable is None or not _has_playable_codecs(file_type, recording):
-        return None
+    # Players take the first track of each kind.
+    for video in recording.video_tracks[:1]:
+        if video.codec not in VIDEO_CODECS:
+            return None
+    for audio in recording.audio_tracks[:1]:
+        is_pcm = file_type == "wav" and audio.codec.startswith("pcm_")
+        if audio.codec not in AUDIO_CODECS and not is_pcm:
+            return None
     if file_type == "webm":
         with path.open("rb") as file:
             if b"webm" not in file.read(WEBM_HEADER_BYTES):
                 return None
-    return playable
+    return (PLAYABLE_VIDEO if recording.video_tracks else PLAYABLE_AUDIO).get(file_type or "")
 
 
-def _has_playable_codecs(file_type: str | None, recording: Recording) -> bool:
-    """Players take the first track of each kind."""
-    video, audio = recording.video_tracks[:1], recording.audio_tracks[:1]
-    return all(track.codec in VIDEO_CODECS for track in video) and all(
-        track.codec in AUDIO_CODECS or (file_type == "wav" and track.codec.startswith("pcm_"))
-        for track in audio
-    )
-
-
-def _link_or_copy(source: Path, target: Path) -> bool:
-    """A hard link, where possible: the upload or download is deleted when the job ends."""
-    target.unlink(missing_ok=True)
-    with suppress(OSError):  # another file system, or one without links
-        os.link(source, target)
-        return True
+def link_or_copy(source: Path, target: Path) -> None:
+    """A hard link, where possible: the source is deleted when the job ends, linked files stay."""
     try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
         shutil.copyfile(source, target)
-    except OSError:
-        target.unlink(missing_ok=True)
-        return False
-    return True

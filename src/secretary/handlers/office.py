@@ -14,12 +14,11 @@ from .document_pipeline import (
     assemble_results,
     check_page_count,
     open_cache_entry,
+    open_page_store,
     package_version,
-    page_archives,
-    require_models,
     resolve_document,
 )
-from .parameters import DocumentResults
+from .parameters import DocumentResults, reusable_since
 from .pdf import CONVERTIBLE, TIMEOUT, PdfParameters, read_pdf
 
 PROCESS_PAGES: LazyCallable[DocumentInfo] = LazyCallable(
@@ -40,8 +39,7 @@ class OfficeParameters(PdfParameters):
 async def office(ctx: JobContext[OfficeParameters]) -> DocumentResults:
     if ctx.parameters.via_pdf:
         options = ctx.parameters.page_options()
-        require_models(ctx, options)
-        document = await resolve_document(ctx, CONVERTIBLE | {"html", "text"})
+        document = await resolve_document(ctx, CONVERTIBLE | {"html", "text"}, options)
         return await read_pdf(ctx, document, options)
     document = await resolve_document(ctx, OFFICE_TYPES)
     return await read_office(ctx, document, images=ctx.parameters.include_images)
@@ -52,40 +50,32 @@ async def read_office(
 ) -> DocumentResults:
     # Only its name says whether a text file is a table.
     suffix = document.source.path.suffix.lower() if document.file_type == "text" else None
-    entry, page_store = await open_cache_entry(
-        ctx,
-        document,
-        "office",
-        "native",
-        options={"images": images, "ending": suffix},
-        made_with=[package_version("lxml")],
-    )
+    key = {"images": images, "ending": suffix}
+    made_with = [package_version("lxml")]
+    entry = await open_cache_entry(ctx, document, "office", "native", key, made_with)
     await ctx.progress("processing_pages", 10)
-    processed = entry.metadata is None or bool(page_store.made_after)
+    info = cast(DocumentInfo, entry.metadata)
+    processed = entry.metadata is None or bool(reusable_since(ctx))
     if processed:
         info = await ctx.run(
             PROCESS_PAGES,
             document.path,
             document.file_type,
             document.source.name,
-            page_store,
+            open_page_store(ctx, entry),
             str(ctx.scratch),
             images,
             wall_time=ctx.documents.conversion_timeout,
         )
         entry.save_metadata(info)
-    else:
-        info = cast(DocumentInfo, entry.metadata)
-    page_count = info["page_count"]
-    check_page_count(ctx, page_count)
+    check_page_count(ctx, info["page_count"])
     return await assemble_results(
         ctx,
         document,
         entry,
-        page_store,
-        range(1, page_count + 1),
+        range(1, info["page_count"] + 1),
         metadata=info,
         processed=processed,
-        archives=page_archives(images=images, previews=False),
+        images=images,
         is_print=False,
     )

@@ -26,10 +26,6 @@ LANGUAGES = r"^[A-Za-z_-]+(\+[A-Za-z_-]+)*$"
 OCR_LANGUAGE = "OCR languages, such as `deu+eng`. Detected automatically if omitted."
 
 
-def _both_spellings(name: str) -> AliasChoices:
-    return AliasChoices(name, to_camel(name))
-
-
 def _parse_json(value: Any) -> Any:
     """Forms have text fields only, so objects arrive as JSON text."""
     if not isinstance(value, str):
@@ -62,7 +58,10 @@ class SourceParameters(BaseModel):
     of the cache. Fields are accepted in snake case and in camel case; unknown ones are kept."""
 
     model_config = ConfigDict(
-        extra="allow", alias_generator=AliasGenerator(validation_alias=_both_spellings)
+        extra="allow",
+        alias_generator=AliasGenerator(
+            validation_alias=lambda name: AliasChoices(name, to_camel(name))
+        ),
     )
 
     url: str | None = Field(default=None, max_length=8000, description="URL of the file")

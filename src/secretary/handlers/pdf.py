@@ -15,10 +15,8 @@ from .document_pipeline import (
     Document,
     DocumentContext,
     PageOptions,
-    inspect_document,
     open_page_cache,
     read_pages,
-    require_models,
     resolve_document,
 )
 from .parameters import LANGUAGES, OCR_LANGUAGE, DocumentResults, LanguageParameters
@@ -73,8 +71,7 @@ class PdfParameters(LanguageParameters):
 @handles("pdf", PdfParameters, timeout=TIMEOUT)
 async def pdf(ctx: JobContext[PdfParameters]) -> DocumentResults:
     options = ctx.parameters.page_options()
-    require_models(ctx, options)
-    document = await resolve_document(ctx, CONVERTIBLE | {"pdf"})
+    document = await resolve_document(ctx, CONVERTIBLE | {"pdf"}, options)
     return await read_pdf(ctx, document, options)
 
 
@@ -82,23 +79,19 @@ async def read_pdf(
     ctx: DocumentContext, document: Document, options: PageOptions
 ) -> DocumentResults:
     """Read a PDF, or another document by converting it to PDF first."""
-    entry, page_store = await open_page_cache(
-        ctx, document, options, kind="pdf", library="pypdfium2"
-    )
+    entry = await open_page_cache(ctx, document, options, kind="pdf", library="pypdfium2")
     path = document.path
     if document.file_type != "pdf":
         path = f"{entry.directory}/{CONVERTED}"
         if not os.path.exists(path):  # noqa: ASYNC240  (takes a microsecond)
             await _convert_to_pdf(ctx, document, path)
-    info = await inspect_document(ctx, entry, INSPECT, path, options.password)
     return await read_pages(
         ctx,
         document,
         options,
+        entry,
         path=path,
-        info=info,
-        entry=entry,
-        page_store=page_store,
+        inspect=partial(INSPECT, path, options.password),
         process=PROCESS_PAGES,
     )
 

@@ -19,18 +19,12 @@ class PageProgress:
     ctx: JobContext[SourceParameters]
     total: int
     done: int = 0
-    first_percent: int = 10
-    last_percent: int = 90
 
     async def advance(self, pages: int) -> None:
         self.done += pages
-        await self.report()
-
-    async def report(self) -> None:
-        share = (self.last_percent - self.first_percent) * self.done / self.total
         await self.ctx.progress(
             f"processing_pages:{self.done}/{self.total}",
-            self.first_percent + int(share),
+            10 + int(80 * self.done / self.total),
             f"{self.done} of {self.total} pages are done",
         )
 
@@ -43,32 +37,29 @@ class MediaProgress:
     step: str
     total: float
     done: float = 0.0
-    first_percent: int = 15
-    last_percent: int = 90
+    first_percent: int = field(kw_only=True)
+    last_percent: int = field(kw_only=True)
     _started: float = field(default_factory=time.monotonic)
-    _done_at_start: float | None = None
+    #: Seconds that this attempt has processed: cached parts took no time.
+    _processed: float = 0.0
 
     async def advance(self, seconds: float) -> None:
-        if self._done_at_start is None:
-            self._done_at_start = self.done
+        before = self.done
         self.done = min(self.done + seconds, self.total)
+        self._processed += self.done - before
         await self.report()
 
     async def report(self) -> None:
         share = self.done / self.total if self.total else 1.0
+        elapsed, left = time.monotonic() - self._started, ""
+        if self._processed and elapsed >= MIN_OBSERVED_SECONDS and self.done < self.total:
+            remaining = elapsed / self._processed * (self.total - self.done)
+            left = f", about {format_clock(remaining)} left"
         await self.ctx.progress(
             f"{self.step}:{int(self.done)}/{int(self.total)}",
             self.first_percent + int((self.last_percent - self.first_percent) * share),
-            f"{format_clock(self.done)} of {format_clock(self.total)} is done{self._remaining()}",
+            f"{format_clock(self.done)} of {format_clock(self.total)} is done{left}",
         )
-
-    def _remaining(self) -> str:
-        """Estimated by the pace of this attempt: cached parts took no time."""
-        elapsed = time.monotonic() - self._started
-        processed = self.done - (self.done if self._done_at_start is None else self._done_at_start)
-        if not processed or elapsed < MIN_OBSERVED_SECONDS or self.done >= self.total:
-            return ""
-        return f", about {format_clock(elapsed / processed * (self.total - self.done))} left"
 
 
 @dataclass(slots=True)

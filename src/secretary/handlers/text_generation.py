@@ -20,21 +20,36 @@ from ..jobs.handler import JobContext
 from ..llm.templates import Rendered, Template, parse, prompt_messages, render
 from ..llm.templates.template import schema
 from ..storage import append_log
-from ..storage.append_log import RecordRef
 from ..storage.cache import CacheEntry
 from ..version import __version__
 from .parameters import FileResults, LanguageParameters, SourceParameters, reusable_since
 from .progress import StepProgress
 
 T = TypeVar("T")
+R = TypeVar("R", bound=FileResults)
 
-ChatMessages = Sequence[Mapping[str, Any]]
+DetailLevel = Literal["short", "normal", "detailed"]
+Messages = list[dict[str, str]]
+
+#: No part is made smaller than this many tokens.
+MIN_TOKENS = 200
+#: Shares of the model's context: the text of a request with a short answer, the answer to it, and
+#: the text of a request whose answer is as long as the text.
+QUESTION, ANSWER, HALF = 0.55, 0.25, 0.35
+#: Condensing stops if the notes are longer than this share of the text.
+MAX_NOTES_SHARE = 0.9
+WORDS_PER_TOKEN = 0.5
+#: Characters of the field list that a request for notes contains.
+MAX_AIM = 4000
+SUMMARY_AIM = "Write a summary of it."
 
 
 async def open_llm_cache(ctx: JobContext[SourceParameters], text: str) -> "LlmCache":
     """The answers about this text. Raises `EngineUnavailable` if no chat model is configured."""
     model = ctx.llm.model("chat")
-    digest = await asyncio.to_thread(_digest, text)
+    digest = await asyncio.to_thread(
+        lambda: hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    )
     parameters = ctx.llm.options.models["chat"].parameters
     version = f"secretary {__version__}"
     # Another version has other prompts. As part of the key, the version needs no note.
@@ -51,7 +66,7 @@ class LlmCache:
 
     ctx: JobContext[SourceParameters]
     entry: CacheEntry
-    cached: dict[int, RecordRef]
+    cached: dict[int, append_log.RecordRef]
     #: Requests that were not in the cache.
     requests_sent: int = 0
 
@@ -64,10 +79,10 @@ class LlmCache:
         """How many requests the provider takes at a time."""
         return self.ctx.llm.options.models["chat"].provider.max_concurrent
 
-    async def write(self, messages: ChatMessages) -> str:
+    async def write(self, messages: Messages) -> str:
         return await self._ask(["write", messages], lambda: self.ctx.llm.write(messages))
 
-    async def fill(self, messages: ChatMessages, schema: Mapping[str, Any]) -> dict[str, Any]:
+    async def fill(self, messages: Messages, schema: Mapping[str, Any]) -> dict[str, Any]:
         return await self._ask(
             ["fill", messages, schema], lambda: self.ctx.llm.fill(messages, schema)
         )
@@ -84,47 +99,23 @@ class LlmCache:
 
     async def _ask(self, request: Any, send: Callable[[], Awaitable[T]]) -> T:
         number = int.from_bytes(hashlib.sha256(encode_json(request)).digest()[:8])
-        if number in self.cached:
-            answers: list[T] = await asyncio.to_thread(_load, self.cached[number])
-            if answers:
-                return answers[0]
+
+        def load() -> list[T]:
+            try:
+                return [json.loads(line) for line in append_log.read([self.cached[number]])]
+            except (KeyError, OSError):  # not cached, or the cache was emptied in the meantime
+                return []
+
+        def store() -> None:
+            append_log.append(str(self.entry.directory), number, encode_json(answer))
+            self.entry.touch()
+
+        if answers := await asyncio.to_thread(load):
+            return answers[0]
         answer = await send()
         self.requests_sent += 1
-        await asyncio.to_thread(self._store, number, answer)
+        await asyncio.to_thread(store)
         return answer
-
-    def _store(self, number: int, answer: Any) -> None:
-        append_log.append(str(self.entry.directory), number, encode_json(answer))
-        self.entry.touch()
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-
-
-def _load(record: RecordRef) -> list[Any]:
-    try:
-        return [json.loads(line) for line in append_log.read([record])]
-    except OSError:  # the cache was emptied in the meantime
-        return []
-
-
-DetailLevel = Literal["short", "normal", "detailed"]
-Messages = list[dict[str, str]]
-
-R = TypeVar("R", bound=FileResults)
-
-#: No part is made smaller than this many tokens.
-MIN_TOKENS = 200
-#: Shares of the model's context: the text of a request with a short answer, the answer to it, and
-#: the text of a request whose answer is as long as the text.
-QUESTION, ANSWER, HALF = 0.55, 0.25, 0.35
-#: Condensing stops if the notes are longer than this share of the text.
-MAX_NOTES_SHARE = 0.9
-WORDS_PER_TOKEN = 0.5
-#: Characters of the field list that a request for notes contains.
-MAX_AIM = 4000
-SUMMARY_AIM = "Write a summary of it."
 
 
 async def requested_template(ctx: JobContext[LanguageParameters]) -> Template | None:
@@ -158,7 +149,7 @@ async def apply_requested_template(
     template = await requested_template(ctx)
     if template is None:
         return results
-    text = await asyncio.to_thread(_read_if_exists, ctx.directory / markdown_file)
+    text = await asyncio.to_thread(read_if_exists, ctx.directory / markdown_file)
     if not text.strip():
         raise UnsupportedFile("There is no text to apply the template to")
     known = {name: results.metadata.get(name) for name in ("title", "file_name", "page_url")}
@@ -187,7 +178,8 @@ async def apply_requested_template(
     )
 
 
-def _read_if_exists(path: Path) -> str:
+def read_if_exists(path: Path) -> str:
+    """The Markdown of a document; there is no file if no page has any text."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -217,55 +209,52 @@ async def apply_template(
     values = {"target_language": language, **context} if language else dict(context)
     filled: dict[str, Any] = {}
     if template.fields:
-        progress = progress or StepProgress(ctx, "filling_template", 92, 98)
-        llm = llm or await open_llm_cache(ctx, text)
-        form = _TemplateForm(llm, template, values, target_language, instructions)
-        filled = await form.fill(text, progress)
+        filled = await _fill_fields(
+            llm or await open_llm_cache(ctx, text),
+            template,
+            text,
+            values,
+            target_language=target_language,
+            instructions=instructions,
+            progress=progress or StepProgress(ctx, "filling_template", 92, 98),
+        )
     rendered = await asyncio.to_thread(render, template, values, filled, text)
     for warning in rendered.warnings:
         await ctx.log(warning, "warning")
     return rendered
 
 
-@dataclass(frozen=True, slots=True)
-class _TemplateForm:
-    """Has the model fill the fields of a template."""
+async def _fill_fields(
+    llm: LlmCache,
+    template: Template,
+    text: str,
+    values: Mapping[str, Any],
+    *,
+    target_language: str | None,
+    instructions: str | None,
+    progress: StepProgress,
+) -> dict[str, Any]:
+    """Have the model fill the fields of a template."""
+    fields = schema(template)
 
-    llm: LlmCache
-    template: Template
-    values: Mapping[str, Any]
-    target_language: str | None
-    instructions: str | None
-
-    async def fill(self, text: str, progress: StepProgress) -> dict[str, Any]:
-        fields = schema(self.template)
-
-        async def ask(text: str) -> dict[str, Any]:
-            return await self.llm.fill(self._messages(text), fields)
-
-        prompt = "".join(message["content"] for message in self._messages(""))
-        form = json.dumps(fields, ensure_ascii=False)
-        return await ask_about_whole(
-            self.llm,
-            text,
-            ask,
-            overhead=estimate_tokens(prompt) + estimate_tokens(form),
-            aim=self._aim(),
-            progress=progress,
-        )
-
-    def _messages(self, text: str) -> Messages:
-        system, *others = prompt_messages(
-            self.template, self.values, text, target_language=self.target_language
-        )
-        if self.instructions:
-            content = f"{system['content']}\n\nWhat the client wishes:\n{self.instructions}"
+    def messages(text: str) -> Messages:
+        system, *others = prompt_messages(template, values, text, target_language=target_language)
+        if instructions:
+            content = f"{system['content']}\n\nWhat the client wishes:\n{instructions}"
             system = {**system, "content": content}
         return [system, *others]
 
-    def _aim(self) -> str:
-        fields = (f"- {field.name}: {field.instruction}" for field in self.template.fields)
-        return ("Fill these fields:\n" + "\n".join(fields))[:MAX_AIM]
+    prompt = "".join(message["content"] for message in messages(""))
+    form = json.dumps(fields, ensure_ascii=False)
+    listed = (f"- {field.name}: {field.instruction}" for field in template.fields)
+    return await ask_about_whole(
+        llm,
+        text,
+        lambda text: llm.fill(messages(text), fields),
+        overhead=estimate_tokens(prompt) + estimate_tokens(form),
+        aim=("Fill these fields:\n" + "\n".join(listed))[:MAX_AIM],
+        progress=progress,
+    )
 
 
 async def summarize(
@@ -279,24 +268,27 @@ async def summarize(
 ) -> str:
     """Summarize the text, in its own language unless another is given."""
     request = partial(summary_messages, level=level, language=language, instructions=instructions)
-
-    async def ask(text: str) -> str:
-        return await llm.write(request(text))
-
-    overhead = estimate_tokens(request("")[0]["content"])
-    aim = f"{SUMMARY_AIM} {instructions}" if instructions else SUMMARY_AIM
-    summary = await ask_about_whole(llm, text, ask, overhead=overhead, aim=aim, progress=progress)
+    summary = await ask_about_whole(
+        llm,
+        text,
+        lambda text: llm.write(request(text)),
+        overhead=estimate_tokens(request("")[0]["content"]),
+        aim=f"{SUMMARY_AIM} {instructions}" if instructions else SUMMARY_AIM,
+        progress=progress,
+    )
     return summary.strip() + "\n"
 
 
 async def rewrite(llm: LlmCache, text: str, *, instructions: str, progress: StepProgress) -> str:
     """Rewrite the text as instructed; a long one part by part."""
-
-    async def ask(part: str) -> str:
-        return await llm.write(rewriting_messages(part, instructions=instructions))
-
     max_tokens = round(llm.context_tokens * HALF) - estimate_tokens(instructions)
-    parts = await _ask_about_parts(llm, text, max(max_tokens, MIN_TOKENS), ask, progress)
+    parts = await _ask_about_parts(
+        llm,
+        text,
+        max(max_tokens, MIN_TOKENS),
+        lambda part: llm.write(rewriting_messages(part, instructions=instructions)),
+        progress,
+    )
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -352,13 +344,10 @@ async def _ask_about_parts(
 ) -> list[str]:
     """The answers to each part of the text, in order. A part that exceeds the context of the model
     after all is split further."""
-    parts = await _split(text, max_tokens)
-    progress.expect(len(parts))
 
-    async def ask_and_report(part: str) -> str:
-        answer = await ask_or_split(part, max_tokens)
-        await progress.advance()
-        return answer
+    async def split(text: str, max_tokens: int) -> list[str]:
+        parts = await asyncio.to_thread(split_text, text, max_tokens)
+        return [part for part in parts if part.strip()]
 
     async def ask_or_split(part: str, max_tokens: int) -> str:
         try:
@@ -367,15 +356,17 @@ async def _ask_about_parts(
             smaller = min(max_tokens, estimate_tokens(part)) // 2
             if smaller < MIN_TOKENS:
                 raise
-            halves = await _split(part, smaller)
+            halves = await split(part, smaller)
             return "\n\n".join([(await ask_or_split(half, smaller)).strip() for half in halves])
 
+    async def ask_and_report(part: str) -> str:
+        answer = await ask_or_split(part, max_tokens)
+        await progress.advance()
+        return answer
+
+    parts = await split(text, max_tokens)
+    progress.expect(len(parts))
     return await map_limited(parts, llm.concurrency, ask_and_report)
-
-
-async def _split(text: str, max_tokens: int) -> list[str]:
-    parts = await asyncio.to_thread(split_text, text, max_tokens)
-    return [part for part in parts if part.strip()]
 
 
 RULES = """\

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
@@ -18,7 +18,7 @@ from ..documents.text_output import OUTPUT_FILES, RESULT_FILE, TargetFormat, Tex
 from ..jobs.handler import JobContext, handles
 from ..llm.templates import Rendered, Template
 from ..storage.sources import source_url
-from .document_pipeline import Document, PageOptions, check_source
+from .document_pipeline import PageOptions, check_source
 from .office import read_office
 from .parameters import (
     MAX_TEXT,
@@ -33,6 +33,7 @@ from .text_generation import (
     LlmCache,
     apply_template,
     open_llm_cache,
+    read_if_exists,
     requested_template,
     rewrite,
     summarize,
@@ -137,11 +138,14 @@ async def transformer(ctx: TransformerContext) -> TransformerResults:
     template = await requested_template(ctx)
     if ctx.parameters.needs_model:
         ctx.llm.model("chat")
-    source = await read_source(ctx)
-    transformation = _Transformation(ctx, source, template)
-    await transformation.run()
+    text = ctx.parameters.text
+    source = SourceText(text=text) if text is not None else await _read_file(ctx)
+    if not source.text.strip():
+        raise UnsupportedFile("There is no text in the source")
+    transformation = _Transformation(ctx, source, source.text)
+    await transformation.run(template)
     await ctx.progress("postprocessing", 95)
-    return await _write_results(ctx, transformation)
+    return await _write_results(transformation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,71 +161,43 @@ class SourceText:
     file_name: str | None = None
 
 
-async def read_source(ctx: TransformerContext) -> SourceText:
-    text = ctx.parameters.text
-    source = SourceText(text=text) if text is not None else await _read_file(ctx)
-    if not source.text.strip():
-        raise UnsupportedFile("There is no text in the source")
-    return source
-
-
 async def _read_file(ctx: TransformerContext) -> SourceText:
     await ctx.progress("downloading_or_opening", 5)
     document = await check_source(await ctx.source(), READABLE)
     url = source_url(ctx.parameters)
-    name = document.source.name
-    source = SourceText(text="", name=PurePath(name).stem or "text", file_name=name, url=url)
+    file_name = document.source.name
+    name = PurePath(file_name).stem or "text"
+    source = SourceText(text="", name=name, file_name=file_name, url=url)
     if document.file_type == "html" and url is not None:
-        return await _read_article(ctx, document, source, url)
-    if document.file_type == "text" and PurePath(name).suffix.lower() not in TABLES:
-        return replace(source, text=await asyncio.to_thread(_read_plain_text, document.path))
-    return await _read_document(ctx, document, source)
-
-
-async def _read_article(
-    ctx: TransformerContext, document: Document, source: SourceText, url: str
-) -> SourceText:
-    limit = ctx.documents.conversion_timeout
-    article = await ctx.run(READ_ARTICLE, document.path, url, wall_time=limit)
-    name = PurePath(urlsplit(url).path).stem or source.name
-    return replace(
-        source, text=article.text, title=article.title, language=article.language, name=name
-    )
-
-
-def _read_plain_text(path: str) -> str:
-    from ..documents.office.text import decode_text, read_limited
-
-    return _check_length(decode_text(read_limited(path)))
-
-
-async def _read_document(
-    ctx: TransformerContext, document: Document, source: SourceText
-) -> SourceText:
-    """Read the document as its own job type does, with the files in a scratch directory."""
-    parameters = ctx.parameters.model_copy(update={"template": None, "template_content": None})
+        limit = ctx.documents.conversion_timeout
+        article = await ctx.run(READ_ARTICLE, document.path, url, wall_time=limit)
+        name = PurePath(urlsplit(url).path).stem or name
+        return replace(
+            source, text=article.text, title=article.title, language=article.language, name=name
+        )
+    if document.file_type == "text" and PurePath(file_name).suffix.lower() not in TABLES:
+        text = await asyncio.to_thread(_read_plain_text, document.path)
+        return replace(source, text=_check_length(text))
+    # As its own job type reads it, with the files in a scratch directory.
     reader = replace(
         ctx,
         attempt_directory=str(ctx.scratch / "source"),
-        parameters=parameters,
+        parameters=ctx.parameters.model_copy(update={"template": None, "template_content": None}),
         reporter=ScaledReporter(ctx.reporter, 5, 20),
     )
     if document.file_type == "pdf":
         results = await read_pdf(reader, document, PageOptions(method="auto"))
     else:
         results = await read_office(reader, document)
-    text = await asyncio.to_thread(_read_markdown, reader.directory / MARKDOWN_FILE)
-    metadata = results.metadata
-    return replace(
-        source, text=text, title=metadata.get("title"), language=metadata.get("language")
-    )
+    text = await asyncio.to_thread(read_if_exists, reader.directory / MARKDOWN_FILE)
+    title, language = results.metadata.get("title"), results.metadata.get("language")
+    return replace(source, text=_check_length(text), title=title, language=language)
 
 
-def _read_markdown(path: Path) -> str:
-    try:
-        return _check_length(path.read_text(encoding="utf-8", errors="replace"))
-    except FileNotFoundError:  # no page has any text
-        return ""
+def _read_plain_text(path: str) -> str:
+    from ..documents.office.text import decode_text, read_limited
+
+    return decode_text(read_limited(path))
 
 
 def _check_length(text: str) -> str:
@@ -240,35 +216,51 @@ class _Transformation:
 
     ctx: TransformerContext
     source: SourceText
-    template: Template | None
-    text: str = ""
+    text: str
     rendered: Rendered | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     llm: LlmCache | None = None
 
-    @property
-    def is_from_cache(self) -> bool:
-        return self.llm is not None and is_from_cache(
-            self.ctx, processed=self.llm.requests_sent > 0
-        )
-
-    async def run(self) -> None:
-        parameters, self.text = self.ctx.parameters, self.source.text
+    async def run(self, template: Template | None) -> None:
+        parameters = self.ctx.parameters
         language = self.metadata["source_language"] = await self._source_language()
-        if parameters.target_language:
-            self.metadata["target_language"] = language_code(parameters.target_language)
+        target = parameters.target_language
+        if target:
+            self.metadata["target_language"] = language_code(target)
         if parameters.summarize:
-            await self._summarize()
-        elif parameters.is_plain and parameters.target_language:
-            if not is_same_language(language, parameters.target_language):
-                await self._translate(language, parameters.target_language)
-            else:
-                await self.ctx.log("The text is already in the target language; not translated")
-                await self._rewrite()
+            self.metadata["detail_level"] = parameters.detail_level
+            progress = await self._begin("summarizing", 20, 80)
+            self.text = await summarize(
+                await self._open_llm(),
+                self.text,
+                level=parameters.detail_level,
+                language=target,
+                instructions=parameters.instructions,
+                progress=progress,
+            )
+        elif parameters.is_plain and target and not is_same_language(language, target):
+            progress = await self._begin("translating", 20, 94)
+            self.text = await translate_markdown(
+                await self._open_llm(),
+                self.text,
+                source=language,
+                target=target,
+                instructions=parameters.instructions,
+                progress=progress,
+            )
         elif parameters.is_plain:
-            await self._rewrite()
-        if self.template:
-            await self._apply(self.template)
+            if target:
+                await self.ctx.log("The text is already in the target language; not translated")
+            if parameters.instructions:  # without any, only the format changes
+                progress = await self._begin("rewriting", 20, 94)
+                self.text = await rewrite(
+                    await self._open_llm(),
+                    self.text,
+                    instructions=parameters.instructions,
+                    progress=progress,
+                )
+        if template:
+            await self._apply(template)
 
     async def _source_language(self) -> str | None:
         """Web pages come last: what they declare is often the language of the CMS."""
@@ -276,52 +268,20 @@ class _Transformation:
         language = language or await asyncio.to_thread(detect_text_language, self.text)
         return language or language_code(self.source.language or "")
 
+    async def _begin(self, step: str, first_percent: int, last_percent: int) -> StepProgress:
+        await self.ctx.progress(step, first_percent)
+        return StepProgress(self.ctx, step, first_percent, last_percent)
+
     async def _open_llm(self) -> LlmCache:
         self.llm = self.llm or await open_llm_cache(self.ctx, self.source.text)
         return self.llm
 
-    async def _summarize(self) -> None:
-        parameters = self.ctx.parameters
-        self.metadata["detail_level"] = parameters.detail_level
-        await self.ctx.progress("summarizing", 20)
-        self.text = await summarize(
-            await self._open_llm(),
-            self.text,
-            level=parameters.detail_level,
-            language=parameters.target_language,
-            instructions=parameters.instructions,
-            progress=StepProgress(self.ctx, "summarizing", 20, 80),
-        )
-
-    async def _rewrite(self) -> None:
-        """Without instructions only the format changes."""
-        if instructions := self.ctx.parameters.instructions:
-            await self.ctx.progress("rewriting", 20)
-            self.text = await rewrite(
-                await self._open_llm(),
-                self.text,
-                instructions=instructions,
-                progress=StepProgress(self.ctx, "rewriting", 20, 94),
-            )
-
-    async def _translate(self, language: str | None, target: str) -> None:
-        await self.ctx.progress("translating", 20)
-        self.text = await translate_markdown(
-            await self._open_llm(),
-            self.text,
-            source=language,
-            target=target,
-            instructions=self.ctx.parameters.instructions,
-            progress=StepProgress(self.ctx, "translating", 20, 94),
-        )
-
     async def _apply(self, template: Template) -> None:
         parameters, source = self.ctx.parameters, self.source
-        first_percent = 80 if parameters.summarize else 20
-        await self.ctx.progress("filling_template", first_percent)
         known = {"title": source.title, "file_name": source.file_name, "url": source.url}
         context = {name: value for name, value in known.items() if value}
-        rendered = await apply_template(
+        progress = await self._begin("filling_template", 80 if parameters.summarize else 20, 94)
+        self.rendered = await apply_template(
             self.ctx,
             self.text,
             template,
@@ -329,25 +289,24 @@ class _Transformation:
             target_language=parameters.target_language,
             instructions=parameters.instructions,
             llm=await self._open_llm() if template.fields else None,
-            progress=StepProgress(self.ctx, "filling_template", first_percent, 94),
+            progress=progress,
         )
-        self.text, self.rendered = rendered.markdown, rendered
-        self.metadata |= template_metadata(template, rendered)
+        self.text = self.rendered.markdown
+        self.metadata |= template_metadata(template, self.rendered)
 
 
-async def _write_results(
-    ctx: TransformerContext, transformation: _Transformation
-) -> TransformerResults:
-    source, rendered = transformation.source, transformation.rendered
-    metadata = transformation.metadata
+async def _write_results(transformation: _Transformation) -> TransformerResults:
+    ctx, source, llm = transformation.ctx, transformation.source, transformation.llm
+    metadata, rendered = transformation.metadata, transformation.rendered
     target_format: TargetFormat = ctx.parameters.target_format or "markdown"
+    title = rendered.front_matter.get("title") if rendered else None
     output = TextOutput(
         directory=str(ctx.directory),
         markdown=transformation.text,
         structured_data=rendered.structured_data if rendered else None,
         target_format=target_format,
         front_matter=rendered.front_matter if rendered else None,
-        title=_title(rendered) or source.title,
+        title=title if title and isinstance(title, str) else source.title,
         language=metadata.get("target_language") or metadata.get("source_language"),
     )
     if target_format in ("html", "text"):  # parsing Markdown takes time
@@ -360,7 +319,7 @@ async def _write_results(
         markdown_file=RESULT_FILE,
         archive_filename=safe_name(f"{source.name}_files.zip"),
         context=ctx.parameters.context,
-        is_from_cache=transformation.is_from_cache,
+        is_from_cache=llm is not None and is_from_cache(ctx, processed=llm.requests_sent > 0),
         metadata={
             **{name: value for name, value in known.items() if value is not None},
             "target_format": target_format,
@@ -369,8 +328,3 @@ async def _write_results(
         llm_info=ctx.llm.info(),
         more_in=RESULTS_FILE,
     )
-
-
-def _title(rendered: Rendered | None) -> str | None:
-    title = rendered.front_matter.get("title") if rendered else None
-    return title if isinstance(title, str) and title else None

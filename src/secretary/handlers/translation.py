@@ -2,8 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 
 from ..core.callables import map_limited
 from ..core.errors import ContextExceeded, InvalidParameters
@@ -60,14 +60,11 @@ async def translate_transcript(
         pairs = zip(batch, texts, strict=True)
         words = tuple(TimedText(sentence.start, sentence.end, text) for sentence, text in pairs)
         translation = Transcription(language=code, confidence=1.0, segments=words)
-        await asyncio.to_thread(_store, str(directory), number, translation)
+        record = await asyncio.to_thread(encode_record, translation)
+        await asyncio.to_thread(append_log.append, str(directory), number, record)
         done = f"{number + 1}/{len(batches)}"
         await ctx.progress(f"translating:{done}", 90, f"{done} parts are translated")
     return StoredTranscript(directory=str(directory), chunk_count=len(batches), language=code)
-
-
-def _store(directory: str, number: int, translation: Transcription) -> None:
-    append_log.append(directory, number, encode_record(translation))
 
 
 def _sentence_batches(sentences: Sequence[TimedText]) -> Iterator[list[TimedText]]:
@@ -99,13 +96,14 @@ async def translate_markdown(
     progress: StepProgress,
 ) -> str:
     """Translate the text; code and front matter stay as they are."""
-    translator = _Translator(llm, source, language_code(target) or target, instructions)
+    code = language_code(target) or target
+    ask = partial(llm.translate, source=source, target=code, instructions=instructions)
     chunks = await asyncio.to_thread(lambda: list(split_blocks(text, MAX_CHUNK)))
     batches = list(_chunk_batches(chunks))
     progress.expect(len(batches))
 
     async def translate(batch: Sequence[TextChunk]) -> str:
-        translation = await translator.translate(batch)
+        translation = await _translate_chunks(ask, batch)
         await progress.advance()
         return translation
 
@@ -125,48 +123,33 @@ def _chunk_batches(chunks: Sequence[TextChunk]) -> Iterator[list[TextChunk]]:
         yield batch
 
 
-@dataclass(frozen=True, slots=True)
-class _Translator:
-    llm: LlmCache
-    source: str | None
-    target: str
-    instructions: str | None
-
-    async def translate(self, chunks: Sequence[TextChunk]) -> str:
-        """The whitespace around each chunk stays."""
-        texts = [chunk.text for chunk in chunks]
-        matches = {
-            index: match
-            for index, chunk in enumerate(chunks)
-            if _has_words(chunk) and (match := WHITESPACE_AROUND.fullmatch(chunk.text))
-        }
-        if not matches:
-            return "".join(texts)
-        try:
-            translations = await self.llm.translate(
-                [match[2] for match in matches.values()],
-                source=self.source,
-                target=self.target,
-                instructions=self.instructions,
-            )
-        except ContextExceeded:
-            return await self._translate_smaller(chunks)
-        for (index, match), translation in zip(matches.items(), translations, strict=True):
-            texts[index] = f"{match[1]}{translation.strip()}{match[3]}"
+async def _translate_chunks(
+    ask: Callable[[list[str]], Awaitable[list[str]]], chunks: Sequence[TextChunk]
+) -> str:
+    """The whitespace around each chunk stays. What exceeds the context of the model is split."""
+    texts = [chunk.text for chunk in chunks]
+    matches = {
+        index: match
+        for index, chunk in enumerate(chunks)
+        if not chunk.is_code
+        and WORD.search(chunk.text)
+        and (match := WHITESPACE_AROUND.fullmatch(chunk.text))
+    }
+    if not matches:
         return "".join(texts)
-
-    async def _translate_smaller(self, chunks: Sequence[TextChunk]) -> str:
+    try:
+        translations = await ask([match[2] for match in matches.values()])
+    except ContextExceeded:
         max_tokens = max(chunk.tokens for chunk in chunks) // 2
         if max_tokens < MIN_CHUNK:
-            raise ContextExceeded("Not even a sentence fits into the context of the language model")
-        return "".join(
-            [
-                await self.translate([part])
-                for chunk in chunks
-                for part in ([chunk] if chunk.is_code else split_blocks(chunk.text, max_tokens))
-            ]
+            text = "Not even a sentence fits into the context of the language model"
+            raise ContextExceeded(text) from None
+        parts = (
+            part
+            for chunk in chunks
+            for part in ([chunk] if chunk.is_code else split_blocks(chunk.text, max_tokens))
         )
-
-
-def _has_words(chunk: TextChunk) -> bool:
-    return not chunk.is_code and bool(WORD.search(chunk.text))
+        return "".join([await _translate_chunks(ask, [part]) for part in parts])
+    for (index, match), translation in zip(matches.items(), translations, strict=True):
+        texts[index] = f"{match[1]}{translation.strip()}{match[3]}"
+    return "".join(texts)

@@ -1,4 +1,5 @@
-"""Job type `video`: transcribes a video and extracts its slides."""
+"""Job type `video`: transcribes a video, and finds its slides window by window, extracts their
+frames and reads their text. Each window, frame and text is cached as soon as it is done."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -34,40 +35,83 @@ from .document_pipeline import Document
 from .media_pipeline import (
     TIMEOUT,
     ExtractedSlides,
-    Media,
     RecordingParameters,
     assemble_results,
     get_transcript,
     resolve_media,
 )
-from .parameters import LANGUAGES, OCR_LANGUAGE, RecordingResults, reusable_since
+from .parameters import (
+    LANGUAGES,
+    OCR_LANGUAGE,
+    Frame,
+    RecordingResults,
+    reusable_since,
+)
 from .progress import MediaProgress
-from .transcription import FFMPEG_GRACE, MediaContext
+from .transcription import FFMPEG_GRACE
 from .translation import check_translation
 
 SCAN: LazyCallable[ScannedWindow] = LazyCallable("media.slide_detection", "scan_window")
 SELECT: LazyCallable[list[Slide]] = LazyCallable("media.slide_detection", "select_slides")
-DRAW: LazyCallable[list[SlideImage]] = LazyCallable("media.slide_detection", "save_slides")
-READ: LazyCallable[SlideText] = LazyCallable("media.slide_detection", "read_slide")
+DRAW: LazyCallable[list[SlideImage]] = LazyCallable("media.slides", "save_slides")
+READ: LazyCallable[SlideText] = LazyCallable("media.slides", "read_slide")
 
 #: A window of five minutes takes seconds; this is for a very busy machine.
 WINDOW_TIMEOUT = timedelta(minutes=20)
 DRAW_TIMEOUT = timedelta(minutes=2)
+#: Where transcription ends and slide extraction begins, and where that ends.
+TRANSCRIBED_PERCENT, EXTRACTED_PERCENT = 65, 90
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlideExtraction:
+class VideoParameters(RecordingParameters):
+    include_transcript: bool = Field(default=True, description="Transcribe the speech")
+    include_frames: bool = Field(default=True, description="Extract the slides as images")
+    include_slide_text: bool = Field(default=False, description="Read the slides by OCR")
+    ocr_language: str | None = Field(default=None, pattern=LANGUAGES, description=OCR_LANGUAGE)
+
+    @property
+    def needs_frames(self) -> bool:
+        return self.include_frames or self.include_slide_text or not self.include_transcript
+
+
+VideoContext = JobContext[VideoParameters]
+
+
+@handles("video", VideoParameters, timeout=TIMEOUT)
+async def video(ctx: VideoContext) -> RecordingResults:
+    check_translation(ctx)
+    parameters = ctx.parameters
+    if parameters.needs_frames:
+        media = await resolve_media(ctx, VIDEO_TYPES, "video")
+    else:
+        media = await resolve_media(ctx, VIDEO_TYPES | AUDIO_TYPES, "audio")
+    transcript = slides = None
+    if parameters.include_transcript:
+        transcript = await get_transcript(ctx, media, last_percent=TRANSCRIBED_PERCENT)
+    if parameters.needs_frames and media.recording.video_tracks:
+        slides = await _SlideExtraction(ctx, media.document, media.recording).run()
+    elif parameters.needs_frames:
+        if not parameters.include_transcript:
+            raise UnsupportedFile("The file has no video track")
+        await ctx.log("The file has no video track, only sound")
+    return await assemble_results(ctx, media, transcript, slides)
+
+
+@dataclass(frozen=True, slots=True)
+class _SlideExtraction:
     """Extracts the slides of one video."""
 
-    ctx: MediaContext
+    ctx: VideoContext
     document: Document
     recording: Recording
-    track: VideoTrack
-    first_percent: int
-    last_percent: int
 
-    async def run(self, *, with_text: bool, languages: str | None) -> ExtractedSlides:
-        entry = await self.ctx.entry(
+    @property
+    def track(self) -> VideoTrack:
+        return self.recording.video_tracks[0]
+
+    async def run(self) -> ExtractedSlides:
+        ctx = self.ctx
+        entry = await ctx.entry(
             "slides",
             self.document.sha256,
             "frames",
@@ -76,14 +120,18 @@ class SlideExtraction:
         )
         entry.save_metadata({})
         scans, processed = await self._scan(entry)
-        select = partial(SELECT, scans, limit=self.ctx.media.max_frames)
-        slides = await self.ctx.run(select, wall_time=WINDOW_TIMEOUT)
-        page_store = PageStore(str(entry.directory), str(self.ctx.directory))
-        await map_limited(slides, self.ctx.processes, partial(self._draw, page_store, entry))
-        texts = await self._read(slides, page_store, languages) if with_text else []
-        return ExtractedSlides(
-            slides=slides, texts=texts, directory=entry.name, processed=processed
-        )
+        select = partial(SELECT, scans, limit=ctx.media.max_frames)
+        slides = await ctx.run(select, wall_time=WINDOW_TIMEOUT)
+        page_store = PageStore(str(entry.directory), str(ctx.directory))
+        await map_limited(slides, ctx.processes, partial(self._draw, page_store, entry))
+        texts: Sequence[str | None] = [None] * len(slides)
+        if ctx.parameters.include_slide_text:
+            texts = await self._read(slides)
+        frames = [
+            Frame(time=slide.time, end=slide.end, file=slide.file_name, text=text)
+            for slide, text in zip(slides, texts, strict=True)
+        ]
+        return ExtractedSlides(frames=frames, directory=entry.name, processed=processed)
 
     async def _scan(self, entry: CacheEntry) -> tuple[list[ScannedWindow], bool]:
         """Scan all windows, and return whether any was not cached. Without a known duration,
@@ -95,8 +143,8 @@ class SlideExtraction:
             self.ctx,
             "looking_for_slides",
             duration or limit,
-            first_percent=self.first_percent,
-            last_percent=self.last_percent,
+            first_percent=TRANSCRIBED_PERCENT if self.ctx.parameters.include_transcript else 10,
+            last_percent=EXTRACTED_PERCENT,
         )
 
         async def scan(window: tuple[int, float, float]) -> ScannedWindow:
@@ -113,9 +161,7 @@ class SlideExtraction:
             run = partial(self.ctx.run, call, wall_time=WINDOW_TIMEOUT + FFMPEG_GRACE)
             values = await self._load_or_run(entry, cached, number, run)
             await progress.advance(end - start)
-            candidates = tuple(
-                SlideCandidate(**candidate) for candidate in values.pop("candidates")
-            )
+            candidates = tuple(SlideCandidate(**each) for each in values.pop("candidates"))
             return ScannedWindow(**values, candidates=candidates)
 
         if duration is not None:
@@ -147,15 +193,17 @@ class SlideExtraction:
                 program=self.ctx.media.ffmpeg,
             )
             (drawn,) = await self.ctx.run(call, wall_time=DRAW_TIMEOUT + FFMPEG_GRACE)
-            content = await asyncio.to_thread((directory / drawn.name).read_bytes)
-            await asyncio.to_thread(_write, page_store, name, content)
+
+            def store() -> None:
+                with page_store.atomic_write(name) as path, open(path, "xb") as file:
+                    file.write((directory / drawn.name).read_bytes())
+
+            await asyncio.to_thread(store)
         await asyncio.to_thread(page_store.link, name, slide.file_name)
 
-    async def _read(
-        self, slides: Sequence[Slide], page_store: PageStore, languages: str | None
-    ) -> list[SlideText]:
+    async def _read(self, slides: Sequence[Slide]) -> list[str]:
         documents = self.ctx.documents
-        languages = languages or documents.ocr_language
+        languages = self.ctx.parameters.ocr_language or documents.ocr_language
         engine = open_engine(documents.ocr_engine, documents.ocr_data_directory)
         entry = await self.ctx.entry(
             "slides",
@@ -167,18 +215,18 @@ class SlideExtraction:
         entry.save_metadata({})
         cached = await self._cached(entry)
 
-        async def read(slide: Slide) -> SlideText:
+        async def read(slide: Slide) -> str:
             number = round(slide.at * 1000)  # identifies the slide, however many there are
             call = partial(
                 READ,
-                f"{page_store.job_directory}/{slide.file_name}",
+                str(self.ctx.directory / slide.file_name),
                 slide,
                 languages=languages,
                 ocr_engine=documents.ocr_engine,
                 ocr_data_directory=documents.ocr_data_directory,
             )
             run = partial(self.ctx.run, call, wall_time=documents.page_timeout)
-            return SlideText(**await self._load_or_run(entry, cached, number, run))
+            return SlideText(**await self._load_or_run(entry, cached, number, run)).text
 
         return await map_limited(slides, self.ctx.processes, read)
 
@@ -203,58 +251,3 @@ class SlideExtraction:
             entry.touch()
         values: dict[str, Any] = orjson.loads(record)
         return values
-
-
-def _write(page_store: PageStore, name: str, content: bytes) -> None:
-    with page_store.atomic_write(name) as path, open(path, "xb") as file:
-        file.write(content)
-
-
-#: Where transcription ends and slide extraction begins.
-TRANSCRIBED_PERCENT = 65
-
-
-class VideoParameters(RecordingParameters):
-    include_transcript: bool = Field(default=True, description="Transcribe the speech")
-    include_frames: bool = Field(default=True, description="Extract the slides as images")
-    include_slide_text: bool = Field(default=False, description="Read the slides by OCR")
-    ocr_language: str | None = Field(default=None, pattern=LANGUAGES, description=OCR_LANGUAGE)
-
-    @property
-    def needs_frames(self) -> bool:
-        return self.include_frames or self.include_slide_text or not self.include_transcript
-
-
-@handles("video", VideoParameters, timeout=TIMEOUT)
-async def video(ctx: JobContext[VideoParameters]) -> RecordingResults:
-    check_translation(ctx)
-    if ctx.parameters.needs_frames:
-        media = await resolve_media(ctx, VIDEO_TYPES, "video")
-    else:
-        media = await resolve_media(ctx, VIDEO_TYPES | AUDIO_TYPES, "audio")
-    transcript = slides = None
-    if ctx.parameters.include_transcript:
-        transcript = await get_transcript(ctx, media, last_percent=TRANSCRIBED_PERCENT)
-    if ctx.parameters.needs_frames:
-        slides = await _extract_slides(ctx, media)
-    return await assemble_results(ctx, media, transcript, slides)
-
-
-async def _extract_slides(ctx: JobContext[VideoParameters], media: Media) -> ExtractedSlides | None:
-    parameters, recording = ctx.parameters, media.recording
-    if not recording.video_tracks:
-        if not parameters.include_transcript:
-            raise UnsupportedFile("The file has no video track")
-        await ctx.log("The file has no video track, only sound")
-        return None
-    extraction = SlideExtraction(
-        ctx=ctx,
-        document=media.document,
-        recording=recording,
-        track=recording.video_tracks[0],
-        first_percent=TRANSCRIBED_PERCENT if parameters.include_transcript else 10,
-        last_percent=90,
-    )
-    return await extraction.run(
-        with_text=parameters.include_slide_text, languages=parameters.ocr_language
-    )

@@ -35,17 +35,12 @@ ALLOWED_STATUSES = {
 
 
 @dataclass(frozen=True, slots=True)
-class BulkError:
-    job_id: str
-    error: SecretaryError
-
-
-@dataclass(frozen=True, slots=True)
 class BulkResult:
     """What one call did, or would do; `next_cursor` continues with the next chunk."""
 
     count: int
-    errors: list[BulkError]
+    #: By the id of the job.
+    errors: dict[str, SecretaryError]
     next_cursor: str | None = None
 
 
@@ -61,7 +56,7 @@ async def count_matching(
         count += sum(_is_possible(action, job, user) for job in page.items)
         cursor = page.next_cursor
         narrowed = narrowed.model_copy(update={"cursor": cursor}) if cursor else None
-    return BulkResult(count, [], narrowed.cursor if narrowed else None)
+    return BulkResult(count, {}, narrowed.cursor if narrowed else None)
 
 
 async def apply_to_matching(
@@ -70,7 +65,7 @@ async def apply_to_matching(
     """Apply the action to the next chunk; following the cursors visits each job once."""
     narrowed = _narrowed(action, query, CHUNK_SIZE)
     if narrowed is None:
-        return BulkResult(0, [])
+        return BulkResult(0, {})
     page = await job_service.jobs(narrowed, user=user)
     job_ids = [job.job_id for job in page.items if _is_possible(action, job, user)]
     result = await apply_to_ids(job_service, action, job_ids, user=user)
@@ -84,7 +79,7 @@ async def count_by_ids(
     for job_id in dict.fromkeys(job_ids):
         page = await job_service.jobs(JobQuery(job_id=job_id, limit=1), user=user)
         count += sum(_is_possible(action, job, user) for job in page.items)
-    return BulkResult(count, [])
+    return BulkResult(count, {})
 
 
 async def apply_to_ids(
@@ -94,19 +89,20 @@ async def apply_to_ids(
     apply: Callable[..., Awaitable[Any]] = getattr(job_service, action)
     slots = asyncio.Semaphore(MAX_CONCURRENT)
 
-    async def one(job_id: str) -> BulkError | None:
+    async def change(job_id: str) -> SecretaryError | None:
         async with slots:
             try:
                 await apply(job_id, user=user)
             except StoreUnavailable:
                 raise
             except SecretaryError as error:
-                return BulkError(job_id, error)
+                return error
         return None
 
-    outcomes = await asyncio.gather(*(one(job_id) for job_id in dict.fromkeys(job_ids)))
-    errors = [error for error in outcomes if error is not None]
-    return BulkResult(len(outcomes) - len(errors), errors)
+    unique = list(dict.fromkeys(job_ids))
+    outcomes = zip(unique, await asyncio.gather(*map(change, unique)), strict=True)
+    errors = {job_id: error for job_id, error in outcomes if error is not None}
+    return BulkResult(len(unique) - len(errors), errors)
 
 
 def _narrowed(action: BulkAction, query: JobQuery, limit: int) -> JobQuery | None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +49,7 @@ class Subscription:
     Created by `EventHub.subscription`; active inside `async with`.
     """
 
-    __slots__ = ("_hub", "_lost", "_pending", "_waiter", "closed", "topic")
+    __slots__ = ("_changed", "_hub", "_lost", "_pending", "closed", "topic")
 
     def __init__(self, hub: "EventHub", topic: Topic) -> None:
         self.topic = topic
@@ -57,7 +58,7 @@ class Subscription:
         self._hub = hub
         self._pending: dict[Change, None] = {}  # an ordered set
         self._lost = False
-        self._waiter: asyncio.Future[None] | None = None
+        self._changed = asyncio.Event()
 
     async def __aenter__(self) -> "Subscription":
         await self._hub.subscribe(self)
@@ -68,49 +69,35 @@ class Subscription:
 
     async def wait(self, seconds: float) -> bool:
         """Wait for a change or the end of the subscription; False after the timeout."""
-        if self._pending or self._lost or self.closed:
-            return True
-        loop = asyncio.get_running_loop()
-        self._waiter = waiter = loop.create_future()
-        timer = loop.call_later(seconds, _settle, waiter)
-        try:
-            await waiter
-        finally:
-            timer.cancel()
-            self._waiter = None
-        return bool(self._pending or self._lost or self.closed)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        return self._changed.is_set()
 
     def take(self) -> PendingChanges:
         taken = PendingChanges(list(self._pending), self._hub.position, self._lost)
         self._pending.clear()
         self._lost = False
+        if not self.closed:
+            self._changed.clear()
         return taken
 
     def close(self) -> None:
         self.closed = True
-        self._wake()
+        self._changed.set()
 
     def push(self, change: Change) -> None:
         if len(self._pending) >= MAX_PENDING:
             self.drop()
         else:
             self._pending[change] = None
-            self._wake()
+            self._changed.set()
 
     def drop(self) -> None:
         """Discard the backlog."""
         self._pending.clear()
         self._lost = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None:
-            _settle(self._waiter)
-
-
-def _settle(waiter: "asyncio.Future[None]") -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+        self._changed.set()
 
 
 class EventHub:

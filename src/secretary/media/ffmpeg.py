@@ -1,5 +1,6 @@
 """Runs ffmpeg with limits: it reads one file and nothing else."""
 
+import contextlib
 import os
 import selectors
 import shutil
@@ -21,26 +22,15 @@ from ..core.errors import (
 from ..core.files import detect_file_type
 from ..core.processes import inherited_environment, running_program
 
-_MISSING = "ffmpeg is not installed: install ffmpeg, or the Python package imageio-ffmpeg"
 #: The ffmpeg demuxers for each file type. Formats that reference other files (playlists, manifests,
 #: image sequences) are left out on purpose: ffmpeg would open whatever they name.
-DEMUXERS = {
-    "aac": ("aac",),
-    "aiff": ("aiff",),
-    "amr": ("amr",),
-    "asf": ("asf",),
-    "au": ("au",),
-    "avi": ("avi",),
-    "caf": ("caf",),
-    "flac": ("flac",),
-    "flv": ("flv",),
-    "mp3": ("mp3",),
+_SAME_NAMES = (
+    "aac", "aiff", "amr", "asf", "au", "avi", "caf", "flac", "flv", "mp3", "mpegts", "ogg", "w64",
+    "wav",
+)  # fmt: skip
+DEMUXERS = {name: (name,) for name in _SAME_NAMES} | {
     "mp4": ("mov",),
     "mpeg": ("mpeg", "mpegvideo"),
-    "mpegts": ("mpegts",),
-    "ogg": ("ogg",),
-    "w64": ("w64",),
-    "wav": ("wav",),
     "webm": ("matroska",),
 }
 #: How much of stderr is kept from its start (the stream list) and from its end (the errors).
@@ -60,19 +50,17 @@ class FfmpegResult:
 
 def find_ffmpeg(path: str | None = None) -> str:
     """Return the configured program, else the system's, else the one from imageio-ffmpeg."""
-    program = shutil.which(path or "ffmpeg") or (None if path else _packaged())
+    program = shutil.which(path or "ffmpeg")
+    if program is None and path is None:
+        with contextlib.suppress(ImportError, RuntimeError):
+            import imageio_ffmpeg
+
+            program = str(imageio_ffmpeg.get_ffmpeg_exe())
     if program is None:
-        raise EngineUnavailable(_MISSING)
+        raise EngineUnavailable(
+            "ffmpeg is not installed: install ffmpeg, or the Python package imageio-ffmpeg"
+        )
     return os.path.abspath(program)
-
-
-def _packaged() -> str | None:
-    try:
-        import imageio_ffmpeg
-
-        return str(imageio_ffmpeg.get_ffmpeg_exe())
-    except (ImportError, RuntimeError):
-        return None
 
 
 def detect_container(path: str) -> str:
@@ -85,7 +73,7 @@ def detect_container(path: str) -> str:
     return file_type
 
 
-def input_arguments(path: str, *, threads: int = 1, options: Sequence[str] = ()) -> list[str]:
+def input_arguments(path: str, *, options: Sequence[str] = ()) -> list[str]:
     """Return the arguments that open a file with the demuxer for its content, and no other file.
 
     `options` (such as a start time) come before the file name. For some containers ffmpeg counts
@@ -95,7 +83,7 @@ def input_arguments(path: str, *, threads: int = 1, options: Sequence[str] = ())
     demuxers = DEMUXERS[detect_container(path)]
     forced = ["-f", demuxers[0]] if len(demuxers) == 1 else []
     return [
-        "-threads", str(threads),
+        "-threads", "1",
         "-protocol_whitelist", "file,pipe",
         # Some demuxers open a second one, for example for subtitles inside an AVI.
         "-format_whitelist", ",".join(demuxers),
@@ -135,7 +123,7 @@ def run_ffmpeg(
     with running_program(command, env=environment, cwd=directory, bufsize=0, **pipes) as process:
         assert process.stdout is not None and process.stderr is not None
         stderr = _StderrBuffer()
-        consumers = {process.stdout: on_output or _discard, process.stderr: stderr.append}
+        consumers = {process.stdout: on_output or (lambda _: None), process.stderr: stderr.append}
         deadline = time.monotonic() + timeout_s
         _drain(consumers, deadline, timeout_s, on_tick)
         try:
@@ -176,10 +164,6 @@ def _drain(
 def _timed_out(timeout_s: float) -> ProcessingTimeout:
     text = f"ffmpeg did not finish within {timeout_s:g} s"
     return ProcessingTimeout(text, timeout_s=timeout_s)
-
-
-def _discard(_: bytes) -> None:
-    pass
 
 
 class _StderrBuffer:

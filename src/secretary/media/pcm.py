@@ -109,7 +109,10 @@ def decode_audio(
     shutil.rmtree(work, ignore_errors=True)
     try:
         work.mkdir(parents=True)
-        raw, timeline = work / "raw", _timeline(recording)
+        raw = work / "raw"
+        has_restarts = recording.format in _DURATION_FROM_TIMESTAMPS
+        max_gap = _MAX_TRANSPORT_GAP_S if has_restarts else math.inf
+        timeline = Timeline(SAMPLE_RATE, start=recording.start, max_gap=max_gap)
 
         def check_duration() -> None:
             _check_duration(max(_pcm_seconds(raw), timeline.seconds), max_seconds)
@@ -123,8 +126,7 @@ def decode_audio(
             on_tick=check_duration,
         )
         check_duration()
-        _check_result(path, recording, result, timeline)
-        is_damaged = _has_audio_errors(result, recording)
+        is_damaged = _check_result(path, recording, result, timeline)
         decoded = _summarise(path, recording, timeline, is_damaged=is_damaged)
         os.replace(apply_timeline(raw, timeline, work / "whole"), target)
         return decoded
@@ -173,12 +175,6 @@ def _work_directory(target: str) -> Path:
     return Path(f"{target}.part")
 
 
-def _timeline(recording: Recording) -> "Timeline":
-    if recording.format in _DURATION_FROM_TIMESTAMPS:
-        return Timeline(SAMPLE_RATE, start=recording.start, max_gap=_MAX_TRANSPORT_GAP_S)
-    return Timeline(SAMPLE_RATE, start=recording.start)
-
-
 def _pcm_seconds(raw: Path) -> float:
     try:
         return raw.stat().st_size / SAMPLE_BYTES / SAMPLE_RATE
@@ -210,7 +206,8 @@ def _check_duration(seconds: float | None, max_seconds: float) -> None:
 
 def _check_result(
     path: str, recording: Recording, result: FfmpegResult, timeline: "Timeline"
-) -> None:
+) -> bool:
+    """Return whether the audio is damaged; raise if it is useless."""
     if "No space left on device" in result.stderr:
         raise OSError(errno.ENOSPC, "ffmpeg cannot write")
     if _NO_DECODER.search(result.stderr):
@@ -222,6 +219,11 @@ def _check_result(
         raise FileEncrypted("The audio in the file is encrypted (DRM)")
     if is_useless:
         raise FileCorrupt("The audio in the file is damaged and cannot be decoded")
+    # Errors in video do not count: a clip cut out of a longer one starts with a broken frame.
+    video = tuple(f"[{track.codec} @" for track in recording.video_tracks)
+    ignored = (*video, "[vist#", "Last message repeated")
+    lines = (line.strip() for line in result.stderr.splitlines())
+    return any(line and not line.startswith(ignored) for line in lines)
 
 
 #: MP4 sample entries of encrypted audio, by MPEG and by Apple. A `frma` box with the original
@@ -244,21 +246,15 @@ def is_drm_protected(path: str) -> bool:
     return False
 
 
-def _has_audio_errors(result: FfmpegResult, recording: Recording) -> bool:
-    """Ignores errors in video: a clip cut out of a longer one starts with a broken frame."""
-    video = tuple(f"[{track.codec} @" for track in recording.video_tracks)
-    lines = [line.strip() for line in result.stderr.splitlines()]
-    return any(
-        line and not line.startswith((*video, "[vist#", "Last message repeated")) for line in lines
-    )
-
-
 def _summarise(
     path: str, recording: Recording, timeline: "Timeline", *, is_damaged: bool
 ) -> DecodedAudio:
     """Raise if too much is lost in the middle. A few broken frames or a missing end are accepted
     and reported."""
-    missing = _missing_at_end(timeline.seconds, recording, is_damaged=is_damaged)
+    declared = 0.0 if recording.is_estimated else recording.duration or 0.0
+    # A video may go on without audio, so its duration counts only if the audio is damaged.
+    is_counted = is_damaged or not recording.video_tracks
+    missing = max(declared - timeline.seconds, 0.0) if is_counted else 0.0
     lost = timeline.gaps if is_damaged else 0.0
     if recording.format == "ogg":
         # The duration comes from the last page, so anything missing is before that.
@@ -277,15 +273,6 @@ def _summarise(
         missing=missing if missing > tolerated else 0.0,
         is_damaged=is_damaged,
     )
-
-
-def _missing_at_end(seconds: float, recording: Recording, *, is_damaged: bool) -> float:
-    """A video may go on without audio, so its duration counts only if the audio is damaged."""
-    if recording.duration is None or recording.is_estimated:
-        return 0.0
-    if recording.video_tracks and not is_damaged:
-        return 0.0
-    return max(recording.duration - seconds, 0.0)
 
 
 # The timeline -----------------------------------------------------------------------------------
@@ -320,36 +307,29 @@ class Timeline:
         self._start = round(start * rate)
         self._max_gap = max_gap
         self._partial_line = b""
-        self._samples = 0
-        self._anchors: list[TimelineAnchor] = []
+        #: The number of decoded samples, without gaps.
+        self.samples = 0
+        self.anchors: tuple[TimelineAnchor, ...] = ()
         #: Added to timestamps after a restart.
         self._offset = 0
         self._candidate: TimelineAnchor | None = None
 
     @property
-    def samples(self) -> int:
-        """The number of decoded samples, without gaps."""
-        return self._samples
-
-    @property
-    def anchors(self) -> tuple[TimelineAnchor, ...]:
-        return tuple(self._anchors)
-
-    @property
     def seconds(self) -> float:
         """From second 0 to the end of the last sample."""
-        if not self._anchors:
+        if not self.anchors:
             return 0.0
-        last = self._anchors[-1]
-        return max(last.position + self._samples - last.raw, 0) / self._rate
+        last = self.anchors[-1]
+        return max(last.position + self.samples - last.raw, 0) / self._rate
 
     @property
     def gaps(self) -> float:
         """Seconds without audio after the first sample."""
-        total = 0
-        for before, after in pairwise(self._anchors):
-            total += max(after.position - before.position - (after.raw - before.raw), 0)
-        return total / self._rate
+        gaps = (
+            after.position - before.position - (after.raw - before.raw)
+            for before, after in pairwise(self.anchors)
+        )
+        return sum(max(gap, 0) for gap in gaps) / self._rate
 
     def feed(self, data: bytes) -> None:
         lines = (self._partial_line + data).split(b"\n")
@@ -361,36 +341,32 @@ class Timeline:
 
     def _add_frame(self, timestamp: int, count: int) -> None:
         position = timestamp - self._start
-        if self._anchors:
+        if self.anchors:
             self._check_for_jump(position + self._offset)
         else:
             starts_at_zero = abs(position) < _START_TOLERANCE * self._rate
-            self._anchors.append(TimelineAnchor(0, 0 if starts_at_zero else position))
-        self._samples += count
+            self.anchors = (TimelineAnchor(0, 0 if starts_at_zero else position),)
+        self.samples += count
 
     def _check_for_jump(self, position: int) -> None:
-        last = self._anchors[-1]
+        last = self.anchors[-1]
         if self._continues(last, position):
             self._candidate = None
             return
         candidate = self._candidate
         if candidate is None or not self._continues(candidate, position):
-            self._candidate = TimelineAnchor(self._samples, position)
-        elif self._samples - candidate.raw >= _MIN_JUMP * self._rate:
-            self._accept(candidate, last)
+            self._candidate = TimelineAnchor(self.samples, position)
+        elif self.samples - candidate.raw >= _MIN_JUMP * self._rate:
+            self._candidate = None
+            jump = candidate.position - (last.position + candidate.raw - last.raw)
+            if -_MAX_OVERLAP * self._rate <= jump <= self._max_gap * self._rate:
+                self.anchors += (candidate,)
+            else:
+                self._offset -= jump
 
     def _continues(self, anchor: TimelineAnchor, position: int) -> bool:
-        expected = anchor.position + self._samples - anchor.raw
+        expected = anchor.position + self.samples - anchor.raw
         return abs(position - expected) <= _JITTER * self._rate
-
-    def _accept(self, anchor: TimelineAnchor, last: TimelineAnchor) -> None:
-        self._candidate = None
-        end = last.position + anchor.raw - last.raw
-        jump = anchor.position - end
-        if -_MAX_OVERLAP * self._rate <= jump <= self._max_gap * self._rate:
-            self._anchors.append(anchor)
-        else:
-            self._offset -= jump
 
 
 def apply_timeline(raw: Path, timeline: Timeline, target: Path) -> Path:
@@ -400,20 +376,12 @@ def apply_timeline(raw: Path, timeline: Timeline, target: Path) -> Path:
     if anchors == (TimelineAnchor(0, 0),):
         return raw
     ends = [anchor.raw for anchor in anchors[1:]] + [timeline.samples]
-    with raw.open("rb", buffering=0) as source, target.open("wb", buffering=0) as output:
+    with raw.open("rb") as source, target.open("wb") as output:
         for anchor, end in zip(anchors, ends, strict=False):
             skipped = max(-anchor.position, 0)
             source.seek((anchor.raw + skipped) * SAMPLE_BYTES)
             output.seek(max(anchor.position, 0) * SAMPLE_BYTES)
-            _copy(source.fileno(), output.fileno(), (end - anchor.raw - skipped) * SAMPLE_BYTES)
+            size = (end - anchor.raw - skipped) * SAMPLE_BYTES
+            while size > 0 and (data := source.read(min(size, _COPY_BYTES))):
+                size -= output.write(data)
     return target
-
-
-def _copy(source: int, target: int, size: int) -> None:
-    while size > 0:
-        data = os.read(source, min(size, _COPY_BYTES))
-        if not data:
-            return
-        size -= len(data)
-        while data:
-            data = data[os.write(target, data) :]

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..core.errors import FileCorrupt
 from ..core.languages import language_code
@@ -90,7 +90,11 @@ _MAX_SECONDS = 1e9
 #: Tags about the container, not about the content.
 _CONTAINER_TAGS = {"major_brand", "minor_version", "compatible_brands", "encoder"}
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+#: A line that ends with a single backslash continues on the next one.
+_LINE = re.compile(r"(?:[^\\\n]|\\.|\\\Z)+", re.DOTALL)
 _SECTION = re.compile(r"\[[A-Z]+\]")
+#: Split at the first equals sign that is not escaped; not a comment.
+_KEY_AND_VALUE = re.compile(r"((?![;#])(?:[^\\=]|\\.)+)=(.*)", re.DOTALL)
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 _STREAM = re.compile(
@@ -122,43 +126,25 @@ def probe(path: str, *, timeout_s: float = 60.0, program: str | None = None) -> 
         level="info",
         on_output=metadata.append,
     )
-    streams = parse_streams(result.stderr)
-    has_tracks = streams.audio_tracks or streams.video_tracks or streams.subtitle_tracks
-    if result.exit_code or not has_tracks:
+    recording = parse_streams(result.stderr, container)
+    tracks = (recording.audio_tracks, recording.video_tracks, recording.subtitle_tracks)
+    if result.exit_code or not any(tracks):
         raise FileCorrupt("The file is damaged: it has no readable audio or video track")
     tags, chapters = parse_metadata(metadata.text())
-    return Recording(
-        format=container,
-        duration=_plausible_duration(streams.duration, os.path.getsize(path)),
-        is_estimated=_ESTIMATED in result.stderr,
-        start=streams.start,
-        audio_tracks=streams.audio_tracks,
-        video_tracks=streams.video_tracks,
-        subtitle_tracks=streams.subtitle_tracks,
-        chapters=chapters,
-        tags=tags,
+    duration = recording.duration
+    if not duration or os.path.getsize(path) * 8 / duration < _MIN_BIT_RATE:
+        duration = None
+    is_estimated = _ESTIMATED in result.stderr
+    return replace(
+        recording, duration=duration, is_estimated=is_estimated, chapters=chapters, tags=tags
     )
-
-
-def _plausible_duration(duration: float | None, size_bytes: int) -> float | None:
-    if not duration or size_bytes * 8 / duration < _MIN_BIT_RATE:
-        return None
-    return duration
 
 
 # Streams, from the log on stderr ----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Streams:
-    duration: float | None
-    start: float
-    audio_tracks: tuple[AudioTrack, ...]
-    video_tracks: tuple[VideoTrack, ...]
-    subtitle_tracks: tuple[SubtitleTrack, ...]
-
-
-def parse_streams(log: str) -> Streams:
+def parse_streams(log: str, container: str = "") -> Recording:
+    """Return what the log says about the tracks and the times of the file."""
     audio: dict[int, AudioTrack] = {}
     video: dict[int, VideoTrack] = {}
     subtitles: dict[int, SubtitleTrack] = {}
@@ -171,13 +157,31 @@ def parse_streams(log: str) -> Streams:
             case "Audio":
                 audio[number] = _audio_track(stream, title)
             case "Video" if not stream["rest"].rstrip().endswith(_STILL_IMAGE):
-                video[number] = _video_track(stream)
+                size, frames = _SIZE.search(stream["rest"]), _FRAME_RATE.search(stream["rest"])
+                video[number] = VideoTrack(
+                    stream=number,
+                    codec=stream["codec"],
+                    width=int(size["width"]) if size else 0,
+                    height=int(size["height"]) if size else 0,
+                    rate=float(frames["rate"]) * (1000 if frames["thousand"] else 1)
+                    if frames
+                    else None,
+                )
             case "Subtitle" if stream["codec"] in _TEXT_SUBTITLES:
-                subtitles[number] = _subtitle_track(stream, title)
+                subtitles[number] = SubtitleTrack(
+                    stream=number,
+                    codec=stream["codec"],
+                    language=language_code(stream["language"] or ""),
+                    is_default="(default)" in stream["rest"],
+                    is_forced="(forced)" in stream["rest"],
+                    title=title,
+                )
     times = next((line for line in log.split("\n") if line.startswith("  Duration: ")), "")
     duration, start = _DURATION.match(times), _START.search(times)
-    return Streams(
-        duration=_seconds(duration) if duration else None,
+    hours, minutes, seconds = duration.groups() if duration else (0, 0, 0)
+    return Recording(
+        format=container,
+        duration=int(hours) * 3600 + int(minutes) * 60 + float(seconds) if duration else None,
         start=float(start[1]) if start else 0.0,
         audio_tracks=tuple(audio.values()),
         video_tracks=tuple(video.values()),
@@ -186,33 +190,25 @@ def parse_streams(log: str) -> Streams:
 
 
 def _stream_lines(log: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the line of each stream, with the title among the tags that follow it."""
-    stream_line, title = None, None
-    for line, is_tag in _input_lines(log):
-        if is_tag:
+    """Yield the line of each stream of the input file, with the title among the tags that follow.
+    Tags are indented deeper than the `Metadata:` above them; their text comes from the file and may
+    imitate other lines."""
+    stream_line = title = metadata_indent = None
+    for line in log.split("\n"):
+        if line.startswith(("Stream mapping:", "Output #0")):
+            break
+        indent = len(line) - len(line.lstrip(" "))
+        if metadata_indent is not None and indent > metadata_indent:
             if title is None and (match := _TITLE.fullmatch(line)):
                 title = _one_line(match[1]) or None
-        elif line.lstrip().startswith("Stream #"):
+            continue
+        metadata_indent = indent if line.strip() == "Metadata:" else None
+        if line.lstrip().startswith("Stream #"):
             if stream_line is not None:
                 yield stream_line, title
             stream_line, title = line, None
     if stream_line is not None:
         yield stream_line, title
-
-
-def _input_lines(log: str) -> Iterator[tuple[str, bool]]:
-    """Yield each line about the input file, and whether it is a tag. Tags are indented deeper than
-    the `Metadata:` above them; their text comes from the file and may imitate other lines."""
-    metadata_indent = None
-    for line in log.split("\n"):
-        if line.startswith(("Stream mapping:", "Output #0")):
-            return
-        indent = len(line) - len(line.lstrip(" "))
-        if metadata_indent is not None and indent > metadata_indent:
-            yield line, True
-            continue
-        metadata_indent = indent if line.strip() == "Metadata:" else None
-        yield line, False
 
 
 def _audio_track(stream: re.Match[str], title: str | None) -> AudioTrack:
@@ -243,82 +239,22 @@ def _channels(layout: str) -> int:
     return 0
 
 
-def _video_track(stream: re.Match[str]) -> VideoTrack:
-    size = _SIZE.search(stream["rest"])
-    frames = _FRAME_RATE.search(stream["rest"])
-    return VideoTrack(
-        stream=int(stream["number"]),
-        codec=stream["codec"],
-        width=int(size["width"]) if size else 0,
-        height=int(size["height"]) if size else 0,
-        rate=float(frames["rate"]) * (1000 if frames["thousand"] else 1) if frames else None,
-    )
-
-
-def _subtitle_track(stream: re.Match[str], title: str | None) -> SubtitleTrack:
-    return SubtitleTrack(
-        stream=int(stream["number"]),
-        codec=stream["codec"],
-        language=language_code(stream["language"] or ""),
-        is_default="(default)" in stream["rest"],
-        is_forced="(forced)" in stream["rest"],
-        title=title,
-    )
-
-
-def _seconds(duration: re.Match[str]) -> float:
-    return int(duration[1]) * 3600 + int(duration[2]) * 60 + float(duration[3])
-
-
 # Tags and chapters, in ffmpeg's metadata format -------------------------------------------------
 
 
 def parse_metadata(text: str) -> tuple[dict[str, str], tuple[Chapter, ...]]:
     """Return the tags of the file, and its chapters by time."""
-    tags: dict[str, str] = {}
-    chapters: list[Chapter] = []
-    for section, pairs in _sections(text):
-        if section == "":
-            tags = _tags(pairs)
-        elif section == "[CHAPTER]" and len(chapters) < _MAX_CHAPTERS:
-            chapter = _chapter(dict(pairs))
-            if chapter is not None:
-                chapters.append(chapter)
-    return tags, tuple(sorted(chapters, key=lambda chapter: (chapter.start, chapter.end)))
-
-
-def _sections(text: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    section, pairs = "", list[tuple[str, str]]()
-    for line in _logical_lines(text):
+    sections: list[tuple[str, list[tuple[str, str]]]] = [("", [])]
+    for line in _LINE.findall(text):
         if _SECTION.fullmatch(line):
-            yield section, pairs
-            section, pairs = line, []
-        elif not line.startswith((";", "#")):
-            key, value = _key_and_value(line)
-            if key:
-                pairs.append((key, value))
-    yield section, pairs
-
-
-def _logical_lines(text: str) -> Iterator[str]:
-    """A line that ends with a single backslash continues on the next one."""
-    parts: list[str] = []
-    for line in text.split("\n"):
-        parts.append(line)
-        if (len(line) - len(line.rstrip("\\"))) % 2 == 0:
-            yield "\n".join(parts)
-            parts = []
-    if parts:
-        yield "\n".join(parts)
-
-
-def _key_and_value(line: str) -> tuple[str, str]:
-    """Split at the first equals sign that is not escaped."""
-    match = re.match(r"((?:[^\\=]|\\.)*)=(.*)", line, re.DOTALL)
-    if match is None:
-        return "", ""
-    key, value = (re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in match.groups())
-    return key, value
+            sections.append((line, []))
+        elif match := _KEY_AND_VALUE.match(line):
+            key, value = (re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in match.groups())
+            sections[-1][1].append((key, value))
+    chapters = [_chapter(dict(pairs)) for name, pairs in sections if name == "[CHAPTER]"]
+    valid = [chapter for chapter in chapters if chapter is not None][:_MAX_CHAPTERS]
+    by_time = sorted(valid, key=lambda chapter: (chapter.start, chapter.end))
+    return _tags(sections[0][1]), tuple(by_time)
 
 
 def _tags(pairs: list[tuple[str, str]]) -> dict[str, str]:

@@ -1,62 +1,39 @@
-"""Detects the slides of a video: frames that stand still, without build-ups and repetitions."""
+"""Detects the slides of a video: frames that stand still, without build-ups and repetitions.
+docs/explanation/slides.md has the measurements behind the thresholds."""
 
-import contextlib
-import io
-import os
+import base64
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy
+from numpy.typing import NDArray
 from PIL import Image
 
-from ..core.errors import FileCorrupt, FileTooLarge, InvalidParameters, ProcessingTimeout
-from ..documents.ocr.engines import open_engine
-from ..documents.ocr.images import open_frame, save_jpeg
-from ..documents.ocr.recognition import recognise_upright
-from .ffmpeg import input_arguments, run_ffmpeg
-from .frame_similarity import (
-    COLUMNS,
-    FRAME_RATE,
-    HEIGHT,
-    LOOK_AHEAD_S,
-    ROWS,
-    SCENE_SHARE,
-    STILL_FRAMES,
-    WIDTH,
-    Blocks,
-    Frame,
-    Thumbnail,
-    ThumbnailIndex,
-    changed_pixels,
-    detect_motion,
-    different_pixels,
-    is_blank,
-    is_change,
-    is_part,
-    is_roughly_same,
-    is_same,
-    is_same_shot,
-    over_pixels,
-    pack_blocks,
-    pack_grey,
-    unpack_blocks,
-    unpack_thumbnail,
-)
+from ..core.errors import FileCorrupt, InvalidParameters
 from .probe import VideoTrack
 from .slides import (
-    MAX_SIDE,
     MAX_SLIDES,
     MAX_WINDOW_S,
     ScannedWindow,
     Slide,
     SlideCandidate,
-    SlideImage,
-    SlideText,
+    decode_frames,
 )
 
+#: Pixels of a thumbnail; one stands for 10 x 10 of a 1080p video, less than a word.
+WIDTH, HEIGHT = 192, 108
+#: Thumbnails per second. Decoding takes the time; taking more of what is decoded does not.
+FRAME_RATE = 4
+#: Pixels of a block, the unit in which motion is detected.
+BLOCK = 12
+ROWS, COLUMNS = HEIGHT // BLOCK, WIDTH // BLOCK
+
+Frame = NDArray[numpy.uint8]
+Blocks = NDArray[numpy.bool_]
+Pixels = NDArray[numpy.bool_]
 #: The share of a frame that has to stand still for a slide to start.
 MIN_STILL_SHARE = 0.3
 #: Frames between two candidates of one scene.
@@ -76,14 +53,6 @@ TRANSITION_REST = 0.25
 # Scan a window ----------------------------------------------------------------------------------
 
 
-class _State(NamedTuple):
-    """What the video shows from a frame on."""
-
-    first_frame: int
-    lively: Blocks
-    is_scene: bool
-
-
 def scan_window(
     path: str,
     track: VideoTrack,
@@ -97,43 +66,12 @@ def scan_window(
     if not 0 <= start_s < end_s <= start_s + MAX_WINDOW_S:
         raise InvalidParameters(f"Invalid window: {start_s} to {end_s} seconds")
     frame_count = max(1, round((end_s - start_s) * FRAME_RATE))
-    frames = _thumbnails(
-        path,
-        track,
-        start_s,
-        frame_count + LOOK_AHEAD_S * FRAME_RATE,
-        timeout_s=timeout_s,
-        program=program,
-    )
-    if not len(frames):
-        if start_s:
-            return ScannedWindow(start=start_s, end=start_s)
-        raise FileCorrupt("The frames of the video cannot be decoded")
-    last_s = start_s + (len(frames) - 1) / FRAME_RATE
-    candidates = _candidates(_extend_last(frames, frame_count), start_s, frame_count)
-    merged = merge_candidates(replace(each, at=min(each.at, last_s)) for each in candidates)
-    longest = sorted(merged, key=_duration, reverse=True)[:MAX_CANDIDATES]
-    longest.sort(key=lambda candidate: candidate.time)
-    end = min(end_s, start_s + len(frames) / FRAME_RATE)
-    return ScannedWindow(start=start_s, end=end, candidates=tuple(longest))
-
-
-def _thumbnails(
-    path: str,
-    track: VideoTrack,
-    start_s: float,
-    count: int,
-    *,
-    timeout_s: float,
-    program: str | None,
-) -> Frame:
-    """Return the frames from a time on, fewer at the end of the video."""
     content = decode_frames(
         path,
         track,
         seek_s=start_s,
         rate=FRAME_RATE,
-        count=count,
+        count=frame_count + LOOK_AHEAD_S * FRAME_RATE,
         filters=f"scale={WIDTH}:{HEIGHT}:flags=area,format=gray",
         output=("-f", "rawvideo"),
         # Skipping frames that no other frame needs halves the time and delays changes by 0.1 s.
@@ -142,42 +80,65 @@ def _thumbnails(
         program=program,
     )
     size = WIDTH * HEIGHT
-    complete = min(count, len(content) // size)
-    frames = numpy.frombuffer(content, numpy.uint8, complete * size)
-    return frames.reshape(complete, HEIGHT, WIDTH)
+    decoded = min(frame_count + LOOK_AHEAD_S * FRAME_RATE, len(content) // size)
+    if not decoded:
+        if start_s:
+            return ScannedWindow(start=start_s, end=start_s)
+        raise FileCorrupt("The frames of the video cannot be decoded")
+    frames = numpy.frombuffer(content, numpy.uint8, decoded * size).reshape(-1, HEIGHT, WIDTH)
+    # The last frame stays visible if the audio goes on after the video track has ended.
+    missing = max(0, min(STILL_FRAMES, frame_count - decoded))
+    frames = numpy.concatenate([frames, frames[-1:].repeat(missing, 0)]) if missing else frames
+    last_s = start_s + (decoded - 1) / FRAME_RATE
+    candidates = [
+        replace(each, at=min(each.at, last_s)) for each in _candidates(frames, start_s, frame_count)
+    ]
+    merged = sorted((each.candidate for each in _merge(candidates)), key=_duration, reverse=True)
+    longest = sorted(merged[:MAX_CANDIDATES], key=lambda candidate: candidate.time)
+    end = min(end_s, start_s + decoded / FRAME_RATE)
+    return ScannedWindow(start=start_s, end=end, candidates=tuple(longest))
 
 
-def _extend_last(frames: Frame, frame_count: int) -> Frame:
-    """The last frame stays visible if the audio goes on after the video track has ended."""
-    missing = min(STILL_FRAMES, frame_count - len(frames))
-    return numpy.concatenate([frames, frames[-1:].repeat(missing, 0)]) if missing > 0 else frames
+class _State(NamedTuple):
+    """What the video shows from a frame on."""
+
+    first_frame: int
+    lively: Blocks
+    is_scene: bool
 
 
-def _candidates(frames: Frame, start_s: float, frame_count: int) -> list[SlideCandidate]:
-    """Return every state of the picture, including transitions."""
+def _candidates(frames: Frame, start_s: float, frame_count: int) -> Iterator[SlideCandidate]:
+    """Yield every state of the picture, including transitions."""
     states = list(_states(frames))
     if not states:
         states = [_State(0, numpy.zeros((ROWS, COLUMNS), numpy.bool_), True)]
     ends = [state.first_frame for state in states[1:]] + [len(frames)]
-    return [
-        _candidate(frames[state.first_frame], state, end, start_s)
-        for state, end in zip(states, ends, strict=True)
-        if state.first_frame < frame_count
-    ]
+    for state, end in zip(states, ends, strict=True):
+        if state.first_frame < frame_count:
+            duration = (end - state.first_frame) / FRAME_RATE
+            time = start_s + state.first_frame / FRAME_RATE
+            yield SlideCandidate(
+                time=time,
+                end=time + duration,
+                at=time + min(SHARP_S, duration / 2),
+                grey=pack_grey(frames[state.first_frame]),
+                lively=pack_blocks(state.lively),
+                is_scene=state.is_scene,
+            )
 
 
 def _states(frames: Frame) -> Iterator[_State]:
-    motion = detect_motion(frames)
+    all_still, all_lively = detect_motion(frames)
     shown: Frame | None = None
     scene_at: int | None = None
     for index in range(len(frames)):
-        frame, lively = frames[index], motion.lively[index]
+        frame, lively = frames[index], all_lively[index]
         if lively.mean() > SCENE_SHARE:
             if scene_at is None or index - scene_at >= SCENE_STEP:
                 shown, scene_at = None, index
                 yield _State(index, lively, True)
             continue
-        still = motion.still[index] & ~lively
+        still = all_still[index] & ~lively
         if shown is None:
             is_new = bool(still.mean() >= MIN_STILL_SHARE)
         else:
@@ -185,19 +146,6 @@ def _states(frames: Frame) -> Iterator[_State]:
         if is_new:
             shown, scene_at = frame, None
             yield _State(index, lively, False)
-
-
-def _candidate(grey: Frame, state: _State, end_frame: int, start_s: float) -> SlideCandidate:
-    duration = (end_frame - state.first_frame) / FRAME_RATE
-    time = start_s + state.first_frame / FRAME_RATE
-    return SlideCandidate(
-        time=time,
-        end=time + duration,
-        at=time + min(SHARP_S, duration / 2),
-        grey=pack_grey(grey),
-        lively=pack_blocks(state.lively),
-        is_scene=state.is_scene,
-    )
 
 
 def _duration(candidate: SlideCandidate) -> float:
@@ -209,25 +157,25 @@ def _duration(candidate: SlideCandidate) -> float:
 
 class _Unpacked(NamedTuple):
     candidate: SlideCandidate
-    thumbnail: Thumbnail
-
-
-def merge_candidates(candidates: Iterable[SlideCandidate]) -> list[SlideCandidate]:
-    """Merge adjacent candidates that show the same slide or steps of its build-up, and drop
-    transitions."""
-    return [each.candidate for each in _merge(candidates)]
+    thumbnail: "Thumbnail"
 
 
 def _merge(candidates: Iterable[SlideCandidate]) -> list[_Unpacked]:
-    states = _without_transitions([_Unpacked(each, unpack_thumbnail(each)) for each in candidates])
+    """Merge adjacent candidates that show the same slide or steps of its build-up, and drop
+    transitions."""
     merged: list[_Unpacked] = []
-    for state in states:
-        both = _merge_two(merged[-1], state) if merged else None
-        if both:
+    for state in _without_transitions(
+        [_Unpacked(each, unpack_thumbnail(each)) for each in candidates]
+    ):
+        if merged and (both := _merge_two(merged[-1], state)):
             merged[-1] = both
-        else:
-            merged[-1:] = [_end_before(each, state.candidate.time) for each in merged[-1:]]
-            merged.append(state)
+            continue
+        if merged:
+            # A window sees the start of the next one, which may detect the change more exactly.
+            last, thumbnail = merged[-1]
+            end = min(last.end, state.candidate.time)
+            merged[-1] = _Unpacked(replace(last, end=end), thumbnail)
+        merged.append(state)
     return merged
 
 
@@ -244,18 +192,12 @@ def _without_transitions(states: list[_Unpacked]) -> list[_Unpacked]:
         is_standing = _duration(state.candidate) >= STILL_FRAMES / FRAME_RATE
         if is_standing or (after and is_part(state.thumbnail, after.thumbnail)):
             standing.append(state)
-        elif after and _is_nearly(state, after, standing[-1] if standing else None):
-            since = state.candidate.time
+        elif after and standing:
+            # If most of a transition was done, what follows only looks sharper.
+            remaining = int(changed_pixels(state.thumbnail, after.thumbnail).sum())
+            whole = int(changed_pixels(standing[-1].thumbnail, after.thumbnail).sum())
+            since = state.candidate.time if remaining <= TRANSITION_REST * whole else None
     return standing or filled[:1] or states[:1]
-
-
-def _is_nearly(transition: _Unpacked, after: _Unpacked, before: _Unpacked | None) -> bool:
-    """Whether most of a transition was done, so that what follows only looks sharper."""
-    if before is None:
-        return False
-    remaining = int(changed_pixels(transition.thumbnail, after.thumbnail).sum())
-    whole = int(changed_pixels(before.thumbnail, after.thumbnail).sum())
-    return remaining <= TRANSITION_REST * whole
 
 
 def _merge_two(before: _Unpacked, after: _Unpacked) -> _Unpacked | None:
@@ -264,19 +206,16 @@ def _merge_two(before: _Unpacked, after: _Unpacked) -> _Unpacked | None:
     if first.is_scene != second.is_scene:
         return None
     if first.is_scene:
-        if not is_same_shot(before.thumbnail, after.thumbnail):
-            return None
+        is_first = is_same_shot(before.thumbnail, after.thumbnail)
+    else:
+        is_first = is_same(before.thumbnail, after.thumbnail) or is_part(
+            after.thumbnail, before.thumbnail
+        )
+    if is_first:
         return _Unpacked(replace(first, end=second.end), before.thumbnail)
-    if is_same(before.thumbnail, after.thumbnail) or is_part(after.thumbnail, before.thumbnail):
-        return _Unpacked(replace(first, end=second.end), before.thumbnail)
-    if is_part(before.thumbnail, after.thumbnail):
+    if not first.is_scene and is_part(before.thumbnail, after.thumbnail):
         return _Unpacked(replace(second, time=first.time), after.thumbnail)
     return None
-
-
-def _end_before(state: _Unpacked, time: float) -> _Unpacked:
-    """A window sees the start of the next one, which may have detected the change more exactly."""
-    return state._replace(candidate=replace(state.candidate, end=min(state.candidate.end, time)))
 
 
 # Select slides ----------------------------------------------------------------------------------
@@ -288,19 +227,12 @@ def select_slides(windows: Sequence[ScannedWindow], *, limit: int = MAX_SLIDES) 
     candidates = [candidate for window in windows for candidate in window.candidates]
     distinct = _distinct(_merge(_limit(candidates, MAX_COMPARED)))
     end = max((window.end for window in windows if not window.is_empty), default=0.0)
-    selected = _limit([each.candidate for each in distinct], limit)
-    return [
-        Slide(
-            number=number,
-            time=round(candidate.time, 2),
-            end=round(min(candidate.end, end), 2),
-            at=round(candidate.at, 2),
-            grey=candidate.grey,
-            lively=candidate.lively,
-            is_scene=candidate.is_scene,
-        )
-        for number, candidate in enumerate(selected, 1)
-    ]
+    slides = []
+    for number, each in enumerate(_limit([state.candidate for state in distinct], limit), 1):
+        times = {"time": each.time, "end": min(each.end, end), "at": each.at}
+        rounded = {name: round(time, 2) for name, time in times.items()}
+        slides.append(Slide(number=number, **{**asdict(each), **rounded}))
+    return slides
 
 
 def _distinct(states: Iterable[_Unpacked]) -> list[_Unpacked]:
@@ -309,19 +241,17 @@ def _distinct(states: Iterable[_Unpacked]) -> list[_Unpacked]:
     slides: list[_Unpacked] = []
     scenes: list[_Unpacked] = []
     for state in states:
-        if state.candidate.is_scene:
-            if not _is_known_scene(state, scenes):
-                scenes.append(state)
-        elif not seen.contains(state.thumbnail):
-            seen.add(state.thumbnail)
-            slides.append(state)
+        if not state.candidate.is_scene:
+            if not seen.contains(state.thumbnail):
+                seen.add(state.thumbnail)
+                slides.append(state)
+            continue
+        earliest = scenes[-1].candidate.time + SCENE_DISTANCE_S if scenes else 0.0
+        if state.candidate.time >= earliest and not any(
+            is_same_shot(state.thumbnail, scene.thumbnail) for scene in scenes
+        ):
+            scenes.append(state)
     return scenes + slides
-
-
-def _is_known_scene(state: _Unpacked, scenes: Sequence[_Unpacked]) -> bool:
-    if scenes and state.candidate.time - scenes[-1].candidate.time < SCENE_DISTANCE_S:
-        return True
-    return any(is_same_shot(state.thumbnail, scene.thumbnail) for scene in scenes)
 
 
 def _limit(candidates: list[SlideCandidate], limit: int) -> list[SlideCandidate]:
@@ -333,109 +263,236 @@ def _limit(candidates: list[SlideCandidate], limit: int) -> list[SlideCandidate]
     return sorted((scenes[::step] + slides)[:limit], key=lambda candidate: candidate.time)
 
 
-#: 8K. A decoder may hold 17 frames of this size, which is 900 MB.
-MAX_FRAME_PIXELS = 8192 * 4608
-MAX_IMAGE_PIXELS = 50_000_000
+# Motion -----------------------------------------------------------------------------------------
+
+#: A pixel that changes by less was only encoded again.
+MOTION_DIFFERENCE = 10
+#: Changed pixels that make a block a moving one.
+MOTION_PIXELS = 2
+#: Frames for which a block has to stand still to belong to a slide.
+STILL_FRAMES = round(1.5 * FRAME_RATE)
+#: Seconds to look ahead for blocks that are always in motion.
+LOOK_AHEAD_S = 12
+#: Near the end of the video, at least this many seconds count, even if they are past.
+MIN_LOOK_AHEAD_S = 6
+#: If a larger share of the frame is in motion, it is a filmed scene and not a slide.
+SCENE_SHARE = 0.6
+#: A block with motion in this share of half seconds is always in motion; its neighbours need less.
+LIVELY_SHARE, LIVELY_NEIGHBOUR_SHARE = 0.4, 0.12
+#: More half seconds with motion than slides in quick succession cause.
+MIN_LIVELY_HALF_SECONDS = 6
 
 
-def save_slides(
-    path: str,
-    track: VideoTrack,
-    slides: Sequence[Slide],
-    directory: str,
-    *,
-    max_side: int = MAX_SIDE,
-    timeout_s: float = 60.0,
-    program: str | None = None,
-) -> list[SlideImage]:
-    """Write each slide as `frame_###.jpg` to a directory. The timeout applies to each of them."""
-    decode = partial(_decode, path, track, max_side=max_side, timeout_s=timeout_s, program=program)
-    return [_save(slide, _frame_of(slide, decode), directory) for slide in slides]
+def detect_motion(frames: Frame) -> tuple[Blocks, Blocks]:
+    """Return for each frame which blocks stand still, and which are always in motion."""
+    count = len(frames)
+    moving = numpy.zeros((count + STILL_FRAMES, ROWS, COLUMNS), numpy.bool_)
+    for index in range(1, count):
+        moving[index] = _moved(frames[index - 1], frames[index])
+    still = numpy.zeros((count, ROWS, COLUMNS), numpy.bool_)
+    for index in range(max(1, count - STILL_FRAMES + 1)):
+        later = frames[min(index + STILL_FRAMES, count - 1)]
+        rests = ~moving[index + 1 : index + 1 + STILL_FRAMES].any(axis=0)
+        # A slow fade shows only over several frames.
+        still[index] = rests & ~_moved(frames[index], later)
+    return still, _lively(moving[:count])
 
 
-def _frame_of(slide: Slide, decode: "partial[Image.Image | None]") -> Image.Image:
-    image = decode(slide.at, can_seek=True)
-    if not image or not _shows(image, slide):
-        # With wrong timestamps in the index of the file, a seek leads elsewhere.
-        with contextlib.suppress(ProcessingTimeout):
-            image = decode(slide.at, can_seek=False) or image
-    if not image:
-        raise FileCorrupt(f"The frame at {slide.at:.1f} s of the video cannot be decoded")
-    return image
+def _moved(before: Frame, after: Frame) -> Blocks:
+    pixels = numpy.maximum(before, after) - numpy.minimum(before, after) > MOTION_DIFFERENCE
+    return _count_in_blocks(pixels) >= MOTION_PIXELS
 
 
-def _decode(
-    path: str,
-    track: VideoTrack,
-    at_s: float,
-    *,
-    can_seek: bool,
-    max_side: int,
-    timeout_s: float,
-    program: str | None,
-) -> Image.Image | None:
-    """Return the frame at a time, upright and with square pixels. Without a seek everything before
-    it is decoded: slow, but right even if the timestamps of the file are wrong."""
-    # Stretch pixels that are not square; an aspect ratio of 0 is undefined.
-    sar = "if(sar\\,clip(sar\\,0.1\\,10)\\,1)"
-    width, height = f"(iw*max({sar}\\,1))", f"(ih/min({sar}\\,1))"
-    fit = f"min(1\\,{max_side}/max({width}\\,{height}))"
-    scale = ":".join(f"max(1\\,round({side}*{fit}))" for side in (width, height))
-    content = decode_frames(
-        path,
-        track,
-        seek_s=at_s if can_seek else 0.0,
-        skip_s=0.0 if can_seek else at_s,
-        rate=50,
-        count=1,
-        # ffmpeg applies the rotation of the file by itself.
-        filters=f"scale={scale}:flags=bicubic,setsar=1,format=rgb24",
-        output=("-c:v", "ppm", "-f", "image2pipe"),
-        timeout_s=timeout_s,
-        program=program,
+def _count_in_blocks(pixels: Pixels) -> NDArray[numpy.int64]:
+    counts: NDArray[numpy.int64] = pixels.reshape(ROWS, BLOCK, COLUMNS, BLOCK).sum(axis=(1, 3))
+    return counts
+
+
+def _lively(moving: Blocks) -> Blocks:
+    """Slides may change every three seconds; a speaker moves in more seconds than not."""
+    lively = numpy.zeros_like(moving)
+    half = FRAME_RATE // 2
+    for index in range(len(moving)):
+        first = max(1, min(index + 1, len(moving) - MIN_LOOK_AHEAD_S * FRAME_RATE))
+        ahead = moving[first : first + LOOK_AHEAD_S * FRAME_RATE]
+        halves = [ahead[start : start + half].any(axis=0) for start in range(0, len(ahead), half)]
+        if len(halves) >= MIN_LIVELY_HALF_SECONDS:
+            count = numpy.sum(halves, axis=0)
+            core = count >= max(MIN_LIVELY_HALF_SECONDS, LIVELY_SHARE * len(halves))
+            lively[index] = _grow(core, count >= LIVELY_NEIGHBOUR_SHARE * len(halves))
+            if lively[index].mean() > SCENE_SHARE:  # a scene may start with a slide
+                lively[index] &= numpy.any(halves[:MIN_LIVELY_HALF_SECONDS], axis=0)
+    return lively
+
+
+def _grow(core: Blocks, allowed: Blocks) -> Blocks:
+    """Extend the core by adjacent allowed blocks."""
+    if not core.any():
+        return core
+    while True:
+        padded = numpy.pad(core, 1)
+        near = numpy.zeros_like(core)
+        for row in range(3):
+            for column in range(3):
+                near |= padded[row : row + ROWS, column : column + COLUMNS]
+        grown = core | (near & allowed)
+        if (grown == core).all():
+            return grown
+        core = grown
+
+
+# Comparison -------------------------------------------------------------------------------------
+
+#: How much a pixel has to differ.
+DIFFERENCE = 14
+#: Different pixels that make another slide. A mouse pointer has fewer, a word twice as many.
+DIFFERENT_PIXELS = 10
+#: If the mean of a block differs by more than this, so do enough of its pixels: no need to count.
+DIFFERENT_BLOCK = (DIFFERENT_PIXELS * 255 + BLOCK**2 * DIFFERENCE) / BLOCK**2
+#: The range of grey around a pixel that belongs to text or a drawing, not to the background.
+INK_CONTRAST = 20
+#: The share of a slide's ink that may change during a build-up: lines are close to each other.
+BUILD_UP_TOLERANCE = 0.15
+#: A frame with less ink is blank.
+BLANK_PIXELS = 6
+#: How many slides back a build-up is searched for the complete state of a slide.
+BUILD_UP_STEPS = 20
+#: The mean difference of blocks within one camera shot.
+SAME_SHOT = 14.0
+#: The mean difference of blocks of the same frame, scaled in two ways.
+SAME_FRAME = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Thumbnail:
+    """A thumbnail prepared for comparisons."""
+
+    grey: Frame
+    lively: Blocks
+    #: The mean of each block.
+    block_means: NDArray[numpy.float64]
+    #: Pixels that belong to text or a drawing.
+    ink: Pixels
+
+
+def pack_grey(grey: Frame) -> str:
+    return base64.b64encode(zlib.compress(grey.tobytes(), 6)).decode()
+
+
+def pack_blocks(blocks: Blocks) -> str:
+    return numpy.packbits(blocks).tobytes().hex()
+
+
+def unpack_thumbnail(slide: SlideCandidate | Slide) -> Thumbnail:
+    content = zlib.decompress(base64.b64decode(slide.grey))
+    grey = numpy.frombuffer(content, numpy.uint8).reshape(HEIGHT, WIDTH)
+    return Thumbnail(grey, unpack_blocks(slide.lively), _block_means(grey), _ink(grey))
+
+
+def unpack_blocks(packed: str) -> Blocks:
+    bits = numpy.unpackbits(numpy.frombuffer(bytes.fromhex(packed), numpy.uint8))
+    return bits[: ROWS * COLUMNS].reshape(ROWS, COLUMNS).astype(numpy.bool_)
+
+
+def _block_means(grey: Frame) -> NDArray[numpy.float64]:
+    means: NDArray[numpy.float64] = grey.reshape(ROWS, BLOCK, COLUMNS, BLOCK).mean(axis=(1, 3))
+    return means
+
+
+def _ink(grey: Frame) -> Pixels:
+    high, low = grey.copy(), grey.copy()
+    for axis in (0, 1):
+        for near, here in ((slice(1, None), slice(None, -1)), (slice(None, -1), slice(1, None))):
+            at = (here, slice(None)) if axis == 0 else (slice(None), here)
+            of = (near, slice(None)) if axis == 0 else (slice(None), near)
+            high[at] = numpy.maximum(high[at], grey[of])
+            low[at] = numpy.minimum(low[at], grey[of])
+    ink: Pixels = high - low > INK_CONTRAST
+    return ink
+
+
+class ThumbnailIndex:
+    """Finds a thumbnail among many."""
+
+    def __init__(self, capacity: int) -> None:
+        self._thumbnails: list[Thumbnail] = []
+        self._block_means = numpy.zeros((capacity, ROWS, COLUMNS), numpy.float32)
+        self._lively = numpy.zeros((capacity, ROWS, COLUMNS), numpy.bool_)
+
+    def add(self, thumbnail: Thumbnail) -> None:
+        self._block_means[len(self._thumbnails)] = thumbnail.block_means
+        self._lively[len(self._thumbnails)] = thumbnail.lively
+        self._thumbnails.append(thumbnail)
+
+    def contains(self, thumbnail: Thumbnail) -> bool:
+        """Whether the same slide, or a later step of its build-up, was added before."""
+        count = len(self._thumbnails)
+        differs = numpy.abs(self._block_means[:count] - thumbnail.block_means) > DIFFERENT_BLOCK
+        differs &= ~(self._lively[:count] | thumbnail.lively)
+        similar = numpy.flatnonzero(~differs.any(axis=(1, 2)))
+        return any(
+            is_same(thumbnail, self._thumbnails[index]) for index in similar.tolist()
+        ) or any(is_part(thumbnail, other) for other in self._thumbnails[-BUILD_UP_STEPS:])
+
+
+def is_same(one: Thumbnail, other: Thumbnail) -> bool:
+    return not is_change(changed_pixels(one, other))
+
+
+def is_change(pixels: Pixels) -> bool:
+    """Whether enough changed pixels are close together: a pointer leaves two small traces."""
+    if numpy.count_nonzero(pixels) >= DIFFERENT_PIXELS * ROWS * COLUMNS:
+        return True
+    counts = numpy.zeros((ROWS + 1, COLUMNS + 1), numpy.int64)
+    counts[:-1, :-1] = _count_in_blocks(pixels)
+    near = counts[:-1, :-1] + counts[1:, :-1] + counts[:-1, 1:] + counts[1:, 1:]
+    return int(near.max()) >= DIFFERENT_PIXELS
+
+
+def is_part(part: Thumbnail, whole: Thumbnail) -> bool:
+    """Whether the second shows everything that is on the first, and maybe more: a build-up."""
+    changed = changed_pixels(part, whole)
+    # Only where something changed: the room around a projection screen is the same on all slides.
+    ink = part.ink & over_pixels((_count_in_blocks(changed) > 0) & ~(part.lively | whole.lively))
+    lost = int((changed & ink).sum())
+    return lost <= BUILD_UP_TOLERANCE * int(changed.sum()) and lost <= BUILD_UP_TOLERANCE * int(
+        ink.sum()
     )
-    return Image.open(io.BytesIO(content), formats=["PPM"]) if content else None
 
 
-def _shows(image: Image.Image, slide: Slide) -> bool:
+def is_same_shot(one: Thumbnail, other: Thumbnail) -> bool:
+    return float(numpy.abs(one.block_means - other.block_means).mean()) < SAME_SHOT
+
+
+def is_frame_of(image: Image.Image, slide: Slide) -> bool:
+    """Whether a frame that was scaled differently is the slide, apart from the blocks in motion."""
     if slide.is_scene:
         return True
-    thumbnail = image.convert("L").resize((WIDTH, HEIGHT), Image.Resampling.BOX)
-    return is_roughly_same(numpy.asarray(thumbnail, numpy.uint8), unpack_thumbnail(slide))
+    thumbnail = unpack_thumbnail(slide)
+    scaled = image.convert("L").resize((WIDTH, HEIGHT), Image.Resampling.BOX)
+    means = _block_means(numpy.asarray(scaled, numpy.uint8))
+    difference = numpy.abs(means - thumbnail.block_means)[~thumbnail.lively]
+    return not difference.size or float(difference.mean()) < SAME_FRAME
 
 
-def _save(slide: Slide, image: Image.Image, directory: str) -> SlideImage:
-    unfinished = f"{directory}/.{slide.file_name}"
-    save_jpeg(image, unfinished)
-    os.replace(unfinished, f"{directory}/{slide.file_name}")
-    return SlideImage(
-        number=slide.number, name=slide.file_name, width=image.width, height=image.height
-    )
+def is_blank(thumbnail: Thumbnail) -> bool:
+    return int((thumbnail.ink & over_pixels(~thumbnail.lively)).sum()) < BLANK_PIXELS
 
 
-def read_slide(
-    image_path: str,
-    slide: Slide,
-    *,
-    languages: str | None = None,
-    ocr_engine: str = "tesseract",
-    ocr_data_directory: str | None = None,
-) -> SlideText:
-    """Return the text of a saved slide; it may have none."""
-    engine = open_engine(ocr_engine, ocr_data_directory)
-    grey = open_frame(image_path, 1, max_pixels=MAX_IMAGE_PIXELS).convert("L")
-    if not slide.is_scene:
-        _cover_motion(grey, slide.lively)
-    recognised = recognise_upright(grey, engine=engine, languages=languages)
-    return SlideText(
-        text=recognised.text,
-        markdown=recognised.markdown,
-        confidence=recognised.confidence,
-        languages=recognised.languages,
-    )
+def changed_pixels(one: Thumbnail, other: Thumbnail) -> Pixels:
+    return different_pixels(one.grey, other.grey) & over_pixels(~(one.lively | other.lively))
 
 
-def _cover_motion(grey: Image.Image, lively: str) -> None:
+def different_pixels(one: Frame, other: Frame) -> Pixels:
+    different: Pixels = numpy.maximum(one, other) - numpy.minimum(one, other) > DIFFERENCE
+    return different
+
+
+def over_pixels(blocks: Blocks) -> Pixels:
+    return blocks.repeat(BLOCK, axis=0).repeat(BLOCK, axis=1)
+
+
+def cover_motion(grey: Image.Image, lively: str) -> None:
     """Paint blocks in motion with the background colour: OCR would read a face as letters."""
     background = int(numpy.argmax(grey.histogram()))
     width, height = grey.size
@@ -445,49 +502,3 @@ def _cover_motion(grey: Image.Image, lively: str) -> None:
             *((column + 1) * width // COLUMNS, (row + 1) * height // ROWS),
         )
         grey.paste(background, box)
-
-
-def decode_frames(
-    path: str,
-    track: VideoTrack,
-    *,
-    seek_s: float,
-    rate: int,
-    count: int,
-    filters: str,
-    output: Sequence[str],
-    skip_s: float = 0.0,
-    options: Sequence[str] = (),
-    timeout_s: float,
-    program: str | None,
-) -> bytearray:
-    """Return up to `count` filtered frames, `rate` per second of the video, starting `skip_s` after
-    the position of the seek. A frame that is shown for longer is repeated. Returns as much as can
-    be decoded: a part of a damaged video can often be shown."""
-    if track.width * track.height > MAX_FRAME_PIXELS:
-        raise FileTooLarge(
-            f"The frames of the video have {track.width} x {track.height} pixels",
-            limit_pixels=MAX_FRAME_PIXELS,
-        )
-    # An accurate seek would drop a frame that began before the position, and it may last minutes.
-    seek = ("-noaccurate_seek", "-ss", f"{seek_s:.3f}")
-    # Trimmed before scaling: a gap of a year would repeat a frame millions of times.
-    selected = f"fps={rate}:start_time={skip_s:.3f},trim=end_frame={count}"
-    content = bytearray()
-    run_ffmpeg(
-        [
-            # One thread: other windows run on the other cores, so more would only cost memory.
-            *input_arguments(
-                path, threads=1, options=("-max_pixels", str(MAX_FRAME_PIXELS), *options, *seek)
-            ),
-            "-map", f"0:{track.stream}", "-filter_threads", "1", "-max_error_rate", "1",
-            "-vf", f"{selected},{filters}",
-            *output,
-            "pipe:1",
-        ],
-        timeout_s=timeout_s,
-        program=program,
-        level="quiet",
-        on_output=content.extend,
-    )  # fmt: skip
-    return content

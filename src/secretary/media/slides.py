@@ -1,15 +1,31 @@
-"""The slides of a video: data types without heavy imports. `slide_detection` scans a video one
-window at a time, and saves and reads the selected slides."""
+"""The slides of a video: their data types, saving them in the resolution of the video, and reading
+their text. Without heavy imports at the top; `slide_detection` finds the slides."""
 
+import contextlib
+import io
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-#: Seconds scanned per call. Each window decodes `frame_similarity.LOOK_AHEAD_S` more than that.
+from ..core.errors import FileCorrupt, FileTooLarge, ProcessingTimeout
+from .ffmpeg import input_arguments, run_ffmpeg
+from .probe import VideoTrack
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+#: Seconds scanned per call. Each window decodes `slide_detection.LOOK_AHEAD_S` more than that.
 WINDOW_S = 300.0
 #: A window is held in memory, 83 kB per second.
 MAX_WINDOW_S = 900.0
 #: More slides than anybody looks through.
 MAX_SLIDES = 300
+#: 8K. A decoder may hold 17 frames of this size, which is 900 MB.
+MAX_FRAME_PIXELS = 8192 * 4608
+MAX_IMAGE_PIXELS = 50_000_000
 #: Pixels of the longer side of a saved slide; larger ones are scaled down.
 MAX_SIDE = 1920
 
@@ -24,10 +40,10 @@ class SlideCandidate:
     end: float
     #: A moment at which nothing on it changes.
     at: float
-    #: The thumbnail, packed by `frame_similarity`.
-    grey: str
+    #: The thumbnail, packed by `slide_detection`.
+    grey: str = field(repr=False)
     #: The mask of the blocks that are always in motion, such as a speaker in a corner.
-    lively: str
+    lively: str = field(repr=False)
     is_scene: bool = False
 
 
@@ -47,17 +63,11 @@ class ScannedWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slide:
+class Slide(SlideCandidate):
+    """A selected candidate. `time` is when the first step of a build-up appears, `at` when it is
+    complete and stands still."""
+
     number: int
-    #: When it first appears: the first step of a build-up.
-    time: float
-    end: float
-    #: When it is complete and stands still.
-    at: float
-    #: As in `SlideCandidate`.
-    grey: str = field(repr=False)
-    lively: str = field(repr=False)
-    is_scene: bool = False
 
     @property
     def file_name(self) -> str:
@@ -89,3 +99,144 @@ def windows(duration: float, length: float = WINDOW_S) -> list[tuple[float, floa
     count = max(1, round(duration / length))
     edges = [round(duration * index / count, 2) for index in range(count)] + [duration]
     return list(pairwise(edges))
+
+
+# Save and read slides ---------------------------------------------------------------------------
+
+
+def save_slides(
+    path: str,
+    track: VideoTrack,
+    slides: Sequence[Slide],
+    directory: str,
+    *,
+    max_side: int = MAX_SIDE,
+    timeout_s: float = 60.0,
+    program: str | None = None,
+) -> list[SlideImage]:
+    """Write each slide as `frame_###.jpg` to a directory. The timeout applies to each of them."""
+    from ..documents.ocr.images import save_jpeg
+    from .slide_detection import is_frame_of
+
+    decode = partial(_decode, path, track, max_side=max_side, timeout_s=timeout_s, program=program)
+    images = []
+    for slide in slides:
+        image = decode(slide.at, can_seek=True)
+        if not image or not is_frame_of(image, slide):
+            # With wrong timestamps in the index of the file, a seek leads elsewhere.
+            with contextlib.suppress(ProcessingTimeout):
+                image = decode(slide.at, can_seek=False) or image
+        if not image:
+            raise FileCorrupt(f"The frame at {slide.at:.1f} s of the video cannot be decoded")
+        unfinished = f"{directory}/.{slide.file_name}"
+        save_jpeg(image, unfinished)
+        os.replace(unfinished, f"{directory}/{slide.file_name}")
+        size = {"width": image.width, "height": image.height}
+        images.append(SlideImage(number=slide.number, name=slide.file_name, **size))
+    return images
+
+
+def _decode(
+    path: str,
+    track: VideoTrack,
+    at_s: float,
+    *,
+    can_seek: bool,
+    max_side: int,
+    timeout_s: float,
+    program: str | None,
+) -> "Image.Image | None":
+    """Return the frame at a time, upright and with square pixels. Without a seek everything before
+    it is decoded: slow, but right even if the timestamps of the file are wrong."""
+    from PIL import Image
+
+    # Stretch pixels that are not square; an aspect ratio of 0 is undefined.
+    sar = "if(sar\\,clip(sar\\,0.1\\,10)\\,1)"
+    width, height = f"(iw*max({sar}\\,1))", f"(ih/min({sar}\\,1))"
+    fit = f"min(1\\,{max_side}/max({width}\\,{height}))"
+    scale = ":".join(f"max(1\\,round({side}*{fit}))" for side in (width, height))
+    content = decode_frames(
+        path,
+        track,
+        seek_s=at_s if can_seek else 0.0,
+        skip_s=0.0 if can_seek else at_s,
+        rate=50,
+        count=1,
+        # ffmpeg applies the rotation of the file by itself.
+        filters=f"scale={scale}:flags=bicubic,setsar=1,format=rgb24",
+        output=("-c:v", "ppm", "-f", "image2pipe"),
+        timeout_s=timeout_s,
+        program=program,
+    )
+    return Image.open(io.BytesIO(content), formats=["PPM"]) if content else None
+
+
+def decode_frames(
+    path: str,
+    track: VideoTrack,
+    *,
+    seek_s: float,
+    rate: int,
+    count: int,
+    filters: str,
+    output: Sequence[str],
+    skip_s: float = 0.0,
+    options: Sequence[str] = (),
+    timeout_s: float,
+    program: str | None,
+) -> bytearray:
+    """Return up to `count` filtered frames, `rate` per second of the video, starting `skip_s` after
+    the position of the seek. A frame that is shown for longer is repeated. Returns as much as can
+    be decoded: a part of a damaged video can often be shown."""
+    if track.width * track.height > MAX_FRAME_PIXELS:
+        raise FileTooLarge(
+            f"The frames of the video have {track.width} x {track.height} pixels",
+            limit_pixels=MAX_FRAME_PIXELS,
+        )
+    # An accurate seek would drop a frame that began before the position, and it may last minutes.
+    seek = ("-noaccurate_seek", "-ss", f"{seek_s:.3f}")
+    # Trimmed before scaling: a gap of a year would repeat a frame millions of times.
+    selected = f"fps={rate}:start_time={skip_s:.3f},trim=end_frame={count}"
+    content = bytearray()
+    run_ffmpeg(
+        [
+            # One thread: other windows run on the other cores, so more would only cost memory.
+            *input_arguments(path, options=("-max_pixels", str(MAX_FRAME_PIXELS), *options, *seek)),
+            "-map", f"0:{track.stream}", "-filter_threads", "1", "-max_error_rate", "1",
+            "-vf", f"{selected},{filters}",
+            *output,
+            "pipe:1",
+        ],
+        timeout_s=timeout_s,
+        program=program,
+        level="quiet",
+        on_output=content.extend,
+    )  # fmt: skip
+    return content
+
+
+def read_slide(
+    image_path: str,
+    slide: Slide,
+    *,
+    languages: str | None = None,
+    ocr_engine: str = "tesseract",
+    ocr_data_directory: str | None = None,
+) -> SlideText:
+    """Return the text of a saved slide; it may have none."""
+    from ..documents.ocr.engines import open_engine
+    from ..documents.ocr.images import open_frame
+    from ..documents.ocr.recognition import recognise_upright
+    from .slide_detection import cover_motion
+
+    engine = open_engine(ocr_engine, ocr_data_directory)
+    grey = open_frame(image_path, 1, max_pixels=MAX_IMAGE_PIXELS).convert("L")
+    if not slide.is_scene:
+        cover_motion(grey, slide.lively)
+    recognised = recognise_upright(grey, engine=engine, languages=languages)
+    return SlideText(
+        text=recognised.text,
+        markdown=recognised.markdown,
+        confidence=recognised.confidence,
+        languages=recognised.languages,
+    )

@@ -70,23 +70,17 @@ def parse_subtitles(text: str) -> list[TimedText]:
 def _cues(lines: Iterable[str]) -> Iterator[TimedText]:
     times: tuple[float, float] | None = None
     cue_lines: list[str] = []
-    for line in lines:
+    for line in (*lines, ""):
         match = _CUE_TIMES.match(line[:200]) if "-->" in line else None
         if match is None and line.strip():
             cue_lines.append(line)  # dropped if no times came before: a style or a note
             continue
         if times is not None:
-            yield _cue(times, cue_lines)
+            plain = html.unescape(_TAG.sub("", "\n".join(cue_lines)))
+            text = "\n".join(" ".join(each.split()) for each in plain.splitlines() if each.strip())
+            yield TimedText(times[0], max(times), text)
         times = (_seconds(match.groups()[:4]), _seconds(match.groups()[4:])) if match else None
         cue_lines = []
-    if times is not None:
-        yield _cue(times, cue_lines)
-
-
-def _cue(times: tuple[float, float], lines: Iterable[str]) -> TimedText:
-    plain = html.unescape(_TAG.sub("", "\n".join(lines)))
-    text = "\n".join(" ".join(line.split()) for line in plain.splitlines() if line.strip())
-    return TimedText(times[0], max(times), text)
 
 
 def _seconds(parts: tuple[str | None, ...]) -> float:
@@ -100,18 +94,14 @@ def _without_repetitions(cues: Iterable[TimedText]) -> Iterator[TimedText]:
     shown: list[str] = []
     for start, end, text in cues:
         lines = text.split("\n")
-        repeated = _repeated_lines(shown, lines)
+        # The leading lines that were the last ones of the previous cue.
+        sizes = range(min(len(lines), len(shown)), 0, -1)
+        repeated = next((size for size in sizes if shown[-size:] == lines[:size]), 0)
         shown = lines
         if repeated < len(lines):
             yield TimedText(start, end, " ".join(lines[repeated:]))
         elif end - start > FLASH:
             yield TimedText(start, end, " ".join(lines))
-
-
-def _repeated_lines(shown: list[str], lines: list[str]) -> int:
-    """Count the leading lines that were the last ones of the previous cue."""
-    sizes = range(min(len(lines), len(shown)), 0, -1)
-    return next((size for size in sizes if shown[-size:] == lines[:size]), 0)
 
 
 def detect_subtitle_language(segments: Iterable[TimedText]) -> str | None:

@@ -99,21 +99,17 @@ def write_transcript(transcript: Transcript) -> None:
         segments, title=transcript.title, chapters=transcript.chapters, images=transcript.images
     )
     markdown = "".join(blocks)
-    _write(directory / MARKDOWN_FILE, [markdown])
+    (directory / MARKDOWN_FILE).write_text(markdown, encoding="utf-8", errors="replace")
     results = _results(transcript, segments, markdown)
     (directory / RESULTS_FILE).write_bytes(encode_json(results))
 
 
 def _write_texts(directory: Path, segments: Sequence[TimedText], prefix: str = "") -> None:
     texts = (f"{paragraph.text}\n\n" for paragraph in paragraphs(segments))
-    _write(directory / (prefix + TEXT_FILE), texts)
-    _write(directory / (prefix + SRT_FILE), as_srt(segments))
-    _write(directory / (prefix + VTT_FILE), as_vtt(segments))
-
-
-def _write(path: Path, parts: Iterable[str]) -> None:
-    with path.open("w", encoding="utf-8", errors="replace") as file:
-        file.writelines(parts)
+    files = {TEXT_FILE: texts, SRT_FILE: as_srt(segments), VTT_FILE: as_vtt(segments)}
+    for name, parts in files.items():
+        with (directory / (prefix + name)).open("w", encoding="utf-8", errors="replace") as file:
+            file.writelines(parts)
 
 
 def _results(
@@ -122,19 +118,18 @@ def _results(
     """A transcript that is too long for the results is only in the files."""
     is_short = len(markdown) <= MAX_RESULTS_BYTES
     results: dict[str, Any] = {"markdown_content": markdown if is_short else None}
-    if transcript.spoken is None:
-        return results
-    languages = {"source_language": transcript.spoken.language}
-    if transcript.translation is not None:
-        languages["target_language"] = transcript.translation.language
-    results["transcription"] = {
-        "text": "\n\n".join(each.text for each in paragraphs(segments)) if is_short else None,
-        **languages,
-        "segments": [
-            {"start": round(start, 3), "end": round(end, 3), "text": text}
-            for start, end, text in (segments if is_short else ())
-        ],
-    }
+    if transcript.spoken is not None:
+        languages = {"source_language": transcript.spoken.language}
+        if transcript.translation is not None:
+            languages["target_language"] = transcript.translation.language
+        results["transcription"] = {
+            "text": "\n\n".join(each.text for each in paragraphs(segments)) if is_short else None,
+            **languages,
+            "segments": [
+                {"start": round(start, 3), "end": round(end, 3), "text": text}
+                for start, end, text in (segments if is_short else ())
+            ],
+        }
     return results
 
 
@@ -147,9 +142,12 @@ def as_markdown(
 ) -> Iterator[str]:
     """Yield one block at a time, each followed by an empty line."""
     if title:
-        yield f"# {_escaped_line(title)}\n\n"
+        yield f"# {escaped_line(title)}\n\n"
     inserts = sorted(
-        [(chapter.start, 0, _heading(chapter)) for chapter in chapters]
+        [
+            (each.start, 0, f"## {escaped_line(each.title)} ({format_clock(each.start)})\n\n")
+            for each in chapters
+        ]
         + [(image.time, 1, _image(image)) for image in images]
     )
     inserted = 0
@@ -157,24 +155,20 @@ def as_markdown(
         while inserted < len(inserts) and inserts[inserted][0] <= paragraph.start:
             yield inserts[inserted][2]
             inserted += 1
-        yield f"**[{format_clock(paragraph.start)}]** {_escaped_line(paragraph.text)}\n\n"
+        yield f"**[{format_clock(paragraph.start)}]** {escaped_line(paragraph.text)}\n\n"
     for _, _, block in inserts[inserted:]:
         yield block
-
-
-def _heading(chapter: Chapter) -> str:
-    return f"## {_escaped_line(chapter.title)} ({format_clock(chapter.start)})\n\n"
 
 
 def _image(image: TranscriptImage) -> str:
     block = f"![{format_clock(image.time)}]({image.file})\n\n"
     lines = [
-        escape_line_start(_escaped_line(line)) for line in image.text.splitlines() if line.strip()
+        escape_line_start(escaped_line(line)) for line in image.text.splitlines() if line.strip()
     ]
     return block + ("\n".join(f"> {line}" for line in lines) + "\n\n" if lines else "")
 
 
-def _escaped_line(text: str) -> str:
+def escaped_line(text: str) -> str:
     """Join the text to one line and escape it: speech is never markup."""
     escaped = " ".join(text.split()).replace("\\", "\\\\")
     for character in "<>[]*_`#":

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from pydantic import BaseModel
@@ -25,6 +25,8 @@ from ..storage.blob_store import BlobStore
 from ..store import JobQuery, Store
 from ..store.claims import is_alive
 from ..version import __version__
+
+T = TypeVar("T")
 
 MEGABYTE = 1_000_000
 LOW_SPACE = 1000 * MEGABYTE
@@ -376,14 +378,16 @@ LIKELY_SECRET_LENGTH = 12
 
 def visible_settings(settings: Settings) -> dict[str, Any]:
     """The settings by group and name, with secrets masked."""
-    visible: dict[str, Any] = redact(_visible("", settings), settings)
-    return visible
+    visible: dict[str, Any] = _visible("", settings)
+    return redact(visible, settings)
 
 
-def redact(value: Any, settings: Settings) -> Any:
+def redact(value: T, settings: Settings) -> T:
     """Remove all secrets of the settings from a value, wherever they occur in its texts."""
     secrets = sorted(set(_secrets(settings.model_dump(mode="json"))), key=len, reverse=True)
-    return _without([secret for secret in secrets if len(secret) >= MIN_SECRET_LENGTH], value)
+    long_enough = [secret for secret in secrets if len(secret) >= MIN_SECRET_LENGTH]
+    redacted: T = _without(long_enough, value)
+    return redacted
 
 
 def _visible(name: str, value: Any) -> Any:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import shutil
+import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -167,7 +168,7 @@ def _blob_info(key: str, path: Path) -> BlobInfo | None:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if not path.is_file() or path.is_symlink():
+    if not stat.S_ISREG(status.st_mode):
         return None
     etag = f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
     return BlobInfo(key, status.st_size, status.st_mtime, status.st_mtime, etag)

@@ -65,19 +65,14 @@ def parse_page(data: bytes, url: str) -> Element:
 
 
 def _check_tags(data: bytes) -> None:
-    for tag in _LONG_TAG.finditer(_without_script_content(data)):
-        if len(_VALUE.sub(b"", tag[0])) > MAX_TAG:
-            raise FileCorrupt("An element of the page has more attributes than allowed")
-
-
-def _without_script_content(data: bytes) -> bytes:
-    """A less-than sign in a script starts no tag."""
     first, *others = re.split(rb"<script", data, flags=re.I)
     parts = [first]
-    for part in others:
+    for part in others:  # a less-than sign in a script starts no tag
         start, end = part.find(b">") + 1, re.search(rb"</script", part, re.I)
         parts += [b"<script", part[:start], part[end.start() :] if end else b""]
-    return b"".join(parts)
+    for tag in _LONG_TAG.finditer(b"".join(parts)):
+        if len(_VALUE.sub(b"", tag[0])) > MAX_TAG:
+            raise FileCorrupt("An element of the page has more attributes than allowed")
 
 
 def _close_headings(data: bytes) -> bytes:
@@ -133,9 +128,13 @@ def to_page_markdown(elements: Iterable[Element]) -> str:
     for element in elements:
         blocks += html_blocks(element, lambda source, alt: Picture("", None))
     try:
-        return _limit_text(to_markdown(blocks))
+        text = to_markdown(blocks)
     except RecursionError:
         raise FileCorrupt("The elements of the page are nested too deeply") from None
+    if len(text) <= MAX_TEXT:
+        return text
+    cut = text[:MAX_TEXT]  # at the end of a paragraph
+    return cut[: cut.rfind("\n\n") + 1 or None].rstrip() + "\n"
 
 
 def html_to_markdown(html: str) -> str:
@@ -148,22 +147,17 @@ def html_to_markdown(html: str) -> str:
     return to_page_markdown([root])
 
 
-def _limit_text(text: str) -> str:
-    """Cut a text that is too long at the end of a paragraph."""
-    if len(text) <= MAX_TEXT:
-        return text
-    cut = text[:MAX_TEXT]
-    return cut[: cut.rfind("\n\n") + 1 or None].rstrip() + "\n"
-
-
 def main_text(root: Element) -> str:
     """Return the main content of a page as Markdown."""
     extracted = _extract(root)
     if len(extracted) >= MIN_EXTRACTED:
         return extracted
-    element = content_element(root)
-    own = to_page_markdown([_without_frame(element)]) if element is not None else ""
-    return own or extracted
+    element = copy.deepcopy(content_element(root))
+    if element is None:
+        return extracted
+    element.tail = None
+    etree.strip_elements(element, *FRAME, "h1", with_tail=False)
+    return to_page_markdown([element]) or extracted
 
 
 def content_element(root: Element) -> Element | None:
@@ -198,10 +192,3 @@ def _extract(root: Element) -> str:
     if not extracted:
         return ""
     return to_page_markdown([parse_html(_BOM + extracted.encode("utf-8", "replace"))])
-
-
-def _without_frame(element: Element) -> Element:
-    part = copy.deepcopy(element)
-    part.tail = None
-    etree.strip_elements(part, *FRAME, "h1", with_tail=False)
-    return part

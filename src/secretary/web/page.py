@@ -4,11 +4,12 @@ Each source on a page (the markup of a known conference system, JSON-LD, meta ta
 yields fields; the first source that has a field wins.
 """
 
+import copy
 import html
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from lxml import etree
@@ -101,21 +102,31 @@ def parse_talk_page(data: bytes, url: str) -> TalkPage:
     root = parse_page(data, url)
     json_ld = _json_ld_fields(root, f"{_heading(root)} {_html_title(root)}", url)
     remove_unread(root)
-    site, site_fields = _site_fields(root)
-    sources = [
-        site_fields,
-        ExtractedFields(links=tuple(_player_links(root))),
-        json_ld,
-        _meta_fields(root),
-    ]
+    site, site_fields = "", ExtractedFields()
+    for name, parse in (("fosdem", _fosdem), ("pretalx", _pretalx), ("frab", _frab)):
+        if extracted := parse(root):
+            own_fields, labelled = extracted
+            site, site_fields = name, _merge([own_fields, _label_fields(labelled)])
+            break
+    players = ExtractedFields(links=tuple(_player_links(root)))
+    sources = [site_fields, players, json_ld, _meta_fields(root)]
     if not site:
-        sources += [ExtractedFields(links=tuple(_content_links(root))), _label_fields(root)]
+        # All links in the content, and those to files and videos on the whole page.
+        content = content_element(root)
+        own = _links_in([content]) if content is not None else []
+        links = [*own, *_links_in([root], media_only=content is not None)]
+        sources += [ExtractedFields(links=tuple(links)), _label_fields(root)]
     merged = _merge(sources)
     text = site_fields.text or (main_text(root) if not site else "")
     text = text or json_ld.text or html_to_markdown(html.escape(_description(root)))
     if not (merged.title or text):
         raise FileCorrupt("The page has neither a title nor a text")
-    return _talk_page(merged, _without_title(text, merged.title), url, site)
+    # The heading may repeat the title.
+    first, _, rest = text.partition("\n")
+    heading = re.sub(r"^#+ |\\(?=[^\w\s])", "", first).strip()
+    if first.startswith("#") and heading == merged.title and rest.strip():
+        text = rest.lstrip("\n")
+    return _talk_page(merged, text, url, site)
 
 
 def _merge(sources: Iterable[ExtractedFields]) -> ExtractedFields:
@@ -129,14 +140,6 @@ def _merge(sources: Iterable[ExtractedFields]) -> ExtractedFields:
     }
     links = tuple(deduplicated(link for source in sources for link in source.links))
     return ExtractedFields(**{**values, "links": links})
-
-
-def _without_title(text: str, title: str) -> str:
-    """Remove the heading if it repeats the title."""
-    first, _, rest = text.partition("\n")
-    heading = re.sub(r"^#+ |\\(?=[^\w\s])", "", first).strip()
-    is_title = first.startswith("#") and heading == title
-    return rest.lstrip("\n") if is_title and rest.strip() else text
 
 
 def _talk_page(merged: ExtractedFields, text: str, url: str, site: str) -> TalkPage:
@@ -186,15 +189,21 @@ def _html_title(root: Element) -> str:
 def _meta_fields(root: Element) -> ExtractedFields:
     tags = _meta_tags(root)
     start, end = tags.get("event:start_time", ""), tags.get("event:end_time", "")
+    names = ("og:video:secure_url", "og:video:url", "og:video", "twitter:player")
+    videos = [make_link(tags[name], kind=LinkKind.VIDEO_PAGE) for name in names if name in tags]
     return ExtractedFields(
         title=_heading(root) or tags.get("og:title", "") or _html_title(root),
-        speakers=_speakers(root),
+        speakers=unique_names(  # the texts of links to pages of speakers, outside of menus
+            text_of(link, 200)
+            for link in root.iter("a")
+            if _SPEAKER.search(link.get("href") or "") and not is_within(link, FRAME)
+        ),
         event=tags.get("og:site_name", ""),
         day=parse_date(start) or "",
         starttime=parse_time(start) or "",
         endtime=parse_time(end) or "",
         language=parse_language(root.get("lang") or tags.get("og:locale")) or "",
-        links=tuple(_meta_videos(tags)),
+        links=tuple(link for link in videos if link and link_kind(link.url) != LinkKind.OTHER),
     )
 
 
@@ -213,28 +222,12 @@ def _meta_tags(root: Element) -> dict[str, str]:
     return tags
 
 
-def _meta_videos(tags: dict[str, str]) -> Iterator[Link]:
-    for name in ("og:video:secure_url", "og:video:url", "og:video", "twitter:player"):
-        link = make_link(tags[name], kind=LinkKind.VIDEO_PAGE) if name in tags else None
-        if link is not None and link_kind(link.url) is not LinkKind.OTHER:
-            yield link
-
-
-def _speakers(root: Element) -> tuple[str, ...]:
-    """Return the texts of links to pages of speakers, outside of menus."""
-    return unique_names(
-        text_of(link, 200)
-        for link in root.iter("a")
-        if _SPEAKER.search(link.get("href") or "") and not is_within(link, FRAME)
-    )
-
-
 def _player_links(root: Element) -> list[Link]:
     """Return the videos that are embedded in the page, and their subtitles."""
     links = []
     for element in root.iter("video", "source", "track", "iframe"):
         url = element.get("src") or element.get("data-src")
-        if not url or (element.tag == "source" and not _is_in_video(element)):
+        if not url or (element.tag == "source" and element.getparent().tag != "video"):
             continue
         if element.tag == "iframe":
             links.append(make_link(url) if link_kind(url) is LinkKind.VIDEO_PAGE else None)
@@ -245,18 +238,6 @@ def _player_links(root: Element) -> list[Link]:
         else:
             links.append(make_link(url, kind=LinkKind.VIDEO))
     return deduplicated(links)
-
-
-def _is_in_video(source: Element) -> bool:
-    parent = source.getparent()
-    return parent is not None and parent.tag == "video"
-
-
-def _content_links(root: Element) -> list[Link]:
-    """Return all links in the content, and those to files and videos on the whole page."""
-    content = content_element(root)
-    own = _links_in([content]) if content is not None else []
-    return [*own, *_links_in([root], media_only=content is not None)]
 
 
 def _links_in(elements: list[Element], *, media_only: bool = False) -> list[Link]:
@@ -435,15 +416,11 @@ def _as_list(value: Any) -> list[Any]:
 # Known conference systems -----------------------------------------------------------------------
 
 
-def _site_fields(root: Element) -> tuple[str, ExtractedFields]:
-    for name, parse in (("fosdem", _fosdem), ("pretalx", _pretalx), ("frab", _frab)):
-        extracted = parse(root)
-        if extracted is not None:
-            return name, extracted
-    return "", ExtractedFields()
+#: The fields of a page, and the element that has more of them with labels.
+SiteFields = tuple[ExtractedFields, Element]
 
 
-def _fosdem(root: Element) -> ExtractedFields | None:
+def _fosdem(root: Element) -> SiteFields | None:
     boxes = with_class(root, "side-box", "ul")
     box = next((each for each in boxes if len(_labelled_values(each)) > 2), None)
     if box is None:
@@ -451,103 +428,91 @@ def _fosdem(root: Element) -> ExtractedFields | None:
     event, _, title = _html_title(root).partition(" - ")
     texts = [*with_class(root, "event-abstract"), *with_class(root, "event-description")]
     speakers = root.xpath(".//a[contains(@href, '/schedule/speaker/')]")
-    lists = [*with_class(root, "event-attachments"), *_lists_below(root, ("links", "attachments"))]
-    return _merge(
-        [
-            ExtractedFields(
-                title=text_of(_first_with_class(root, "schedule-title"), MAX_TITLE) or title,
-                event=event if title else "",
-                speakers=unique_names(map(text_of, speakers)),
-                text=to_page_markdown(texts),
-                links=tuple(_links_in(lists)),
-            ),
-            _label_fields(box),
-        ]
-    )
+    lists = with_class(root, "event-attachments")
+    for heading in root.iter("h3"):
+        below = heading.getnext()
+        name = text_of(heading, 40).rstrip(":").casefold()
+        if below is not None and below.tag == "ul" and name in ("links", "attachments"):
+            lists.append(below)
+    return ExtractedFields(
+        title=text_of(_first_with_class(root, "schedule-title"), MAX_TITLE) or title,
+        event=event if title else "",
+        speakers=unique_names(map(text_of, speakers)),
+        text=to_page_markdown(texts),
+        links=tuple(_links_in(lists)),
+    ), box
 
 
-def _pretalx(root: Element) -> ExtractedFields | None:
+def _pretalx(root: Element) -> SiteFields | None:
     heading = _first_with_class(root, "talk-title")
     if heading is None or not (with_class(root, "abstract") or with_class(root, "talk-content")):
         return None
     slots = _first_with_class(root, "talk-slots")
     start, end, room = _slot(slots if slots is not None else heading)
+    cards = ("pretalx-session-info", "speaker")
     people = [
         title
-        for person in (*with_class(root, "pretalx-session-info"), *with_class(root, "speaker"))
+        for name in cards
+        for person in with_class(root, name)
         for title in with_class(person, "title")[:1] or person.xpath("self::a | .//h3/a")[:1]
     ]
     texts = [
         part
         for name in ("abstract", "description", "answers")
         for part in with_class(root, name)
-        if not _is_within_class(part, ("pretalx-session-info", "speaker"))
+        if not any(_has_class(parent, cards) for parent in part.iterancestors())
     ]
-    resources = with_class(root, "resources")
     title_parts = [part.strip() for part in _html_title(root).split("::")]
-    return _merge(
-        [
-            ExtractedFields(
-                title=_text_without(heading, ("small", "button"), ("buttons", "speakers")),
-                event=title_parts[1] if len(title_parts) > 2 else "",
-                speakers=unique_names(map(text_of, people)),
-                text=to_page_markdown(texts),
-                day=parse_date(start) or "",
-                starttime=parse_time(start) or "",
-                endtime=parse_time(end) or "",
-                room=room,
-                links=tuple(map(_without_size, _links_in([*resources, *texts]))),
-            ),
-            _label_fields(heading),
-        ]
-    )
+    links = _links_in([*with_class(root, "resources"), *texts])
+    size = re.compile(r"\s*\(\d+([.,]\d+)?\s*([KMGkmg]i?)?(B|bytes?)\)$")
+    return ExtractedFields(
+        title=_text_without(heading, ("small", "button"), ("buttons", "speakers")),
+        event=title_parts[1] if len(title_parts) > 2 else "",
+        speakers=unique_names(map(text_of, people)),
+        text=to_page_markdown(texts),
+        day=parse_date(start) or "",
+        starttime=parse_time(start) or "",
+        endtime=parse_time(end) or "",
+        room=room,
+        links=tuple(replace(link, title=size.sub("", link.title)) for link in links),
+    ), heading
 
 
-def _frab(root: Element) -> ExtractedFields | None:
-    details, cards = root.find(".//*[@id='details']"), with_class(root, "speakers-section")
-    if details is not None and root.find(".//*[@id='basic']") is not None:
-        return _older_frab(root, details)
+def _frab(root: Element) -> SiteFields | None:
+    details, basic = root.find(".//*[@id='details']"), root.find(".//*[@id='basic']")
+    if details is not None and basic is not None:
+        return _older_frab(root, basic, details)
+    cards = with_class(root, "speakers-section")
     heading = next((each for each in root.iter("h2") if is_within(each, ("article",))), None)
     if not cards or heading is None:
         return None
     start, end, _ = _slot(heading.getparent())
     speakers = [title for card in cards for title in with_class(card, "title")]
     texts = [part for card in with_class(root, "card-body") for part in card if part.tag != "h4"]
-    return _merge(
-        [
-            ExtractedFields(
-                title=_without_type(text_of(heading, MAX_TITLE)),
-                event=_html_title(root).rpartition(" | ")[2],
-                speakers=unique_names(map(text_of, speakers)),
-                text=to_page_markdown(texts),
-                track=text_of(_first_with_class(root, "bg-success")),
-                room=text_of(_first_with_class(root, "bg-secondary")),
-                day=parse_date(start) or "",
-                starttime=parse_time(start) or "",
-                endtime=parse_time(end) or "",
-                links=tuple(_without_calendars(_links_in(with_class(root, "links-section")))),
-            ),
-            _label_fields(heading.getparent()),
-        ]
-    )
+    return ExtractedFields(
+        title=_without_type(text_of(heading, MAX_TITLE)),
+        event=_html_title(root).rpartition(" | ")[2],
+        speakers=unique_names(map(text_of, speakers)),
+        text=to_page_markdown(texts),
+        track=text_of(_first_with_class(root, "bg-success")),
+        room=text_of(_first_with_class(root, "bg-secondary")),
+        day=parse_date(start) or "",
+        starttime=parse_time(start) or "",
+        endtime=parse_time(end) or "",
+        links=_frab_links(with_class(root, "links-section")),
+    ), heading.getparent()
 
 
-def _older_frab(root: Element, details: Element) -> ExtractedFields:
-    basic = root.find(".//*[@id='basic']")
+def _older_frab(root: Element, basic: Element, details: Element) -> SiteFields:
     texts = [part for name in ("abstract", "description") for part in with_class(basic, name)]
     people = root.xpath(".//*[@id='sidebar']//td//a")
     heading = next((each for each in root.iter("h2") if text_of(each)), None)
-    return _merge(
-        [
-            ExtractedFields(
-                title=_without_type(text_of(heading, MAX_TITLE)),
-                speakers=unique_names(map(text_of, people)),
-                text=to_page_markdown(texts),
-                links=tuple(_without_calendars(_links_in(details.findall("ul")))),
-            ),
-            _label_fields(details),
-        ]
-    )
+    return ExtractedFields(
+        title=_without_type(text_of(heading, MAX_TITLE)),
+        speakers=unique_names(map(text_of, people)),
+        text=to_page_markdown(texts),
+        links=_frab_links(details.findall("ul")),
+    ), details
 
 
 def _first_with_class(root: Element, name: str) -> Element | None:
@@ -565,28 +530,14 @@ def _slot(element: Element) -> tuple[str, str, str]:
     return values[0], values[1] if len(values) > 1 else "", room[1].strip() if room else ""
 
 
-def _lists_below(root: Element, headings: tuple[str, ...]) -> Iterator[Element]:
-    for heading in root.iter("h3"):
-        following = heading.getnext()
-        is_list = following is not None and following.tag == "ul"
-        if is_list and text_of(heading, 40).rstrip(":").casefold() in headings:
-            yield following
-
-
 def _text_without(element: Element, tags: tuple[str, ...], classes: tuple[str, ...]) -> str:
     """Return the text of an element without that of some of its descendants."""
-    parts: list[str] = []
-    walk = etree.iterwalk(element, events=("start", "end"))
-    for event, part in walk:
-        if event == "start":
-            is_skipped = part.tag in tags or _has_class(part, classes)
-            if part is not element and is_skipped:
-                walk.skip_subtree()
-            else:
-                parts.append(part.text or "")
-        elif part is not element:
-            parts.append(part.tail or "")
-    return single_line("".join(parts), MAX_TITLE)
+    part = copy.deepcopy(element)
+    for descendant in part.iterdescendants():
+        if _has_class(descendant, classes):
+            descendant.tag = tags[0]
+    etree.strip_elements(part, *tags, with_tail=False)
+    return text_of(part, MAX_TITLE)
 
 
 def _without_type(title: str) -> str:
@@ -595,17 +546,9 @@ def _without_type(title: str) -> str:
     return rest if colon and len(kind) <= 30 else title
 
 
-def _without_size(link: Link) -> Link:
-    title = re.sub(r"\s*\(\d+([.,]\d+)?\s*([KMGkmg]i?)?(B|bytes?)\)$", "", link.title)
-    return Link(link.url, title, link.kind)
-
-
-def _without_calendars(links: list[Link]) -> Iterator[Link]:
-    return (link for link in links if not link.url.endswith(".ics"))
-
-
-def _is_within_class(element: Element, classes: tuple[str, ...]) -> bool:
-    return any(_has_class(parent, classes) for parent in element.iterancestors())
+def _frab_links(elements: list[Element]) -> tuple[Link, ...]:
+    """All but calendars."""
+    return tuple(link for link in _links_in(elements) if not link.url.endswith(".ics"))
 
 
 def _has_class(element: Element, classes: tuple[str, ...]) -> bool:

@@ -3,10 +3,11 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -17,16 +18,18 @@ from ..documents.office.xml_parser import Element, parse_xml
 from .talk import (
     MAX_TITLE,
     NO_NAME,
+    VIDEO_KINDS,
     Link,
     LinkKind,
-    ScheduleEntry,
-    Talk,
     absolute_url,
+    best_url,
     deduplicated,
+    end_time,
     filename_key,
     make_link,
-    make_talk,
     parse_date,
+    parse_language,
+    parse_time,
     single_line,
     title_stem,
     unique_names,
@@ -44,75 +47,62 @@ _WEEKDAYS = (
     ("sunday", "sonntag"),
 )  # fmt: skip
 
-#: Returns the name of the conference and its talks, given the data and the base URL of its links.
-Parser = Callable[[bytes, str], tuple[str, Iterator[ScheduleEntry]]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TalkFilter:
-    """Selects talks; an empty field matches all. Tracks match as a whole (`*` is a wildcard), days
-    by date, number or weekday, titles by a part of them."""
+class ScheduleEntry:
+    """A talk in a schedule, as plain text. `name` is the identifier in the schedule."""
 
-    tracks: tuple[str, ...] = ()
-    days: tuple[str, ...] = ()
-    titles: tuple[str, ...] = ()
-
-    def select(self, entries: Sequence[ScheduleEntry]) -> list[ScheduleEntry]:
-        selected = [entry for entry in entries if self._matches(entry)]
-        if not selected:
-            raise _no_match(entries)
-        return selected
-
-    def _matches(self, entry: ScheduleEntry) -> bool:
-        return (
-            _any(self.tracks, lambda track: _matches_name(entry.track or "", track))
-            and _any(self.days, lambda day: _is_on(entry, day))
-            and _any(self.titles, lambda part: part.casefold() in entry.title.casefold())
-        )
-
-
-ALL = TalkFilter()
+    title: str
+    name: str
+    url: str | None
+    track: str | None
+    day: str | None
+    day_number: int
+    start: str | None
+    duration: str | None
+    language: str | None
+    speakers: tuple[str, ...]
+    links: tuple[Link, ...]
 
 
 def session_parameters(
     data: bytes,
-    url: str,
-    event: str | None,
-    tracks: tuple[str, ...],
-    days: tuple[str, ...],
-    titles: tuple[str, ...],
+    url: str = "",
+    event: str | None = None,
+    tracks: Sequence[str] = (),
+    days: Sequence[str] = (),
+    titles: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Return the parameters of a session job for each selected talk, as plain values."""
-    talk_filter = TalkFilter(tracks=tracks, days=days, titles=titles)
-    talks = read_schedule(data, url=url, event=event, talk_filter=talk_filter)
-    return [talk.parameters() for talk in talks]
+    """Return the parameters of a session job for each selected talk of `schedule.xml` or
+    `schedule.json`. `url` is the base of its links; `event` overrides the name of the conference.
 
-
-def read_schedule(
-    data: bytes, *, url: str = "", event: str | None = None, talk_filter: TalkFilter = ALL
-) -> list[Talk]:
-    """Return the selected talks of `schedule.xml` or `schedule.json`. `url` is the base of its
-    links; `event` overrides the name of the conference."""
+    Tracks match as a whole (`*` is a wildcard), days by date, number or weekday, titles by a part
+    of them; without any, all match.
+    """
     if len(data) > MAX_BYTES:
         raise FileTooLarge("The schedule is larger than allowed", limit_bytes=MAX_BYTES)
-    conference, talks = _select_parser(data)(data, url)
+    start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith((b"<", b"\xff\xfe", b"\xfe\xff")):  # byte order marks of UTF-16
+        conference, talks = _parse_xml(data, url)
+    elif start.startswith(b"{"):
+        conference, talks = _parse_json(data, url)
+    else:
+        raise UnsupportedFile("The schedule is neither XML nor JSON")
     entries = [entry for entry in islice(talks, MAX_TALKS + 1) if entry.title]
     if len(entries) > MAX_TALKS:
         raise FileTooLarge(f"A schedule may have at most {MAX_TALKS:,} talks")
     event = single_line(event) or single_line(conference) or None
-    # Stems are made of all talks, so that they do not depend on the filter.
-    stems = dict(zip(map(id, entries), _stems(entries), strict=True))
-    selected = talk_filter.select(entries)
-    return [make_talk(entry, event=event, stem=stems[id(entry)]) for entry in selected]
-
-
-def _select_parser(data: bytes) -> Parser:
-    start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start.startswith((b"<", b"\xff\xfe", b"\xfe\xff")):  # byte order marks of UTF-16
-        return parse_schedule_xml
-    if start.startswith(b"{"):
-        return parse_schedule_json
-    raise UnsupportedFile("The schedule is neither XML nor JSON")
+    selected = [
+        _parameters(entry, event, stem)
+        # Stems are made of all talks, so that they do not depend on the filter.
+        for entry, stem in zip(entries, _stems(entries), strict=True)
+        if _any(tracks, partial(_matches_track, entry))
+        and _any(days, partial(_is_on, entry))
+        and _any(titles, partial(_is_titled, entry))
+    ]
+    if not selected:
+        raise _no_match(entries)
+    return selected
 
 
 def _stems(entries: Sequence[ScheduleEntry]) -> list[str]:
@@ -126,15 +116,34 @@ def _stems(entries: Sequence[ScheduleEntry]) -> list[str]:
     )
 
 
-# Filter -----------------------------------------------------------------------------------------
+def _parameters(entry: ScheduleEntry, event: str | None, stem: str) -> dict[str, Any]:
+    """The parameters of a session job, without those that are unknown."""
+    starttime = parse_time(entry.start)
+    parameters = {
+        "event": event,
+        "session": entry.title,
+        "filename": f"{stem}.md",
+        "url": entry.url,
+        "track": entry.track,
+        "day": entry.day,
+        "starttime": starttime,
+        "endtime": end_time(starttime, entry.duration),
+        "speakers": list(entry.speakers),
+        "video_url": best_url(entry.links, *VIDEO_KINDS),
+        "attachments_url": best_url(entry.links, LinkKind.ATTACHMENT),
+        "source_language": parse_language(entry.language),
+        # By the organisers.
+        "subtitles_url": best_url(entry.links, LinkKind.SUBTITLES),
+    }
+    return {name: value for name, value in parameters.items() if value}
 
 
 def _any(patterns: Sequence[str], matches: Callable[[str], bool]) -> bool:
     return not patterns or any(matches(" ".join(pattern.split())) for pattern in patterns)
 
 
-def _matches_name(name: str, pattern: str) -> bool:
-    name, pattern = name.casefold(), pattern.casefold()
+def _matches_track(entry: ScheduleEntry, pattern: str) -> bool:
+    name, pattern = (entry.track or "").casefold(), pattern.casefold()
     return name == pattern or ("*" in pattern and fnmatchcase(name, pattern.replace("[", "[[]")))
 
 
@@ -148,11 +157,15 @@ def _is_on(entry: ScheduleEntry, day: str) -> bool:
     return day in names or day == names[0][:3]
 
 
+def _is_titled(entry: ScheduleEntry, part: str) -> bool:
+    return part.casefold() in entry.title.casefold()
+
+
 def _no_match(entries: Sequence[ScheduleEntry]) -> InvalidParameters:
     if not entries:
         return InvalidParameters("The schedule has no talks")
-    tracks = _distinct(entry.track for entry in entries)
-    days = _distinct(entry.day for entry in entries)
+    tracks = list(dict.fromkeys(entry.track for entry in entries if entry.track))[:_MAX_LISTED]
+    days = list(dict.fromkeys(entry.day for entry in entries if entry.day))[:_MAX_LISTED]
     available = f"Tracks: {', '.join(tracks) or 'none'}. Days: {', '.join(days) or 'none'}."
     return InvalidParameters(
         f"No talk of the schedule matches. {available}",
@@ -162,14 +175,10 @@ def _no_match(entries: Sequence[ScheduleEntry]) -> InvalidParameters:
     )
 
 
-def _distinct(names: Iterable[str | None]) -> list[str]:
-    return list(dict.fromkeys(name for name in names if name))[:_MAX_LISTED]
-
-
 # JSON -------------------------------------------------------------------------------------------
 
 
-def parse_schedule_json(data: bytes, base: str) -> tuple[str, Iterator[ScheduleEntry]]:
+def _parse_json(data: bytes, base: str) -> tuple[str, Iterator[ScheduleEntry]]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -216,9 +225,8 @@ def _json_entry(event: dict[str, Any], day: str, day_number: int, base: str) -> 
 def _person_name(person: Any) -> str:
     if isinstance(person, str):
         return person
-    values = _mapping(person)
-    names = (single_line(values.get(key)) for key in ("name", "public_name", "full_public_name"))
-    return next(filter(None, names), "")
+    names = map(_mapping(person).get, ("name", "public_name", "full_public_name"))
+    return next(filter(None, map(single_line, names)), "")
 
 
 def _json_links(event: dict[str, Any], base: str) -> list[Link]:
@@ -251,7 +259,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 # XML --------------------------------------------------------------------------------------------
 
 
-def parse_schedule_xml(data: bytes, base: str) -> tuple[str, Iterator[ScheduleEntry]]:
+def _parse_xml(data: bytes, base: str) -> tuple[str, Iterator[ScheduleEntry]]:
     try:
         root = parse_xml(data)
     except etree.XMLSyntaxError as error:
@@ -266,13 +274,10 @@ def parse_schedule_xml(data: bytes, base: str) -> tuple[str, Iterator[ScheduleEn
         for url in (root.findtext("base_url"), conference.findtext("base_url"),
                     conference.findtext("url")):  # fmt: skip
             base = absolute_url(single_line(url), base) or base if url else base
-    return title or acronym, _xml_entries(root, base, _fosdem_pages(title))
-
-
-def _fosdem_pages(title: str) -> str | None:
-    """Return where the pages of talks are: FOSDEM's schedules before 2024 do not tell."""
-    match = re.fullmatch(r"FOSDEM (20\d\d)", title)
-    return f"https://archive.fosdem.org/{match[1]}/schedule/event/" if match else None
+    # FOSDEM's schedules before 2024 do not tell where the pages of talks are.
+    fosdem = re.fullmatch(r"FOSDEM (20\d\d)", title)
+    pages = f"https://archive.fosdem.org/{fosdem[1]}/schedule/event/" if fosdem else None
+    return title or acronym, _xml_entries(root, base, pages)
 
 
 def _xml_entries(root: Element, base: str, pages: str | None) -> Iterator[ScheduleEntry]:

@@ -1,18 +1,20 @@
-"""A conference talk: its data types, and the parsing of names, dates, times and languages. Without
+"""A conference talk: its data types, links, dates and times, and the paths of its document. Without
 heavy imports, for processes that only pass talks on."""
 
 import hashlib
+import posixpath
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urljoin, urlsplit, urlunsplit
 
 from ..core.languages import language_code
+
+# Links: absolute, to the web only, classified by what they lead to ------------------------------
 
 #: Maximum lengths of parameters of a session job.
 MAX_NAME = 500
@@ -28,6 +30,9 @@ class LinkKind(StrEnum):
     SUBTITLES = "subtitles"
     ATTACHMENT = "attachment"
     OTHER = "other"
+
+
+VIDEO_KINDS = (LinkKind.VIDEO, LinkKind.VIDEO_PAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,157 +138,60 @@ def page_key(url: str) -> str:
     return url.partition("#")[0].rstrip("/")
 
 
-def best_video(links: Iterable[Link]) -> Link | None:
-    """Prefer a file to a page, and mp4 to webm."""
-    videos = [link for link in links if link.kind in (LinkKind.VIDEO, LinkKind.VIDEO_PAGE)]
-    return min(videos, key=_rank, default=None)
+def best_url(links: Iterable[Link], *kinds: LinkKind) -> str | None:
+    """The URL of the best link of these kinds: a file rather than a page, mp4 rather than webm,
+    slides rather than other documents, PDF rather than formats that must be converted."""
 
+    def rank(link: Link) -> tuple[bool, int]:
+        name = unquote(link.url.rpartition("/")[2]).replace("_", " ").replace("-", " ")
+        is_slides = _SLIDES.search(link.title) or _SLIDES.search(name)
+        _, format_rank = _BY_SUFFIX.get(_suffix(link.url), (link.kind, _UNKNOWN_RANK))
+        return link.kind is LinkKind.ATTACHMENT and not is_slides, format_rank
 
-def best_attachment(links: Iterable[Link]) -> Link | None:
-    """Prefer slides to other documents, and PDF to formats that must be converted."""
-    attachments = [link for link in links if link.kind is LinkKind.ATTACHMENT]
-    return min(attachments, key=lambda link: (not _is_slides(link), _rank(link)), default=None)
-
-
-def best_subtitles(links: Iterable[Link]) -> Link | None:
-    subtitles = [link for link in links if link.kind is LinkKind.SUBTITLES]
-    return min(subtitles, key=_rank, default=None)
-
-
-def _is_slides(link: Link) -> bool:
-    name = unquote(link.url.rpartition("/")[2]).replace("_", " ").replace("-", " ")
-    return bool(_SLIDES.search(link.title) or _SLIDES.search(name))
-
-
-def _rank(link: Link) -> int:
-    return _BY_SUFFIX.get(_suffix(link.url), (link.kind, _UNKNOWN_RANK))[1]
-
-
-# Video sites ------------------------------------------------------------------------------------
+    best = min((link for link in links if link.kind in kinds), key=rank, default=None)
+    return best.url if best else None
 
 
 def canonical_video_url(url: str) -> str | None:
     """Return the usual URL of a video page, also for embedded players; None for other pages."""
     parts = urlsplit(url)
-    host = (parts.hostname or "").removeprefix("www.").removeprefix("m.")
-    path = unquote(parts.path)
-    for hosts, canonical_url in _SITES:
-        if host in hosts:
-            return canonical_url(path, parts.query)
-    return _peertube(parts.scheme, parts.netloc, path)
+    path, query = unquote(parts.path), parse_qs(parts.query)
+    match (parts.hostname or "").removeprefix("www.").removeprefix("m."):
+        case "youtube.com" | "youtube-nocookie.com" | "music.youtube.com":
+            return _youtube_url(path, query)
+        case "youtu.be":
+            return _youtube_url(f"/v{path}", query)
+        case "vimeo.com" | "player.vimeo.com":
+            pattern = r"/(?:video/|channels/\w+/)?(\d{5,12})(?:/([0-9a-f]{6,20}))?/?"
+            video = re.fullmatch(pattern, path)
+            secret = (video[2] if video else None) or query.get("h", [""])[0]
+            end = f"/{secret}" if secret.isalnum() else ""
+            return f"https://vimeo.com/{video[1]}{end}" if video else None
+        case "media.ccc.de":
+            video = re.match(r"/v/([\w.-]+)", path)
+            return f"https://media.ccc.de/v/{video[1]}" if video else None
+    # PeerTube runs on many hosts and is recognised by its paths.
+    uuid = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    pattern = rf"/(?:videos/(?:watch|embed)/({uuid})|w/([1-9A-HJ-NP-Za-km-z]{{22}}))/?"
+    if (video := re.fullmatch(pattern, path)) is None:
+        return None
+    own_path = f"/videos/watch/{video[1]}" if video[1] else f"/w/{video[2]}"
+    return f"{parts.scheme}://{parts.netloc}{own_path}"
 
 
-def _youtube(path: str, query: str) -> str | None:
+def _youtube_url(path: str, query: Mapping[str, list[str]]) -> str | None:
     match = re.match(r"/(?:embed|live|shorts|v)/([\w-]{6,20})(?:/|$)", path)
-    name = match[1] if match else parse_qs(query).get("v", [""])[0] if path == "/watch" else ""
+    name = match[1] if match else query.get("v", [""])[0] if path == "/watch" else ""
     is_valid = re.fullmatch(r"[\w-]{6,20}", name, re.ASCII) and name != "videoseries"
     return f"https://www.youtube.com/watch?v={name}" if is_valid else None
 
 
-def _youtu_be(path: str, query: str) -> str | None:
-    return _youtube(f"/v{path}", query)
-
-
-def _vimeo(path: str, query: str) -> str | None:
-    match = re.fullmatch(r"/(?:video/|channels/\w+/)?(\d{5,12})(?:/([0-9a-f]{6,20}))?/?", path)
-    if not match:
-        return None
-    secret = match[2] or parse_qs(query).get("h", [""])[0]
-    return f"https://vimeo.com/{match[1]}" + (f"/{secret}" if secret.isalnum() else "")
-
-
-def _ccc(path: str, query: str) -> str | None:
-    match = re.match(r"/v/([\w.-]+)", path)
-    return f"https://media.ccc.de/v/{match[1]}" if match else None
-
-
-def _peertube(scheme: str, netloc: str, path: str) -> str | None:
-    """PeerTube runs on many hosts and is recognised by its paths."""
-    uuid = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-    match = re.fullmatch(
-        rf"/(?:videos/(?:watch|embed)/({uuid})|w/([1-9A-HJ-NP-Za-km-z]{{22}}))/?", path
-    )
-    if not match:
-        return None
-    return f"{scheme}://{netloc}" + (f"/videos/watch/{match[1]}" if match[1] else f"/w/{match[2]}")
-
-
-_SITES: tuple[tuple[frozenset[str], Callable[[str, str], str | None]], ...] = (
-    (frozenset({"youtube.com", "youtube-nocookie.com", "music.youtube.com"}), _youtube),
-    (frozenset({"youtu.be"}), _youtu_be),
-    (frozenset({"vimeo.com", "player.vimeo.com"}), _vimeo),
-    (frozenset({"media.ccc.de"}), _ccc),
-)
-
+# Talks ------------------------------------------------------------------------------------------
 
 MAX_SPEAKERS = 100
 _TIME = re.compile(r"(?:^|[T\s])([01]?\d|2[0-3]):([0-5]\d)")
 _DURATION = re.compile(r"(\d{1,3}):([0-5]\d)(?::[0-5]\d)?")
 _LANGUAGE_TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleEntry:
-    """A talk in a schedule, as plain text. `name` is the identifier in the schedule."""
-
-    title: str
-    name: str = ""
-    url: str | None = None
-    track: str | None = None
-    day: str | None = None
-    day_number: int = 0
-    start: str | None = None
-    duration: str | None = None
-    language: str | None = None
-    speakers: tuple[str, ...] = ()
-    links: tuple[Link, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Talk:
-    """The parameters of a session job."""
-
-    event: str | None
-    session: str
-    filename: str
-    url: str | None = None
-    track: str | None = None
-    day: str | None = None
-    starttime: str | None = None
-    endtime: str | None = None
-    speakers: tuple[str, ...] = ()
-    video_url: str | None = None
-    attachments_url: str | None = None
-    source_language: str | None = None
-    #: Subtitles by the organisers.
-    subtitles_url: str | None = None
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the parameters without those that are unknown."""
-        values = {name: getattr(self, name) for name in self.__slots__}
-        values["speakers"] = list(self.speakers)
-        return {name: value for name, value in values.items() if value}
-
-
-def make_talk(entry: ScheduleEntry, *, event: str | None, stem: str) -> Talk:
-    video, attachment = best_video(entry.links), best_attachment(entry.links)
-    subtitles = best_subtitles(entry.links)
-    starttime = parse_time(entry.start)
-    return Talk(
-        event=event,
-        session=entry.title,
-        filename=f"{stem}.md",
-        url=entry.url,
-        track=entry.track,
-        day=entry.day,
-        starttime=starttime,
-        endtime=end_time(starttime, entry.duration),
-        speakers=entry.speakers,
-        video_url=video.url if video else None,
-        attachments_url=attachment.url if attachment else None,
-        subtitles_url=subtitles.url if subtitles else None,
-        source_language=parse_language(entry.language),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,6 +257,8 @@ def parse_language(text: str | None) -> str | None:
     return language_code(word) if len(word) > 3 else None  # `no preference` is not Norwegian
 
 
+# File paths of session documents: safe on every system ------------------------------------------
+
 ROOT = "sessions"
 SUFFIX = ".md"
 NO_EVENT, NO_TRACK, NO_NAME = "Event", "General", "Session"
@@ -389,9 +299,8 @@ class SessionPaths:
     @property
     def assets_from_document(self) -> PurePosixPath:
         """The relative path for links in the document."""
-        depth = len(self.document.parts) - 1 - _common_parts(self.document, self.assets)
-        rest = self.assets.parts[_common_parts(self.document, self.assets) :]
-        return PurePosixPath(*[".."] * depth, *rest)
+        home = f"/{self.document.parent}"
+        return PurePosixPath(posixpath.relpath(f"/{self.assets}", home))
 
 
 def session_paths(
@@ -467,28 +376,15 @@ def _clean(text: str, allowed: frozenset[str], max_bytes: int, space: str = " ")
     name = unicodedata.normalize("NFC", _trim(re.sub(r"\.{2,}", ".", words)))
     if _RESERVED.match(name):
         name = f"_{name}"
-    return _shorten(name, max_bytes)
-
-
-def _trim(name: str) -> str:
-    """A leading dot hides a file, a dash makes it an option, and Windows drops trailing dots."""
-    return name.lstrip(" .-+,=").rstrip(" .-,=")
-
-
-def _shorten(name: str, max_bytes: int) -> str:
-    """Append a digest to a cut name, so that long names with the same start stay distinct."""
     if len(name.encode()) <= max_bytes:
         return name
+    # A digest keeps long names with the same start distinct.
     digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_LENGTH]
     cut = name.encode()[: max_bytes - _DIGEST_LENGTH - 1].decode(errors="ignore")
     at_word_end = re.sub(r"[ -][^ -]{0,15}$", "", cut)  # if one is near
     return f"{_trim(at_word_end) or _trim(cut)}-{digest}"
 
 
-def _common_parts(one: PurePosixPath, other: PurePosixPath) -> int:
-    count = 0
-    for left, right in zip(one.parts[:-1], other.parts, strict=False):
-        if left != right:
-            break
-        count += 1
-    return count
+def _trim(name: str) -> str:
+    """A leading dot hides a file, a dash makes it an option, and Windows drops trailing dots."""
+    return name.lstrip(" .-+,=").rstrip(" .-,=")

@@ -1,16 +1,14 @@
 """Runs user-supplied handlers in sandbox processes, with the same `JobContext` as in process."""
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..config import DocumentSettings, MediaSettings
 from ..core.job import Job, LogEntry, Progress, ResourceCalculator
 from ..jobs.handler import Handler, JobContext, Registry, Results, results_as_json, run_in_thread
 from ..llm import Endpoints, Llm, LlmOptions
 from ..llm.templates import Library
-from ..storage.cache import Cache
-from ..storage.sources import Sources
 from .sandbox import Sandbox
 from .sandbox.child_main import send
 
@@ -29,13 +27,16 @@ async def run_isolated(handler: Handler[Any], ctx: JobContext[Any], sandbox: San
         run_handler,
         handler.origin,
         ctx.job.model_dump_json(by_alias=True),  # ten times faster than pickling the model
-        ctx.attempt_directory,
-        ctx.sources,
-        ctx.cache,
-        ctx.documents,
-        ctx.media,
         ctx.llm.options,
         ctx.templates.directory,
+        functools.partial(
+            JobContext,
+            attempt_directory=ctx.attempt_directory,
+            sources=ctx.sources,
+            cache=ctx.cache,
+            documents=ctx.documents,
+            media=ctx.media,
+        ),
         on_message=deliver,
         resources=ctx.resources,
     )
@@ -60,30 +61,21 @@ def _registry(origin: str) -> Registry:
 async def run_handler(
     origin: str,
     job_document: str,
-    attempt_directory: str,
-    sources: Sources,
-    cache: Cache,
-    documents: DocumentSettings,
-    media: MediaSettings,
     llm: LlmOptions,
     templates: Path | None,
+    context: Callable[..., JobContext[Any]],
 ) -> tuple[dict[str, Any] | None, dict[str, float]]:
     """Runs in the sandbox process: load the handler and call it."""
     job = Job.model_validate_json(job_document)
     handler = _registry(origin)[job.job_type]
     resources = ResourceCalculator()
     endpoints = Endpoints(llm)
-    ctx = JobContext(
+    ctx = context(
         job=job,
         parameters=handler.parse(job.parameters),
         resources=resources,
         reporter=_RemoteReporter(),
         run=run_in_thread,
-        attempt_directory=attempt_directory,
-        sources=sources,
-        cache=cache,
-        documents=documents,
-        media=media,
         llm=Llm(endpoints, resources),
         templates=Library(templates),
     )

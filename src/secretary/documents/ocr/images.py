@@ -3,7 +3,7 @@
 import struct
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -35,8 +35,7 @@ DECODER_ERRORS = (
 def count_frames(path: str, *, max_pixels: int) -> int:
     """Count the pages of a TIFF. Other formats have one page: their first frame."""
     with _open_image(path, 1) as picture:
-        _reduce_jpeg(picture, max_pixels)
-        _check_size(picture, max_pixels)
+        _limit_size(picture, max_pixels)
         if picture.format != "TIFF":
             return 1
     with open(path, "rb") as file:
@@ -49,10 +48,12 @@ def count_frames(path: str, *, max_pixels: int) -> int:
 def open_frame(path: str, number: int, *, max_pixels: int) -> Image.Image:
     """Decode a frame; numbers start at 1. The image's `info` contains only its `dpi`."""
     with _open_image(path, number) as picture:
-        _reduce_jpeg(picture, max_pixels)
-        _check_size(picture, max_pixels)
+        _limit_size(picture, max_pixels)
         picture.load()
-        upright = _on_white(_apply_orientation(picture))
+        upright: Image.Image = picture
+        with suppress(*DECODER_ERRORS):  # broken EXIF data
+            upright = ImageOps.exif_transpose(picture)
+        upright = _on_white(upright)
         dpi = dpi_of(picture)
         upright.info = {} if dpi is None else {"dpi": (dpi, dpi)}
         return upright
@@ -101,51 +102,38 @@ def _open_image(path: str, number: int) -> Iterator[Image.Image]:
 
 def _decoder(file: BinaryIO, kind: str, number: int) -> Image.Image:
     if kind == "tiff" and number > 1:
-        offset = _tiff_page_offset(file, number)
+        offset = next(islice(_tiff_page_offsets(file), number - 1, None), None)
         if offset:
             return Image.open(_TiffPage(file, offset), formats=["TIFF"])  # type: ignore[arg-type]  # all it uses
     if number != 1:
         raise InvalidParameters(f"The picture has no page {number}")
-    if kind == "heif" and not _is_avif(file):
-        return _heic(file)
-    return Image.open(file)
-
-
-def _is_avif(file: BinaryIO) -> bool:
     file.seek(8)
     brand = file.read(4)
     file.seek(0)
-    return brand == b"avif"
-
-
-def _heic(file: BinaryIO) -> Image.Image:
+    if kind != "heif" or brand == b"avif":
+        return Image.open(file)
     try:
         from pi_heif import HeifImageFile
     except ImportError:
-        raise EngineUnavailable(
-            "HEIC pictures need a decoder. Install it: pip install pi-heif"
-        ) from None
+        text = "HEIC pictures need a decoder. Install it: pip install pi-heif"
+        raise EngineUnavailable(text) from None
     picture: Image.Image = HeifImageFile(file)
     return picture
 
 
-def _reduce_jpeg(picture: Image.Image, max_pixels: int) -> None:
-    """Decode an oversized JPEG at a half, a quarter or an eighth of its size."""
+def _limit_size(picture: Image.Image, max_pixels: int) -> None:
+    """Have an oversized JPEG decoded at a half, a quarter or an eighth of its size."""
     width, height = picture.size
-    pixels = width * height
-    if not isinstance(picture, JpegImageFile) or pixels <= max_pixels:
+    if width * height <= max_pixels:
         return
-    if picture.info.get("progressive") and pixels > PROGRESSIVE_FACTOR * max_pixels:
-        return
-    scale = next((n for n in (2, 4, 8) if -(-width // n) * -(-height // n) <= max_pixels), None)
-    if scale:
-        dpi = dpi_of(picture)
-        picture.draft(None, (width // scale, height // scale))
-        if dpi:
-            picture.info["dpi"] = (dpi / scale, dpi / scale)
-
-
-def _check_size(picture: Image.Image, max_pixels: int) -> None:
+    is_large = width * height > PROGRESSIVE_FACTOR * max_pixels
+    if isinstance(picture, JpegImageFile) and not (picture.info.get("progressive") and is_large):
+        scale = next((n for n in (2, 4, 8) if -(-width // n) * -(-height // n) <= max_pixels), None)
+        if scale:
+            dpi = dpi_of(picture)
+            picture.draft(None, (width // scale, height // scale))
+            if dpi:
+                picture.info["dpi"] = (dpi / scale, dpi / scale)
     width, height = picture.size
     if width * height > max_pixels:
         raise FileTooLarge(
@@ -156,29 +144,16 @@ def _check_size(picture: Image.Image, max_pixels: int) -> None:
         )
 
 
-def _apply_orientation(picture: Image.Image) -> Image.Image:
-    """Apply the EXIF orientation."""
-    try:
-        return ImageOps.exif_transpose(picture)
-    except DECODER_ERRORS:
-        return picture  # with broken EXIF data, use the image as it is
-
-
 def _on_white(picture: Image.Image) -> Image.Image:
     mode = picture.mode
-    if mode in ("L", "RGB"):
-        has_transparent_colour = "transparency" in picture.info
-        return _flatten_alpha(picture) if has_transparent_colour else picture.copy()
+    if mode in ("L", "RGB") and "transparency" not in picture.info:
+        return picture.copy()
     if mode == "1":
         return picture.convert("L")
     if mode.startswith("I") or mode == "F":
         return _eight_bits(picture)
-    if picture.has_transparency_data:
-        return _flatten_alpha(picture)
-    return picture.convert("RGB")
-
-
-def _flatten_alpha(picture: Image.Image) -> Image.Image:
+    if mode not in ("L", "RGB") and not picture.has_transparency_data:
+        return picture.convert("RGB")
     colours = picture.convert("RGBA")
     white = Image.new("RGB", colours.size, "white")
     white.paste(colours, mask=colours.getchannel("A"))
@@ -200,10 +175,6 @@ def _eight_bits(picture: Image.Image) -> Image.Image:
 #: Size of a directory entry, struct formats of the entry count and of offsets, header size.
 _CLASSIC_TIFF = (12, "H", "I", 4)
 _BIG_TIFF = (20, "Q", "Q", 8)
-
-
-def _tiff_page_offset(file: BinaryIO, number: int) -> int | None:
-    return next(islice(_tiff_page_offsets(file), number - 1, None), None)
 
 
 def _tiff_page_offsets(file: BinaryIO) -> Iterator[int]:

@@ -118,20 +118,16 @@ def despeckle(grey: Image.Image) -> Image.Image:
     values = numpy.asarray(grey)
     starts = numpy.linspace(0, max(0, len(values) - 48), 6).astype(int)
     bands = [values[start : start + 48] < 128 for start in sorted(set(starts.tolist()))]
-    isolated = sum(_count_isolated(band) for band in bands)
+    isolated = 0
+    for dark in bands:
+        if min(dark.shape) >= 3:
+            neighbours = dark[1:-1, :-2] | dark[1:-1, 2:] | dark[:-2, 1:-1] | dark[2:, 1:-1]
+            isolated += int((dark[1:-1, 1:-1] & ~neighbours).sum())
     is_speckled = isolated > SPECK_SHARE * sum(band.size for band in bands)
     # Between specks the paper is quiet; otherwise this is film grain.
     if is_speckled and _noise_level(values) < QUIET_NOISE:
         return grey.filter(ImageFilter.MedianFilter(3))
     return grey
-
-
-def _count_isolated(dark: NDArray[numpy.bool_]) -> int:
-    if min(dark.shape) < 3:
-        return 0
-    middle = dark[1:-1, 1:-1]
-    neighbours = dark[1:-1, :-2] | dark[1:-1, 2:] | dark[:-2, 1:-1] | dark[2:, 1:-1]
-    return int((middle & ~neighbours).sum())
 
 
 def _noise_level(grey: NDArray[Any]) -> float:
@@ -147,27 +143,37 @@ def analyse(picture: Image.Image) -> ImageAnalysis:
     """Analyse an image of mode `L`."""
     scale = max(1, round((picture.width * picture.height / ANALYSIS_PIXELS) ** 0.5))
     small = numpy.asarray(picture.reduce(scale) if scale > 1 else picture, numpy.float32)
-    is_inverted = _is_inverted(small)
+    # Mostly dark with bright print; a shadow alone is not enough.
+    is_inverted = bool(numpy.median(small) < 100 and numpy.percentile(small, 99) > 140)
     if is_inverted:
         small = 255 - small
     background = _estimate_background(small)
-    darkness = _upsample(background, small.shape) - small
+    paper = Image.fromarray(background).resize(small.shape[::-1], Image.Resampling.BILINEAR)
+    darkness = numpy.asarray(paper, numpy.float32) - small
     contrast = float(numpy.percentile(darkness, 99.8)) if darkness.size else 0.0
     if contrast < max(MIN_CONTRAST, NOISE_FACTOR * _noise_level(small)):
         return ImageAnalysis(0.0, is_inverted, None, False, 0.0, 0, None, None)
     ink = darkness > contrast * 0.4
     is_sideways, skew = _estimate_rotation(ink)
-    profile = _row_profile(numpy.rot90(ink, -1) if is_sideways else ink, skew)
+    # The ink in each row of the deskewed image.
+    upright = numpy.rot90(ink, -1) if is_sideways else ink
+    row_count, width = upright.shape
+    y, x = numpy.nonzero(upright)
+    rows = numpy.rint(y + (x - width / 2) * numpy.tan(numpy.radians(skew)))
+    profile = numpy.bincount(numpy.clip(rows, 0, row_count - 1).astype(int), minlength=row_count)
     lines = _find_lines(profile)
-    heights = [bottom - top for top, bottom in lines]
+    height = float(numpy.median([bottom - top for top, bottom in lines])) if lines else 0.0
+    # If a few runs fill the image, they are not lines.
+    has_lines = height and (row_count < 300 or height < row_count / 8)
+    darkest, brightest = numpy.percentile(background, (2, 98))
     return ImageAnalysis(
         contrast=contrast,
         is_inverted=is_inverted,
-        background=Image.fromarray(background) if _is_unevenly_lit(background) else None,
+        background=Image.fromarray(background) if darkest < 0.8 * brightest else None,
         is_sideways=is_sideways,
         skew=skew if abs(skew) >= MIN_SKEW else 0.0,
         line_count=len(lines),
-        line_height=_line_height(heights, len(profile), scale),
+        line_height=height * scale if has_lines else None,
         sample=_choose_sample(profile, lines),
     )
 
@@ -181,21 +187,6 @@ def _estimate_background(grey: Grey) -> Grey:
         [[numpy.percentile(grey[y : y + cell, x : x + cell], 85) for x in lefts] for y in tops],
         numpy.float32,
     )
-
-
-def _upsample(cells: Grey, shape: tuple[int, ...]) -> Grey:
-    full = Image.fromarray(cells).resize((shape[1], shape[0]), Image.Resampling.BILINEAR)
-    return numpy.asarray(full, numpy.float32)
-
-
-def _is_inverted(grey: Grey) -> bool:
-    """Return whether the image is mostly dark with bright print; a shadow alone is not enough."""
-    return float(numpy.median(grey)) < 100 and float(numpy.percentile(grey, 99)) > 140
-
-
-def _is_unevenly_lit(background: Grey) -> bool:
-    low, high = numpy.percentile(background, (2, 98))
-    return bool(low < 0.8 * high)
 
 
 def _estimate_rotation(ink: NDArray[numpy.bool_]) -> tuple[bool, float]:
@@ -223,24 +214,11 @@ def _estimate_skew(x: Grey, y: Grey) -> tuple[float, float]:
 
 
 def _sharpness(x: Grey, y: Grey, angle: float) -> float:
-    counts = _project(x, y, angle)
-    change = numpy.diff(counts)
-    return float(numpy.dot(change, change))
-
-
-def _project(x: Grey, y: Grey, angle: float) -> NDArray[numpy.int64]:
     if not len(y):
-        return numpy.zeros(2, numpy.int64)
+        return 0.0
     rows = numpy.rint(y + x * numpy.float32(numpy.tan(numpy.radians(angle)))).astype(numpy.int64)
-    return numpy.bincount(rows - rows.min(), minlength=2)
-
-
-def _row_profile(ink: NDArray[numpy.bool_], skew: float) -> NDArray[numpy.int64]:
-    """Count the ink in each row of the deskewed image."""
-    height, width = ink.shape
-    y, x = numpy.nonzero(ink)
-    rows = y + (x - width / 2) * numpy.tan(numpy.radians(skew))
-    return numpy.bincount(numpy.clip(numpy.rint(rows), 0, height - 1).astype(int), minlength=height)
+    change = numpy.diff(numpy.bincount(rows - rows.min(), minlength=2))
+    return float(numpy.dot(change, change))
 
 
 def _find_lines(profile: NDArray[numpy.int64]) -> list[tuple[int, int]]:
@@ -253,13 +231,6 @@ def _find_lines(profile: NDArray[numpy.int64]) -> list[tuple[int, int]]:
     edges = numpy.flatnonzero(numpy.diff(numpy.concatenate(([0], has_ink.astype(numpy.int8), [0]))))
     runs = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
     return [(top, bottom) for top, bottom in runs if bottom - top > 2]
-
-
-def _line_height(heights: list[int], row_count: int, scale: int) -> float | None:
-    """Return None if a few runs fill the image: then they are not lines."""
-    typical = float(numpy.median(heights)) if heights else 0.0
-    is_small = row_count < 300
-    return typical * scale if typical and (is_small or typical < row_count / 8) else None
 
 
 def _choose_sample(profile: NDArray[numpy.int64], lines: list[tuple[int, int]]) -> Band | None:
@@ -282,9 +253,15 @@ def prepare(grey: Image.Image, analysis: ImageAnalysis, dpi: int | None) -> Prep
     if analysis.is_inverted:
         grey = ImageOps.invert(grey)
     if analysis.background is not None:
-        grey = _flatten_lighting(grey, analysis.background)
+        light = analysis.background.resize(grey.size, Image.Resampling.BILINEAR)
+        factors = 250.0 / numpy.maximum(numpy.asarray(light, numpy.float32), 1.0)
+        values = numpy.minimum(numpy.asarray(grey, numpy.float32) * factors, 255.0)
+        grey = Image.fromarray(values.astype(numpy.uint8))
     if contrast < FAINT_CONTRAST:
-        grey = _stretch_contrast(grey)
+        low, high = numpy.percentile(numpy.asarray(grey)[::3, ::3], (0.2, 80))
+        span = max(float(high - low), 1.0)
+        shares = (min(max((value - low) / span, 0.0), 1.0) for value in range(256))
+        grey = grey.point([round(share * 255) for share in shares])
         contrast = 255.0
     is_noisy = _noise_level(numpy.asarray(grey)) > NOISE_SHARE * contrast
     scale = _scale(grey, analysis.line_height, LOW_NOISY_LINE if is_noisy else LOW_LINE)
@@ -295,28 +272,25 @@ def prepare(grey: Image.Image, analysis: ImageAnalysis, dpi: int | None) -> Prep
         grey = grey.filter(ImageFilter.BoxBlur(1))
     if analysis.is_sideways:
         grey = grey.transpose(QUARTER_TURNS[90])
-    deskewed = _deskew(grey, analysis.skew)
+    height = grey.height
+    if analysis.skew:
+        grey = grey.rotate(-analysis.skew, Image.Resampling.BICUBIC, expand=True, fillcolor=255)
+    if min(grey.size) < 30 * MARGIN:
+        grey = ImageOps.expand(grey, MARGIN, fill=255)
+    sample = analysis.sample
+    if sample is not None and grey.height != height:  # it has grown on all sides
+        share = height / grey.height
+        sample = Band((sample.top - 0.5) * share + 0.5, (sample.bottom - 0.5) * share + 0.5)
+    new_dpi = round(dpi * scale) if dpi else None
+    if not dpi and analysis.line_height is not None:
+        estimate = analysis.line_height * scale / LINE_SHARE * 72 / USUAL_POINTS
+        new_dpi = round(min(max(estimate, 70), 600))
     return PreparedImage(
-        image=deskewed,
-        dpi=round(dpi * scale) if dpi else _estimate_dpi(analysis.line_height, scale),
+        image=grey,
+        dpi=new_dpi,
         rotation=90 if analysis.is_sideways else 0,
         skew=analysis.skew,
-        sample=_map_band(analysis.sample, grey.height, deskewed.height),
-    )
-
-
-def _flatten_lighting(grey: Image.Image, background: Image.Image) -> Image.Image:
-    light = numpy.asarray(background.resize(grey.size, Image.Resampling.BILINEAR), numpy.float32)
-    values = numpy.asarray(grey, numpy.float32) * (250.0 / numpy.maximum(light, 1.0))
-    return Image.fromarray(numpy.minimum(values, 255.0).astype(numpy.uint8))
-
-
-def _stretch_contrast(grey: Image.Image) -> Image.Image:
-    sample = numpy.asarray(grey)[::3, ::3]
-    low, high = numpy.percentile(sample, (0.2, 80))
-    span = max(float(high - low), 1.0)
-    return grey.point(
-        [round(min(max((value - low) / span, 0.0), 1.0) * 255) for value in range(256)]
+        sample=sample,
     )
 
 
@@ -330,25 +304,3 @@ def _scale(grey: Image.Image, line_height: float | None, low: float) -> float:
         scale = min(scale, MAX_ENLARGEMENT)
     limit: float = (MAX_PIXELS / pixels) ** 0.5
     return min(scale, limit)
-
-
-def _deskew(grey: Image.Image, skew: float) -> Image.Image:
-    if skew:
-        grey = grey.rotate(-skew, Image.Resampling.BICUBIC, expand=True, fillcolor=255)
-    if min(grey.size) < 30 * MARGIN:
-        grey = ImageOps.expand(grey, MARGIN, fill=255)
-    return grey
-
-
-def _map_band(band: Band | None, height: int, new_height: int) -> Band | None:
-    """Map a band to the image after it has grown on all sides."""
-    if band is None or height == new_height:
-        return band
-    share = height / new_height
-    return Band((band.top - 0.5) * share + 0.5, (band.bottom - 0.5) * share + 0.5)
-
-
-def _estimate_dpi(line_height: float | None, scale: float) -> int | None:
-    if line_height is None:
-        return None
-    return round(min(max(line_height * scale / LINE_SHARE * 72 / USUAL_POINTS, 70), 600))

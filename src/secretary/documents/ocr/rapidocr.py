@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,15 @@ class RapidOcr:
         return LANGUAGES if self._models else ()
 
     def read(self, image: "Image.Image", *, languages: str, dpi: int | None) -> list[OcrLine]:
-        _require(language_codes(languages))
+        codes = language_codes(languages)
+        missing = [code for code in codes if code not in LANGUAGES]
+        if missing or not codes:
+            raise EngineUnavailable(
+                f"RapidOCR does not read the language {', '.join(missing) or '(none)'};"
+                f" it reads: {', '.join(LANGUAGES)}",
+                missing=missing,
+                installed=list(LANGUAGES),
+            )
         # The same image is read again with other languages, which gives the same result.
         digest = hashlib.blake2b(image.tobytes() + repr(image.size).encode()).digest()
         if self._cached is None or self._cached[0] != digest:
@@ -87,37 +96,36 @@ class RapidOcr:
     def _text_boxes(self, image: "Image.Image") -> Iterator[TextBox]:
         import numpy
 
-        scale = _scale(image)
+        width, height = image.size
+        scale = min(1.0, MAX_SIDE / max(width, height), math.sqrt(MAX_PIXELS / (width * height)))
         picture = numpy.asarray(_fit(image, scale).convert("RGB"))
-        output = self._run(picture)
-        if output.txts is None:
-            return
-        # Word boxes are omitted for lines without any, and then no longer match their lines.
-        words = output.word_results if len(output.word_results) == len(output.txts) else None
-        for index, text in enumerate(output.txts):
-            if text.strip():
-                corners = _upright(
-                    [(x / scale, y / scale) for x, y in output.boxes[index].tolist()]
-                )
-                yield TextBox(
-                    text=" ".join(text.split()),
-                    confidence=100
-                    * max(0.0, (output.scores[index] - GUESS_SCORE) / (1 - GUESS_SCORE)),
-                    corners=corners,
-                    words=_words(text, words[index] if words else (), corners, scale),
-                )
-
-    def _run(self, picture: Any) -> Any:
         engine = self._engine
         from onnxruntime.capi import onnxruntime_pybind11_state as failures
 
         try:
-            return engine(picture)
+            output = engine(picture)
         except (failures.InvalidProtobuf, failures.InvalidGraph, failures.NoModel):
             raise EngineUnavailable(
                 "RapidOCR cannot load its models: a file is damaged. Reinstall it:"
                 " pip install --force-reinstall rapidocr"
             ) from None
+        if output.txts is None:
+            return
+        # Word boxes are omitted for lines without any, and then no longer match their lines.
+        words = output.word_results if len(output.word_results) == len(output.txts) else None
+        for index, text in enumerate(output.txts):
+            if not text.strip():
+                continue
+            corners = [(x / scale, y / scale) for x, y in output.boxes[index].tolist()]
+            if _is_turned(*corners):
+                corners = [*corners[1:], corners[0]]
+            score = (output.scores[index] - GUESS_SCORE) / (1 - GUESS_SCORE)
+            yield TextBox(
+                text=" ".join(text.split()),
+                confidence=100 * max(0.0, score),
+                corners=(corners[0], corners[1], corners[2], corners[3]),
+                words=_words(text, words[index] if words else (), corners, scale),
+            )
 
     @functools.cached_property
     def _models(self) -> tuple[Path, Path]:
@@ -173,22 +181,6 @@ class RapidOcr:
         )
 
 
-def _require(codes: tuple[str, ...]) -> None:
-    missing = [code for code in codes if code not in LANGUAGES]
-    if missing or not codes:
-        raise EngineUnavailable(
-            f"RapidOCR does not read the language {', '.join(missing) or '(none)'};"
-            f" it reads: {', '.join(LANGUAGES)}",
-            missing=missing,
-            installed=list(LANGUAGES),
-        )
-
-
-def _scale(image: "Image.Image") -> float:
-    width, height = image.size
-    return min(1.0, MAX_SIDE / max(width, height), math.sqrt(MAX_PIXELS / (width * height)))
-
-
 def _fit(image: "Image.Image", scale: float) -> "Image.Image":
     from PIL import Image
 
@@ -202,14 +194,11 @@ def _fit(image: "Image.Image", scale: float) -> "Image.Image":
     return on_white
 
 
-def _upright(corners: Sequence[Point]) -> tuple[Point, Point, Point, Point]:
-    """Return the corners in the order they have once the box is turned upright."""
-    first, second, third, fourth = corners
+def _is_turned(first: Point, second: Point, third: Point, fourth: Point) -> bool:
+    """Return whether the box is so high that its text is turned by 90 degrees."""
     width = max(math.dist(first, second), math.dist(third, fourth))
     height = max(math.dist(first, fourth), math.dist(second, third))
-    if height < UPRIGHT_RATIO * width:
-        return first, second, third, fourth
-    return second, third, fourth, first
+    return height >= UPRIGHT_RATIO * width
 
 
 def _words(
@@ -218,46 +207,31 @@ def _words(
     """Return the whole line as one word if the word boxes do not add up to its text."""
     if "".join(word for word, _, _ in output) != "".join(text.split()):
         return ((" ".join(text.split()), 0.0, 1.0),)
-    return tuple(
-        (word, *_extent([(x / scale, y / scale) for x, y in box], corners))
-        for word, _, box in output
-    )
-
-
-def _extent(points: Sequence[Point], corners: Sequence[Point]) -> tuple[float, float]:
-    """Return the extent of the points along the top edge of a box, as shares of its width."""
     (left, top), (right, down) = corners[:2]
     run, rise = right - left, down - top
     square = run * run + rise * rise or 1.0
-    positions = [((x - left) * run + (y - top) * rise) / square for x, y in points]
-    return max(0.0, min(positions)), min(1.0, max(positions))
+    words = []
+    for word, _, box in output:
+        # Along the top edge of the line, as shares of its width.
+        positions = [((x / scale - left) * run + (y / scale - top) * rise) / square for x, y in box]
+        words.append((word, max(0.0, min(positions)), min(1.0, max(positions))))
+    return tuple(words)
 
 
 def in_reading_order(text_boxes: Sequence[TextBox]) -> list[OcrLine]:
     """Group boxes into lines, column by column. Coordinates are those of the deskewed image."""
-    if not text_boxes:
-        return []
-    angle = _dominant_angle(text_boxes)
-    boxes = [_deskew(text_box, angle) for text_box in text_boxes]
-    lines: list[OcrLine] = []
-    for number, block in enumerate(_blocks(boxes), 1):
-        lines += [_line(row, number) for row in _rows(block)]
-    return lines
-
-
-def _dominant_angle(text_boxes: Sequence[TextBox]) -> float:
-    """Return the dominant text angle in radians, weighted by the length of the boxes."""
+    # The dominant angle is the median, weighted by the length of the boxes.
     angles = []
     for text_box in text_boxes:
         (x0, y0), (x1, y1) = text_box.corners[:2]
         angles.append((math.atan2(y1 - y0, x1 - x0), math.hypot(x1 - x0, y1 - y0)))
     angles.sort()
-    half, total = sum(length for _, length in angles) / 2, 0.0
-    for angle, length in angles:
-        total += length
-        if total >= half:
-            return angle
-    return 0.0
+    lengths = list(accumulate(length for _, length in angles))
+    half = sum(length for _, length in angles) / 2
+    angle = next((a for (a, _), total in zip(angles, lengths, strict=True) if total >= half), 0.0)
+    boxes = [_deskew(text_box, angle) for text_box in text_boxes]
+    blocks = enumerate(_blocks(boxes), 1) if boxes else ()
+    return [_line(row, number) for number, block in blocks for row in _rows(block)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,10 +247,6 @@ class _LevelBox:
     @property
     def height(self) -> float:
         return self.bottom - self.top
-
-    @property
-    def middle(self) -> float:
-        return (self.top + self.bottom) / 2
 
 
 def _deskew(text_box: TextBox, angle: float) -> _LevelBox:
@@ -350,9 +320,13 @@ def _gutter(boxes: Sequence[_LevelBox]) -> float | None:
     """Return where to separate two columns of text, if there are any."""
     for _, left, right in sorted(_gaps(boxes), reverse=True):
         middle = (left + right) / 2
-        before = [box for box in boxes if box.right <= middle]
-        after = [box for box in boxes if box.right > middle]
-        if _is_text(before) and _is_text(after):
+        columns = [[box for box in boxes if (box.right > middle) is side] for side in (False, True)]
+        # Their lines must be long enough for a column of text.
+        if all(
+            len(column) >= MIN_LINES
+            and median((box.right - box.left) / box.height for box in column) >= MIN_LENGTH
+            for column in columns
+        ):
             return middle
     return None
 
@@ -369,38 +343,36 @@ def _gaps(boxes: Sequence[_LevelBox]) -> list[tuple[float, float, float]]:
     return gaps
 
 
-def _is_text(boxes: Sequence[_LevelBox]) -> bool:
-    """Return whether the lines are long enough for a column of text."""
-    if len(boxes) < MIN_LINES:
-        return False
-    return median((box.right - box.left) / box.height for box in boxes) >= MIN_LENGTH
-
-
 def _rows(boxes: Sequence[_LevelBox]) -> Iterator[list[_LevelBox]]:
     row: list[_LevelBox] = []
-    for box in sorted(boxes, key=lambda box: box.middle):
-        if row and not _is_beside(box, row):
-            yield sorted(row, key=lambda box: box.left)
-            row = []
+    for box in sorted(boxes, key=lambda box: (box.top + box.bottom) / 2):
+        if row:
+            height = min(box.height, row[0].height)
+            offset = (box.top + box.bottom) / 2 - (row[0].top + row[0].bottom) / 2
+            overlaps = any(
+                min(box.right, other.right) - max(box.left, other.left) > height for other in row
+            )
+            if offset >= SAME_LINE * height or overlaps:
+                yield sorted(row, key=lambda box: box.left)
+                row = []
         row.append(box)
     if row:
         yield sorted(row, key=lambda box: box.left)
-
-
-def _is_beside(box: _LevelBox, row: Sequence[_LevelBox]) -> bool:
-    height = min(box.height, row[0].height)
-    return box.middle - row[0].middle < SAME_LINE * height and not any(
-        min(box.right, other.right) - max(box.left, other.left) > height for other in row
-    )
 
 
 def _line(row: Sequence[_LevelBox], block: int) -> OcrLine:
     # A bullet or a dash has a box of its own height: use the longest box of the line.
     longest = max(row, key=lambda box: box.right - box.left)
     letters = sum(len(box.text_box.text) for box in row)
+    words = []
+    for box in row:
+        width = box.right - box.left
+        for text, begin, end in box.text_box.words:
+            left, right = round(box.left + begin * width), round(box.left + end * width)
+            words.append(OcrWord(text, left, right))
     return OcrLine(
         text=" ".join(box.text_box.text for box in row),
-        words=tuple(word for box in row for word in _place_words(box)),
+        words=tuple(words),
         confidence=sum(s.text_box.confidence * len(s.text_box.text) for s in row) / letters,
         box=(
             round(row[0].left),
@@ -412,9 +384,3 @@ def _line(row: Sequence[_LevelBox], block: int) -> OcrLine:
         height=X_HEIGHT_SHARE * longest.height,
         block=block,
     )
-
-
-def _place_words(box: _LevelBox) -> Iterator[OcrWord]:
-    width = box.right - box.left
-    for text, begin, end in box.text_box.words:
-        yield OcrWord(text, round(box.left + begin * width), round(box.left + end * width))

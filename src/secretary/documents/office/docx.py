@@ -1,9 +1,8 @@
 """Reads Word documents (docx) as one page: page breaks depend on rendering."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from .blocks import (
     PLAIN,
@@ -72,13 +71,13 @@ _MAX_LEVELS = 9
 #: Longer field instructions are of no known type.
 _MAX_INSTRUCTION = 10_000
 _TICKED, _UNTICKED = "☒", "☐"
-#: Prefixes of note labels, by the element that refers to the note.
-_NOTE_PREFIXES = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
-_NOTE_PARTS = {
-    "footnoteReference": ("footnotes", "footnote"),
-    "endnoteReference": ("endnotes", "endnote"),
-    "commentReference": ("comments", "comment"),
+#: The element that refers to a note: prefix of the label, relationship, element of the note.
+_NOTES = {
+    "footnoteReference": ("", "footnotes", "footnote"),
+    "endnoteReference": ("e", "endnotes", "endnote"),
+    "commentReference": ("c", "comments", "comment"),
 }
+_CHARACTERS = {"tab": "\t", "ptab": "\t", "cr": "\n", "noBreakHyphen": "-", "softHyphen": ""}
 _BOXES = {f"{W}txbxContent", CHART, f"{DIAGRAM}relIds"}
 _SHAPES = {f"{W}drawing", f"{W}pict", f"{W}object"}
 _SKIPPED = {
@@ -92,8 +91,8 @@ _WRAPPERS = {
 
 def read_docx(archive: Archive, pictures: Pictures) -> OfficeDocument:
     part = main_part(archive, "word/document.xml")
-    reader = _Reader(part, pictures)
     body = part.root.find(f"{W}body")
+    reader = _Reader(part, _Document(part, pictures))
     blocks = reader.blocks(body if body is not None else part.root)
     return OfficeDocument(pages=[build_page(1, blocks, pictures)], facts=core_properties(archive))
 
@@ -154,24 +153,20 @@ class _Styles:
 def _paragraph_style(chain: list[Element]) -> _ParagraphStyle:
     names = [_name(element) for element in chain]
     contents = next(filter(None, map(toc_level, names)), None)
+    heading = None
+    for element, name in zip(chain, names, strict=True):
+        outline = _property(element.find(f"{W}pPr"), "outlineLvl")
+        heading = heading_level(name) if outline is None else _outline_heading(outline)
+        if heading or outline is not None:
+            break
     return _ParagraphStyle(
-        heading=None if contents else _style_heading(chain),
+        heading=None if contents else heading,
         contents=contents,
         is_code=any(map(is_code_style, names)),
         is_quote=any(map(is_quote_style, names)),
         numbering=_numbering(chain),
         depth=max(map(list_style_depth, names), default=0),
     )
-
-
-def _style_heading(chain: list[Element]) -> int | None:
-    for element in chain:
-        outline = _property(element.find(f"{W}pPr"), "outlineLvl")
-        if outline is not None:
-            return _outline_heading(outline)
-        if level := heading_level(_name(element)):
-            return level
-    return None
 
 
 def _outline_heading(outline: str) -> int | None:
@@ -217,14 +212,6 @@ def _apply_properties(properties: Element | None, style: Style) -> Style:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Label:
-    """`marker` starts an item in Markdown; `text` is what Word displays, except bullets."""
-
-    marker: str
-    text: str
-
-
 @dataclass(slots=True)
 class _List:
     levels: dict[int, Element]
@@ -235,63 +222,47 @@ class _Numbering:
     """Counts the items of numbered lists."""
 
     def __init__(self, root: Element | None) -> None:
-        self._lists: dict[str, _List] = {}
         #: List number -> its list, and the levels that restart when it is first used.
         self._numbers: dict[str, tuple[_List, dict[int, int]]] = {}
-        if root is not None:
-            self._read(root)
+        lists: dict[str, _List] = {}
+        by_style: dict[str, str] = {}
+        linked: dict[str, str] = {}
+        for element in root.iterchildren(f"{W}abstractNum") if root is not None else ():
+            key = element.get(f"{W}abstractNumId", "")
+            levels = element.iterchildren(f"{W}lvl")
+            lists[key] = _List({parse_int(level.get(f"{W}ilvl")): level for level in levels})
+            if style := _property(element, "styleLink"):
+                by_style[style] = key
+            if style := _property(element, "numStyleLink"):
+                linked[key] = style
+        for element in root.iterchildren(f"{W}num") if root is not None else ():
+            key = _property(element, "abstractNumId") or ""
+            key = by_style.get(linked.get(key, ""), key)
+            if key in lists:
+                restarts = {
+                    parse_int(override.get(f"{W}ilvl")): parse_int(start)
+                    for override in element.iterchildren(f"{W}lvlOverride")
+                    if (start := _property(override, "startOverride")) is not None
+                }
+                self._numbers[element.get(f"{W}numId", "")] = (lists[key], restarts)
 
-    def label(self, number: str, level: int) -> _Label | None:
-        """Return the next label of a list; None if the paragraph is not in a list."""
+    def label(self, number: str, level: int) -> tuple[str, str] | None:
+        """Return the next label of a list, as Markdown and as Word displays it, except bullets;
+        None if the paragraph is not in a list."""
         if number not in self._numbers:
             return None
         list_, restarts = self._numbers[number]
         level = min(max(level, 0), _MAX_LEVELS - 1)
         if level in restarts:
             list_.counts[level] = restarts.pop(level) - 1
-        element = list_.levels.get(level)
-        form = _property(element, "numFmt") or "decimal"
+        form = _property(list_.levels.get(level), "numFmt") or "decimal"
         if form == "bullet":
-            return _Label("-", "")
-        self._count(list_, level)
+            return "-", ""
+        before = list_.counts[level]
+        list_.counts[level] = _start(list_, level) if before is None else before + 1
+        list_.counts[level + 1 :] = [None] * (_MAX_LEVELS - level - 1)
         text = _label_text(list_, level)
-        if form == "none" and not text:
-            return None
-        return _Label(decimal_marker(text) or "-", text)
-
-    def _count(self, list_: _List, level: int) -> None:
-        counts = list_.counts
-        before = counts[level]
-        counts[level] = _start(list_, level) if before is None else before + 1
-        for deeper in range(level + 1, _MAX_LEVELS):
-            counts[deeper] = None
-
-    def _read(self, root: Element) -> None:
-        by_style: dict[str, str] = {}
-        linked: dict[str, str] = {}
-        for element in root.iterchildren(f"{W}abstractNum"):
-            key = element.get(f"{W}abstractNumId", "")
-            levels = element.iterchildren(f"{W}lvl")
-            self._lists[key] = _List({parse_int(level.get(f"{W}ilvl")): level for level in levels})
-            if style := _property(element, "styleLink"):
-                by_style[style] = key
-            if style := _property(element, "numStyleLink"):
-                linked[key] = style
-        for element in root.iterchildren(f"{W}num"):
-            key = _property(element, "abstractNumId") or ""
-            key = by_style.get(linked.get(key, ""), key)
-            if key in self._lists:
-                number = element.get(f"{W}numId", "")
-                self._numbers[number] = (self._lists[key], _restarts(element))
-
-
-def _restarts(element: Element) -> dict[int, int]:
-    restarts = {}
-    for override in element.iterchildren(f"{W}lvlOverride"):
-        start = _property(override, "startOverride")
-        if start is not None:
-            restarts[parse_int(override.get(f"{W}ilvl"))] = parse_int(start)
-    return restarts
+        return None if form == "none" and not text else (decimal_marker(text) or "-", text)
 
 
 def _start(list_: _List, level: int) -> int:
@@ -322,23 +293,107 @@ class _Field:
     link: str | None = None
 
 
-@dataclass(slots=True)
-class _InlineReader:
-    """Reads the inline content of paragraphs: runs, fields, links, notes and pictures."""
+class _Reader:
+    """Reads the blocks of one part: the body, a footnote or a comment."""
 
-    part: Part
-    styles: _Styles
-    pictures: Pictures
-    #: Returns the label of a note, given its reference element and id.
-    note_label: Callable[[str, str], str | None]
-    #: Text boxes, charts and diagrams found in the paragraph; they follow it.
-    boxes: list[Element] = field(default_factory=list)
-    _fields: list[_Field] = field(default_factory=list)
+    def __init__(self, part: Part, document: "_Document") -> None:
+        self._part = part
+        self._document = document
+        self._fields: list[_Field] = []
+        #: Text boxes, charts and diagrams found in the paragraph; they follow it.
+        self._boxes: list[Element] = []
+        #: Text before a deleted paragraph mark: it continues in the next paragraph.
+        self._carried_over: list[Inline] = []
 
-    def read(self, paragraph: Element) -> list[Inline]:
-        inlines: list[Inline] = []
-        self._read(paragraph, inlines, None)
-        return inlines
+    def blocks(self, container: Element) -> list[Block]:
+        return list(self._blocks(container))
+
+    def _blocks(self, container: Element) -> Iterator[Block]:
+        for child in container:
+            if child.tag == f"{W}p":
+                yield from self._paragraph(child)
+            elif child.tag == f"{W}tbl":
+                yield Table(self._rows(child))
+                yield from self._document.pop_notes()
+            elif child.tag == f"{MARKUP}AlternateContent":
+                chosen = choose_alternative(child)
+                if chosen is not None:
+                    yield from self._blocks(chosen)
+            elif child.tag in _WRAPPERS:
+                yield from self._blocks(child)
+
+    def _paragraph(self, paragraph: Element) -> Iterator[Block]:
+        properties = paragraph.find(f"{W}pPr")
+        paragraph_style = self._document.styles.paragraph_style(_property(properties, "pStyle"))
+        content, self._carried_over = self._carried_over, []
+        self._read(paragraph, content, None)
+        boxes, self._boxes = self._boxes, []
+        if properties is not None and properties.find(f"{W}rPr/{W}del") is not None:
+            self._carried_over = content
+        elif content:
+            yield self._block(properties, paragraph_style, content)
+        for box in boxes:
+            if box.tag == f"{W}txbxContent":
+                yield from self._blocks(box)
+            elif box.tag == f"{DIAGRAM}relIds":
+                yield from diagram_blocks(self._part.by_id(box.get(f"{RELATIONSHIP}dm")))
+            else:
+                yield from chart_blocks(self._part.by_id(box.get(f"{RELATIONSHIP}id")))
+        yield from self._document.pop_notes()
+
+    def _block(
+        self, properties: Element | None, paragraph_style: _ParagraphStyle, content: list[Inline]
+    ) -> Block:
+        if is_blank(content):
+            return Paragraph(())
+        numbering = properties.find(f"{W}numPr") if properties is not None else None
+        number, depth = paragraph_style.numbering or ("0", 0)
+        number = _property(numbering, "numId") or number
+        depth = parse_int(_property(numbering, "ilvl"), depth)
+        label = self._document.numbering.label(number, depth)
+        marker, label_text = label or ("", "")
+        prefix = [Run(f"{label_text} ")] if label_text else []
+        outline = _property(properties, "outlineLvl")
+        level = paragraph_style.heading if outline is None else _outline_heading(outline)
+        if level is not None:
+            return Heading(level, [*prefix, *content])
+        if paragraph_style.contents:
+            return Item(paragraph_style.contents - 1, "-", content)
+        if label is not None:
+            content = [*prefix, *content] if marker == "-" else content
+            return Item(depth + paragraph_style.depth, marker, content)
+        if paragraph_style.is_code:
+            return Code(plain_text(content))
+        if paragraph_style.is_quote:
+            return Quote([Paragraph(content)])
+        return Paragraph(content)
+
+    def _rows(self, table: Element) -> list[list[Cell]]:
+        rows: list[list[Cell]] = []
+        above: list[Cell] = []
+        count = 0
+        for row in _children(table, f"{W}tr"):
+            properties = row.find(f"{W}trPr")
+            if properties is not None and properties.find(f"{W}del") is not None:
+                continue
+            skipped = parse_int(_property(properties, "gridBefore"))
+            line: list[Cell] = [()] * min(skipped, 100)
+            for cell in _children(row, f"{W}tc"):
+                line += self._cells(cell, above[len(line) :])
+            count += len(line)
+            check_cell_count(count)
+            rows.append(line)
+            above = line
+        return rows
+
+    def _cells(self, cell: Element, above: list[Cell]) -> list[Cell]:
+        properties = cell.find(f"{W}tcPr")
+        span = min(max(parse_int(_property(properties, "gridSpan"), 1), 1), 100)
+        merge = properties.find(f"{W}vMerge") if properties is not None else None
+        content: Cell = self.blocks(cell)
+        if merge is not None and merge.get(f"{W}val", "continue") == "continue":
+            content = repeatable_cell(above[0]) if above else ()
+        return [content, *[()] * (span - 1)]
 
     def _read(self, element: Element, inlines: list[Inline], link: str | None) -> None:
         for child in element:
@@ -348,7 +403,7 @@ class _InlineReader:
             elif tag in _SKIPPED:
                 continue
             elif tag == f"{W}hyperlink":
-                self._read(child, inlines, self.part.link(child.get(f"{RELATIONSHIP}id")) or link)
+                self._read(child, inlines, self._part.link(child.get(f"{RELATIONSHIP}id")) or link)
             elif tag == f"{W}fldSimple":
                 self._read(child, inlines, hyperlink_target(child.get(f"{W}instr", "")) or link)
             elif tag in (f"{M}oMath", f"{M}oMathPara"):
@@ -379,10 +434,11 @@ class _InlineReader:
             elif (text := _text(child, name)) is not None:
                 if position in ("superscript", "subscript"):
                     text = (superscript if position == "superscript" else subscript)(text)
-                target = link or self._field_link
+                field_links = (each.link for each in reversed(self._fields) if each.link)
+                target = link or next(field_links, None)
                 inlines.append(Run(text, style._replace(link=target) if target else style))
-            elif name in _NOTE_PREFIXES:
-                label = self.note_label(name, child.get(f"{W}id", ""))
+            elif name in _NOTES:
+                label = self._document.note_label(name, child.get(f"{W}id", ""))
                 if label is not None:
                     inlines.append(NoteReference(label))
             elif child.tag in _SHAPES or child.tag == f"{MARKUP}AlternateContent":
@@ -397,7 +453,9 @@ class _InlineReader:
         if _is_on(properties, "vanish") or properties.find(f"{W}del") is not None:
             return None
         named = _property(properties, "rStyle")
-        return _apply_properties(properties, self.styles.character(named) if named else PLAIN)
+        return _apply_properties(
+            properties, self._document.styles.character(named) if named else PLAIN
+        )
 
     def _follow_field(self, child: Element, name: str, inlines: list[Inline]) -> None:
         if name == "instrText":
@@ -424,20 +482,16 @@ class _InlineReader:
     def _is_instruction(self) -> bool:
         return any(not each.is_result for each in self._fields)
 
-    @property
-    def _field_link(self) -> str | None:
-        return next((each.link for each in reversed(self._fields) if each.link), None)
-
     def _read_shapes(self, shape: Element, inlines: list[Inline]) -> None:
         alt = _alt(shape)
         for element in _outside_boxes(shape):
             if element.tag in _BOXES:
-                self.boxes.append(element)
+                self._boxes.append(element)
             elif element.tag == f"{_PICTURE}pic":
-                inlines.append(self.part.drawn_picture(element, self.pictures, alt))
+                inlines.append(self._part.drawn_picture(element, self._document.pictures, alt))
             elif element.tag == f"{_VECTOR}imagedata":
                 identity = element.get(f"{RELATIONSHIP}id")
-                inlines.append(self.part.picture(identity, alt, self.pictures))
+                inlines.append(self._part.picture(identity, alt, self._document.pictures))
 
 
 def _position(properties: Element | None) -> str | None:
@@ -462,32 +516,22 @@ def _outside_boxes(shape: Element) -> Iterator[Element]:
 
 
 def _alt(shape: Element) -> str | None:
-    for element in shape.iter(f"{_WORD_DRAWING}docPr", f"{_VECTOR}shape"):
-        text = element.get("descr") or element.get("alt") or element.get("title")
-        if text:
-            return str(text)
-    return None
+    named = shape.iter(f"{_WORD_DRAWING}docPr", f"{_VECTOR}shape")
+    texts = (each.get("descr") or each.get("alt") or each.get("title") for each in named)
+    return next(filter(None, texts), None)
 
 
 def _text(child: Element, name: str) -> str | None:
     match name:
         case "t":
             return child.text or ""
-        case "tab" | "ptab":
-            return "\t"
         case "br":
             return "" if child.get(f"{W}type") in ("page", "column") else "\n"
-        case "cr":
-            return "\n"
-        case "noBreakHyphen":
-            return "-"
-        case "softHyphen":
-            return ""
         case "sym":
             code = int(child.get(f"{W}char", "0"), 16)
             return symbol_character(child.get(f"{W}font", ""), code)
         case _:
-            return None
+            return _CHARACTERS.get(name)
 
 
 def _checkbox(control: Element) -> str | None:
@@ -499,131 +543,6 @@ def _checkbox(control: Element) -> str | None:
     return _TICKED if is_ticked else _UNTICKED
 
 
-class _Context(NamedTuple):
-    """What the parts of a document (body, notes) share."""
-
-    styles: _Styles
-    numbering: _Numbering
-    notes: "_Notes"
-    pictures: Pictures
-
-
-class _Reader:
-    """Reads the blocks of one part: the body, a footnote or a comment."""
-
-    def __init__(self, part: Part, pictures: Pictures, context: _Context | None = None) -> None:
-        if context is None:
-            styles = _Styles(_root(part.related("styles")))
-            numbering = _Numbering(_root(part.related("numbering")))
-            context = _Context(styles, numbering, _Notes(part), pictures)
-        self._part = part
-        self._context = context
-        self._text = _InlineReader(part, context.styles, pictures, context.notes.label)
-        #: Text before a deleted paragraph mark: it continues in the next paragraph.
-        self._carried_over: list[Inline] = []
-
-    def blocks(self, container: Element) -> list[Block]:
-        return list(self._blocks(container))
-
-    def _blocks(self, container: Element) -> Iterator[Block]:
-        for child in container:
-            if child.tag == f"{W}p":
-                yield from self._paragraph(child)
-            elif child.tag == f"{W}tbl":
-                yield Table(self._rows(child))
-                yield from self._context.notes.pop_pending(self._context)
-            elif child.tag == f"{MARKUP}AlternateContent":
-                chosen = choose_alternative(child)
-                if chosen is not None:
-                    yield from self._blocks(chosen)
-            elif child.tag in _WRAPPERS:
-                yield from self._blocks(child)
-
-    def _paragraph(self, paragraph: Element) -> Iterator[Block]:
-        properties = paragraph.find(f"{W}pPr")
-        paragraph_style = self._context.styles.paragraph_style(_property(properties, "pStyle"))
-        content = self._carried_over + self._text.read(paragraph)
-        boxes, self._text.boxes = self._text.boxes, []
-        if properties is not None and properties.find(f"{W}rPr/{W}del") is not None:
-            self._carried_over = content
-        else:
-            self._carried_over = []
-            if content:
-                yield self._block(properties, paragraph_style, content)
-        for box in boxes:
-            if box.tag == f"{W}txbxContent":
-                yield from self._blocks(box)
-            elif box.tag == f"{DIAGRAM}relIds":
-                yield from diagram_blocks(self._part.by_id(box.get(f"{RELATIONSHIP}dm")))
-            else:
-                yield from chart_blocks(self._part.by_id(box.get(f"{RELATIONSHIP}id")))
-        yield from self._context.notes.pop_pending(self._context)
-
-    def _block(
-        self, properties: Element | None, paragraph_style: _ParagraphStyle, content: list[Inline]
-    ) -> Block:
-        level = _heading(properties, paragraph_style)
-        if is_blank(content):
-            return Paragraph(())
-        label, depth = self._label(properties, paragraph_style)
-        if level is not None:
-            prefix = [Run(f"{label.text} ")] if label and label.text else []
-            return Heading(level, [*prefix, *content])
-        if paragraph_style.contents:
-            return Item(paragraph_style.contents - 1, "-", content)
-        if label is not None:
-            is_shown = label.text and label.marker == "-"
-            prefix = [Run(f"{label.text} ")] if is_shown else []
-            return Item(depth, label.marker, [*prefix, *content])
-        if paragraph_style.is_code:
-            return Code(plain_text(content))
-        if paragraph_style.is_quote:
-            return Quote([Paragraph(content)])
-        return Paragraph(content)
-
-    def _label(
-        self, properties: Element | None, paragraph_style: _ParagraphStyle
-    ) -> tuple[_Label | None, int]:
-        numbering_properties = properties.find(f"{W}numPr") if properties is not None else None
-        number, level = paragraph_style.numbering or ("0", 0)
-        if numbering_properties is not None:
-            number = _property(numbering_properties, "numId") or number
-            level = parse_int(_property(numbering_properties, "ilvl"), level)
-        return self._context.numbering.label(number, level), level + paragraph_style.depth
-
-    def _rows(self, table: Element) -> list[list[Cell]]:
-        rows: list[list[Cell]] = []
-        above: list[Cell] = []
-        count = 0
-        for row in _children(table, f"{W}tr"):
-            properties = row.find(f"{W}trPr")
-            if properties is not None and properties.find(f"{W}del") is not None:
-                continue
-            skipped = parse_int(_property(properties, "gridBefore"))
-            line: list[Cell] = [()] * min(skipped, 100)
-            for cell in _children(row, f"{W}tc"):
-                line += self._cells(cell, above[len(line) :])
-            count += len(line)
-            check_cell_count(count)
-            rows.append(line)
-            above = line
-        return rows
-
-    def _cells(self, cell: Element, above: list[Cell]) -> list[Cell]:
-        properties = cell.find(f"{W}tcPr")
-        span = min(max(parse_int(_property(properties, "gridSpan"), 1), 1), 100)
-        merge = properties.find(f"{W}vMerge") if properties is not None else None
-        content: Cell = self.blocks(cell)
-        if merge is not None and merge.get(f"{W}val", "continue") == "continue":
-            content = repeatable_cell(above[0]) if above else ()
-        return [content, *[()] * (span - 1)]
-
-
-def _heading(properties: Element | None, paragraph_style: _ParagraphStyle) -> int | None:
-    outline = _property(properties, "outlineLvl")
-    return paragraph_style.heading if outline is None else _outline_heading(outline)
-
-
 def _children(element: Element, tag: str) -> Iterator[Element]:
     """Yield rows or cells, including those in content controls and insertions."""
     for child in element:
@@ -633,44 +552,47 @@ def _children(element: Element, tag: str) -> Iterator[Element]:
             yield from _children(child, tag)
 
 
-def _root(part: Part | None) -> Element | None:
-    return part.root if part is not None else None
+class _Document:
+    """What the parts of a document share. Footnotes, endnotes and comments are emitted once, after
+    the block that refers to them."""
 
-
-class _Notes:
-    """Footnotes, endnotes and comments, each emitted once, after the block that refers to it."""
-
-    def __init__(self, document: Part) -> None:
-        self._parts = {
-            name: document.related(relation) for name, (relation, _) in _NOTE_PARTS.items()
+    def __init__(self, part: Part, pictures: Pictures) -> None:
+        roots = {
+            name: related.root
+            for name in ("styles", "numbering")
+            if (related := part.related(name)) is not None
         }
-        self._elements: dict[str, dict[str, Element]] = {}
+        self.styles = _Styles(roots.get("styles"))
+        self.numbering = _Numbering(roots.get("numbering"))
+        self.pictures = pictures
+        self._part = part
+        #: Part and elements of the notes, by the element that refers to them.
+        self._notes: dict[str, tuple[Part, dict[str, Element]]] = {}
         self._labels: dict[tuple[str, str], str] = {}
-        self._pending: list[tuple[str, str, Element]] = []
-        self._counts = dict.fromkeys(_NOTE_PREFIXES, 0)
+        self._pending: list[tuple[Part, str, Element]] = []
+        self._counts = dict.fromkeys(_NOTES, 0)
 
-    def label(self, name: str, identity: str) -> str | None:
-        if (name, identity) not in self._labels:
-            element = self._elements_of(name).get(identity)
-            if element is None or element.get(f"{W}type") in ("separator", "continuationSeparator"):
+    def note_label(self, name: str, identity: str) -> str | None:
+        if (name, identity) in self._labels:
+            return self._labels[name, identity]
+        prefix, relation, tag = _NOTES[name]
+        if name not in self._notes:
+            part = self._part.related(relation)
+            if part is None:
                 return None
-            self._counts[name] += 1
-            label = f"{_NOTE_PREFIXES[name]}{self._counts[name]}"
-            self._labels[name, identity] = label
-            self._pending.append((name, label, element))
-        return self._labels[name, identity]
+            elements = part.root.iterchildren(f"{W}{tag}")
+            self._notes[name] = part, {each.get(f"{W}id", ""): each for each in elements}
+        part, notes = self._notes[name]
+        element = notes.get(identity)
+        if element is None or element.get(f"{W}type") in ("separator", "continuationSeparator"):
+            return None
+        self._counts[name] += 1
+        label = self._labels[name, identity] = f"{prefix}{self._counts[name]}"
+        self._pending.append((part, label, element))
+        return label
 
-    def pop_pending(self, context: _Context) -> Iterator[Block]:
+    def pop_notes(self) -> Iterator[Block]:
         pending, self._pending = self._pending, []
-        for name, label, element in pending:
-            part = self._parts[name]
-            if part is not None:
-                blocks = _Reader(part, context.pictures, context).blocks(element)
-                yield Note(label, with_author(blocks, element.get(f"{W}author")))
-
-    def _elements_of(self, name: str) -> dict[str, Element]:
-        if name not in self._elements:
-            root = _root(self._parts[name])
-            children = root.iterchildren(f"{W}{_NOTE_PARTS[name][1]}") if root is not None else ()
-            self._elements[name] = {each.get(f"{W}id", ""): each for each in children}
-        return self._elements[name]
+        for part, label, element in pending:
+            blocks = _Reader(part, self).blocks(element)
+            yield Note(label, with_author(blocks, element.get(f"{W}author")))

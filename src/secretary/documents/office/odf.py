@@ -52,18 +52,15 @@ from .xlsx import SheetGrid
 from .xml_parser import DUBLIN, Element, child_texts, parse_int, parse_xml
 
 _URN = "urn:oasis:names:tc:opendocument:xmlns"
-OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
-TEXT = f"{{{_URN}:text:1.0}}"
-STYLE = f"{{{_URN}:style:1.0}}"
-FORMAT = f"{{{_URN}:xsl-fo-compatible:1.0}}"
-TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
-DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
-SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
+OFFICE, TEXT, STYLE, TABLE, DRAW, SVG, FORMAT, _MANIFEST, _META, _PRESENTATION = (
+    f"{{{_URN}:{name}:1.0}}"
+    for name in (
+        "office", "text", "style", "table", "drawing", "svg-compatible", "xsl-fo-compatible",
+        "manifest", "meta", "presentation",
+    )
+)  # fmt: skip
 LINK = "{http://www.w3.org/1999/xlink}href"
-_MANIFEST = "{urn:oasis:names:tc:opendocument:xmlns:manifest:1.0}"
-_META = "{urn:oasis:names:tc:opendocument:xmlns:meta:1.0}"
 _MATH = "{http://www.w3.org/1998/Math/MathML}"
-_PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
 _CLASS = f"{_PRESENTATION}class"
 _PROPERTIES = {
     f"{DUBLIN}title": "title",
@@ -81,6 +78,7 @@ _MAX_PARENTS = 20
 _MAX_ROWS, _MAX_COLUMNS = 1_048_576, 16_384
 _GROUPS = {f"{TABLE}{name}" for name in ("table-header-rows", "table-rows", "table-row-group")}
 _SPACE = re.compile(r"[ \t\n\r]+")
+_CHARACTERS = {f"{TEXT}tab": "\t", f"{TEXT}line-break": "\n"}
 _SKIPPED = {
     f"{TEXT}tracked-changes", f"{TEXT}hidden-text", f"{TEXT}hidden-paragraph", f"{TEXT}ruby-text",
     f"{OFFICE}forms", f"{TEXT}sequence-decls", f"{TEXT}variable-decls", f"{OFFICE}annotation-end",
@@ -98,7 +96,10 @@ _REPEATED_PLACEHOLDERS = {"header", "footer", "date-time", "page-number", "page"
 _CENTIMETRES = {"cm": 1.0, "mm": 0.1, "in": 2.54, "pt": 2.54 / 72, "pc": 2.54 / 6, "px": 2.54 / 96}
 _LENGTH = re.compile(r"(-?[\d.]+)([a-z]+)")
 #: Attributes with the value of a cell whose text is missing.
-_VALUES = ("string-value", "date-value", "time-value", "boolean-value", "value")
+_VALUES = tuple(
+    f"{OFFICE}{name}"
+    for name in ("string-value", "date-value", "time-value", "boolean-value", "value")
+)
 
 
 def read_odt(archive: Archive, pictures: Pictures) -> OfficeDocument:
@@ -154,13 +155,6 @@ def _reject_encrypted(archive: Archive) -> None:
         raise FileEncrypted("The document is protected by a password")
 
 
-def _content(archive: Archive) -> Element:
-    _reject_encrypted(archive)
-    if "content.xml" not in archive:
-        raise FileCorrupt("The document has no content")
-    return parse_xml(archive.read("content.xml"))
-
-
 def _part(archive: Archive, name: str) -> Element | None:
     return parse_xml(archive.read(name)) if name in archive else None
 
@@ -179,6 +173,16 @@ class _ListLevel(NamedTuple):
     suffix: str = ""
     start: int = 1
 
+    def marker(self, count: int) -> tuple[str, str]:
+        """Return the marker in Markdown, and a label that is part of the text."""
+        if not self.is_numbered:
+            return "-", ""
+        if not self.form:
+            return "", ""
+        if self.form == "decimal" and not self.prefix and self.suffix in (".", ")", ""):
+            return f"{count}.", ""
+        return "-", f"{self.prefix}{format_number(count, self.form)}{self.suffix} "
+
 
 _BULLET = _ListLevel(False)
 
@@ -189,11 +193,22 @@ class _Styles:
     def __init__(self, *roots: Element | None) -> None:
         self._styles: dict[tuple[str, str], Element] = {}
         self._lists: dict[str, dict[int, _ListLevel]] = {}
-        for root in roots:
-            if root is None:
-                continue
-            for holder in root.iterchildren(f"{OFFICE}styles", f"{OFFICE}automatic-styles"):
-                self._collect(holder)
+        holders = [f"{OFFICE}styles", f"{OFFICE}automatic-styles"]
+        for element in (
+            each
+            for root in roots
+            if root is not None
+            for holder in root.iterchildren(*holders)
+            for each in holder
+        ):
+            name = element.get(_NAME, "")
+            if element.tag == f"{STYLE}style":
+                self._styles.setdefault((element.get(f"{STYLE}family", ""), name), element)
+            elif element.tag == f"{TEXT}list-style":
+                levels = {
+                    parse_int(each.get(f"{TEXT}level"), 1) - 1: _level(each) for each in element
+                }
+                self._lists.setdefault(name, levels)
         self._characters: dict[tuple[str, str], tuple[Style, str]] = {}
 
     def character(self, name: str | None, family: str = "text") -> tuple[Style, str]:
@@ -222,30 +237,8 @@ class _Styles:
                     return str(value)
         return None
 
-    def is_code(self, name: str | None) -> bool:
-        return any(map(is_code_style, self.names("paragraph", name)))
-
-    def is_quote(self, name: str | None) -> bool:
-        return any(map(is_quote_style, self.names("paragraph", name)))
-
-    def heading(self, name: str | None) -> int | None:
-        """Return the level of a paragraph that is a heading by its style only."""
-        levels = (heading_level(each) for each in self.names("paragraph", name))
-        return next((level for level in levels if level), None)
-
     def list_level(self, name: str | None, level: int) -> _ListLevel:
         return self._lists.get(name or "", {}).get(level, _BULLET)
-
-    def _collect(self, holder: Element) -> None:
-        for element in holder:
-            if element.tag == f"{STYLE}style":
-                key = (element.get(f"{STYLE}family", ""), element.get(_NAME, ""))
-                self._styles.setdefault(key, element)
-            elif element.tag == f"{TEXT}list-style":
-                levels = {
-                    parse_int(each.get(f"{TEXT}level"), 1) - 1: _level(each) for each in element
-                }
-                self._lists.setdefault(element.get(_NAME, ""), levels)
 
     def _with_parents(self, family: str, name: str | None) -> list[Element]:
         chain: list[Element] = []
@@ -265,20 +258,17 @@ def _styled(element: Element, style: Style, position: str) -> tuple[Style, str]:
     slant = properties.get(f"{FORMAT}font-style")
     line = properties.get(f"{STYLE}text-line-through-style")
     text_position = properties.get(f"{STYLE}text-position")
+    if text_position is not None:
+        # `super 58%`, or a relative position: `-33% 58%`.
+        position = text_position.partition(" ")[0]
+        if position not in ("super", "sub"):
+            raised_by = parse_int(position.removesuffix("%"))
+            position = "super" if raised_by > 0 else "sub" if raised_by < 0 else ""
     return style._replace(
         bold=style.bold if weight is None else weight in ("bold", "600", "700", "800", "900"),
         italic=style.italic if slant is None else slant in ("italic", "oblique"),
         strike=style.strike if line is None else line != "none",
-    ), position if text_position is None else _position(text_position)
-
-
-def _position(text: str) -> str:
-    """Parse `super 58%`, or a relative position: `-33% 58%`."""
-    first = text.partition(" ")[0]
-    if first in ("super", "sub"):
-        return first
-    raised_by = parse_int(first.removesuffix("%"))
-    return "super" if raised_by > 0 else "sub" if raised_by < 0 else ""
+    ), position
 
 
 def _level(element: Element) -> _ListLevel:
@@ -352,7 +342,9 @@ class _TextReader:
     def _blocks(self, container: Element) -> Iterator[Block]:
         for child in container:
             if child.tag in (f"{TEXT}p", f"{TEXT}h"):
-                yield from self._paragraph(child)
+                if content := self.inlines(child):
+                    yield self._block(child, child.get(f"{TEXT}style-name"), content)
+                yield from self._pop_pending()
             elif child.tag == f"{TEXT}list":
                 yield from self._list(child, 0, None)
             elif child.tag == f"{TABLE}table":
@@ -363,44 +355,37 @@ class _TextReader:
             elif child.tag.startswith(DRAW):
                 yield from self.shape(child)
 
-    def _paragraph(self, element: Element) -> Iterator[Block]:
-        name = element.get(f"{TEXT}style-name")
-        content = self.inlines(element)
-        if content:
-            yield self._block(element, name, content)
-        yield from self._pop_pending()
-
     def _block(self, element: Element, name: str | None, content: list[Inline]) -> Block:
         if element.tag == f"{TEXT}h":
             return Heading(parse_int(element.get(f"{TEXT}outline-level"), 1), content)
-        level = self.styles.heading(name)
+        names = self.styles.names("paragraph", name)
+        level = next(filter(None, map(heading_level, names)), None)
         if level is not None:
             return Heading(level, content)
-        if self.styles.is_code(name):
+        if any(map(is_code_style, names)):
             return Code(plain_text(content))
-        if self.styles.is_quote(name):
+        if any(map(is_quote_style, names)):
             return Quote([Paragraph(content)])
         return Paragraph(content)
 
-    def _pop_pending(self) -> Iterator[Block]:
-        anchored, self._anchored = self._anchored, []
-        yield from anchored
-        notes, self._notes = self._notes, []
-        yield from notes
+    def _pop_pending(self) -> list[Block]:
+        pending, self._anchored, self._notes = [*self._anchored, *self._notes], [], []
+        return pending
 
     def _list(self, element: Element, level: int, style: str | None) -> Iterator[Block]:
         style = element.get(f"{TEXT}style-name") or style
         form = self.styles.list_level(style, level)
         key = f"{style}/{level}"
-        continues = element.get(f"{TEXT}continue-numbering") == "true"
-        continues = continues or element.get(f"{TEXT}continue-list") is not None
-        count = self._numbers.get(key, form.start - 1) if continues else form.start - 1
+        count = form.start - 1
+        is_continued = element.get(f"{TEXT}continue-list") is not None
+        if is_continued or element.get(f"{TEXT}continue-numbering") == "true":
+            count = self._numbers.get(key, count)
         for item in element.iterchildren(f"{TEXT}list-item", f"{TEXT}list-header"):
             marker, label = "", ""
             if item.tag == f"{TEXT}list-item":
                 if any(child.tag != f"{TEXT}list" for child in item):
                     count = parse_int(item.get(f"{TEXT}start-value"), count + 1)
-                marker, label = _marker(form, count)
+                marker, label = form.marker(count)
             yield from self._item(item, level, style, marker, label)
         self._numbers[key] = count
 
@@ -442,14 +427,13 @@ class _TextReader:
                 self._read(child, style.with_marks(span_style), span_position or position, inlines)
             elif tag == f"{TEXT}a":
                 target = child.get(LINK, "")
-                linked = style._replace(link=target) if _is_outside(target) else style
+                is_outside = re.match(r"(https?|mailto|ftp|tel):", target, re.IGNORECASE)
+                linked = style._replace(link=target) if is_outside else style
                 self._read(child, linked, position, inlines)
             elif tag == f"{TEXT}s":
                 inlines.append(Run(" " * min(parse_int(child.get(f"{TEXT}c"), 1), 100), style))
-            elif tag == f"{TEXT}tab":
-                inlines.append(Run("\t", style))
-            elif tag == f"{TEXT}line-break":
-                inlines.append(Run("\n", style))
+            elif tag in _CHARACTERS:
+                inlines.append(Run(_CHARACTERS[tag], style))
             elif tag in (f"{TEXT}note", f"{OFFICE}annotation"):
                 inlines.append(self._note(child))
             elif tag.startswith(DRAW):
@@ -492,17 +476,14 @@ class _TextReader:
             for child in element:
                 self._read_anchored(child, inlines)
             return
-        for block in self._nested_shape(element):
+        anchored, self._anchored = self._anchored, []
+        blocks = self.shape(element)
+        self._anchored = anchored
+        for block in blocks:
             if isinstance(block, Paragraph) and not plain_text(block.content):
                 inlines.extend(block.content)  # a picture, which belongs into the line
             else:
                 self._anchored.append(block)
-
-    def _nested_shape(self, element: Element) -> list[Block]:
-        anchored, self._anchored = self._anchored, []
-        blocks = self.shape(element)
-        self._anchored = anchored
-        return blocks
 
     def shape(self, element: Element) -> list[Block]:
         """Return the content of a frame, a group or any other shape."""
@@ -518,7 +499,8 @@ class _TextReader:
             if child.tag == f"{DRAW}object" and (blocks := self._object(child)):
                 return blocks
             if child.tag == f"{DRAW}image":
-                picture = self._picture(child, _alt(element))
+                texts = (element.findtext(f"{SVG}{name}", "").strip() for name in ("desc", "title"))
+                picture = self._picture(child, next(filter(None, texts), ""))
                 return [Paragraph([picture])] if picture.alt or picture.file else []
         return []
 
@@ -547,32 +529,13 @@ class _TextReader:
         return [self.table(table)] if table is not None else []
 
 
-def _marker(form: _ListLevel, count: int) -> tuple[str, str]:
-    if not form.is_numbered:
-        return "-", ""
-    if not form.form:
-        return "", ""
-    if form.form == "decimal" and not form.prefix and form.suffix in (".", ")", ""):
-        return f"{count}.", ""
-    return "-", f"{form.prefix}{format_number(count, form.form)}{form.suffix} "
-
-
-def _is_outside(target: str) -> bool:
-    return re.match(r"(https?|mailto|ftp|tel):", target, re.IGNORECASE) is not None
-
-
-def _alt(frame: Element) -> str:
-    for name in ("desc", "title"):
-        text = frame.findtext(f"{SVG}{name}")
-        if text and text.strip():
-            return str(text.strip())
-    return ""
-
-
 def _opened(
     archive: Archive, pictures: Pictures, family: str
 ) -> tuple[Element | None, _TextReader]:
-    content = _content(archive)
+    _reject_encrypted(archive)
+    content = _part(archive, "content.xml")
+    if content is None:
+        raise FileCorrupt("The document has no content")
     styles = _Styles(content, _part(archive, "styles.xml"))
     body = content.find(f"{OFFICE}body/{OFFICE}{family}")
     return body, _TextReader(archive, styles, pictures)
@@ -584,37 +547,28 @@ def _slide_blocks(slide: Element, text: _TextReader, *, is_hidden: bool) -> list
         for each in slide
         if each.tag.startswith(DRAW) and each.get(_CLASS) not in _REPEATED_PLACEHOLDERS
     ]
-    title: list[Block] = []
+    blocks: list[Block] = []
     for shape in shapes:
         if shape.get(_CLASS) == "title":
-            title += slide_title(text.shape(shape))
-    others = [shape for shape in shapes if shape.get(_CLASS) != "title"]
-    blocks: list[Block] = [*title]
+            blocks += slide_title(text.shape(shape))
     if is_hidden:
         blocks.append(Paragraph([Run("(hidden)")]))
-    for shape in sort_by_position([(_box(shape), shape) for shape in others]):
+    others = [(_box(shape), shape) for shape in shapes if shape.get(_CLASS) != "title"]
+    for shape in sort_by_position(others):
         blocks += text.shape(shape)
     notes = slide.find(f"{_PRESENTATION}notes")
-    spoken = [
-        block
-        for frame in (notes if notes is not None else ())
-        if frame.get(_CLASS) == "notes"
-        for block in text.shape(frame)
-    ]
-    return [*blocks, *speaker_notes(spoken)]
+    frames = notes.iterchildren() if notes is not None else ()
+    spoken = [frame for frame in frames if frame.get(_CLASS) == "notes"]
+    return [*blocks, *speaker_notes([block for frame in spoken for block in text.shape(frame)])]
 
 
 def _box(shape: Element) -> Box | None:
-    left, top = _length(shape.get(f"{SVG}x")), _length(shape.get(f"{SVG}y"))
-    if left is None or top is None:
-        return None
-    width, height = _length(shape.get(f"{SVG}width")), _length(shape.get(f"{SVG}height"))
-    return Box(left, top, width or 0, height or 0)
-
-
-def _length(text: str | None) -> float | None:
-    match = _LENGTH.fullmatch(text or "")
-    return float(match[1]) * _CENTIMETRES.get(match[2], 1.0) if match else None
+    left, top, width, height = (
+        float(match[1]) * _CENTIMETRES.get(match[2], 1.0) if match else None
+        for name in ("x", "y", "width", "height")
+        for match in [_LENGTH.fullmatch(shape.get(f"{SVG}{name}", ""))]
+    )
+    return None if left is None or top is None else Box(left, top, width or 0, height or 0)
 
 
 def _read_sheet(table: Element, max_cells: int) -> SheetGrid:
@@ -623,8 +577,10 @@ def _read_sheet(table: Element, max_cells: int) -> SheetGrid:
     for row, times in _rows(table):
         column = 0
         for cell, count, is_covered in _row_cells(row):
-            text = "" if is_covered else _cell_text(cell)
-            if text:
+            lines = ["".join(_characters(each)) for each in cell.iterchildren(f"{TEXT}p")]
+            values = map(cell.get, () if lines else _VALUES)
+            text = "\n".join(lines).strip() if lines else next(filter(None, values), "")
+            if text and not is_covered:
                 _put(grid, cell, text, range(at, at + times), range(column, column + count))
             column += count
         at += times
@@ -640,13 +596,6 @@ def _put(grid: SheetGrid, cell: Element, text: str, rows: range, columns: range)
             grid.merge(row, column, row + height - 1)
             if link and re.match("https?:", link):
                 grid.link(row, column, link)
-
-
-def _cell_text(cell: Element) -> str:
-    lines = ["".join(_characters(each)) for each in cell.iterchildren(f"{TEXT}p")]
-    if lines:
-        return "\n".join(lines).strip()
-    return next((value for name in _VALUES if (value := cell.get(f"{OFFICE}{name}"))), "")
 
 
 def _characters(element: Element) -> list[str]:

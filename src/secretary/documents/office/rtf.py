@@ -1,7 +1,7 @@
 """Reads Rich Text Format (rtf) as one page."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -153,28 +153,6 @@ class _Font:
         )
 
 
-@dataclass(slots=True)
-class _Fonts:
-    page: str = "cp1252"
-    default: int = 0
-    _fonts: dict[int, _Font] = field(default_factory=dict)
-
-    def set_page(self, word: str, number: int | None) -> None:
-        self.page = _codec_or_default(f"cp{number}") if word == "ansicpg" else _CODE_PAGES[word]
-
-    def define(self, number: int) -> _Font:
-        return self._fonts.setdefault(number, _Font())
-
-    def font(self, number: int) -> _Font:
-        return self._fonts.get(number) or _Font()
-
-    def page_of(self, number: int) -> str:
-        font = self.font(number)
-        if font.page:
-            return _codec_or_default(f"cp{font.page}")
-        return _CHARSETS.get(font.charset, self.page)
-
-
 def _codec_or_default(page: str) -> str:
     try:
         "".encode(page)
@@ -286,7 +264,11 @@ def _block(line: list[Inline], label: str, form: _ParagraphFormat) -> Block:
 
 
 def _grid(rows: list[tuple[list[list[Block]], list[_CellFormat]]]) -> list[list[Cell]]:
-    borders = _borders([form.right for _, forms in rows for form in forms])
+    borders: list[int] = []
+    for right in sorted({form.right for _, forms in rows for form in forms}):
+        if not borders or right - borders[-1] > _BORDER_TOLERANCE:
+            borders.append(right)
+    borders = borders[:_MAX_COLUMNS] or [0]
     grid: list[list[Cell]] = []
     count = 0
     for cells, forms in rows:
@@ -304,49 +286,6 @@ def _grid(rows: list[tuple[list[list[Block]], list[_CellFormat]]]) -> list[list[
         check_cell_count(count)
         grid.append(line)
     return grid
-
-
-def _borders(rights: list[int]) -> list[int]:
-    borders: list[int] = []
-    for right in sorted(set(rights)):
-        if not borders or right - borders[-1] > _BORDER_TOLERANCE:
-            borders.append(right)
-    return borders[:_MAX_COLUMNS] or [0]
-
-
-class _RowFormats:
-    """The cell definitions of a table row."""
-
-    def __init__(self) -> None:
-        self._cells: list[_CellFormat] = []
-        self._next = _CellFormat()
-
-    def take(
-        self, word: str, number: int | None, flow: _BlockBuilder, form: _ParagraphFormat
-    ) -> bool:
-        """Apply a control word; return whether it concerns tables."""
-        match word:
-            case "trowd":
-                self._cells, self._next = [], _CellFormat()
-            case "cellx":
-                self._next.right = number or 0
-                self._cells.append(self._next)
-                self._next = _CellFormat()
-            case "clmrg":
-                self._next.is_covered = True
-            case "clvmrg":
-                self._next.continues_above = True
-            case "cell":
-                flow.end_cell(replace(form, depth=1))
-            case "nestcell":
-                flow.end_cell(form)
-            case "row":
-                flow.end_row(1, self._cells)
-            case "nestrow":
-                flow.end_row(max(form.depth, 2), self._cells)
-            case _:
-                return False
-        return True
 
 
 @dataclass(slots=True)
@@ -368,56 +307,6 @@ class _Group:
     on_end: "Callable[[_Group], None] | None" = None
 
 
-def _format_paragraph(
-    group: _Group, word: str, number: int | None, styles: Mapping[int, str]
-) -> None:
-    form = group.form
-    match word:
-        case "pard":
-            group.form = _ParagraphFormat()
-        case "s":
-            group.form = replace(form, style=styles.get(number or 0, ""))
-        case "outlinelevel":
-            group.form = replace(form, outline=number or 0)
-        case "ilvl":
-            group.form = replace(form, level=min(max(number or 0, 0), 8))
-        case "intbl":
-            group.form = replace(form, depth=max(form.depth, 1))
-        case "itap":
-            group.form = replace(form, depth=max(number or 0, 0))
-
-
-def _format_characters(
-    group: _Group, word: str, number: int | None, styles: Mapping[int, str]
-) -> None:
-    """`styles`: character styles have negative numbers."""
-    is_on = number != 0
-    match word:
-        case "b":
-            group.style = group.style._replace(bold=is_on)
-        case "i":
-            group.style = group.style._replace(italic=is_on)
-        case "strike" | "striked":
-            group.style = group.style._replace(strike=is_on)
-        case "v" | "deleted":
-            group.is_hidden = is_on
-        case "plain":
-            group.style, group.script, group.is_hidden = PLAIN, "", False
-        case "super" | "sub":
-            group.script = word if is_on else ""
-        case "up" | "dn":
-            group.script = ("super" if word == "up" else "sub") if is_on else ""
-        case "nosupersub":
-            group.script = ""
-        case "cs":
-            is_code = is_code_style(styles.get(-(number or 0), ""))
-            group.style = group.style._replace(code=is_code)
-        case "uc":
-            group.fallback = max(number or 0, 0)
-        case "ftnalt" if group.on_end is not None:
-            group.is_endnote = True
-
-
 class _Reader:
     """Interprets control words and keeps the state of nested groups."""
 
@@ -425,10 +314,15 @@ class _Reader:
         self.flow = _BlockBuilder()
         self.metadata: dict[str, str] = {}
         self._pictures = pictures
-        self._fonts = _Fonts()
+        self._code_page = "cp1252"
+        self._default_font = 0
+        self._fonts: dict[int, _Font] = {}
+        #: Names of the styles; those of characters have negative numbers.
         self._styles: dict[int, str] = {}
         self._groups = [_Group(self.flow)]
-        self._rows = _RowFormats()
+        #: The cell definitions of the table row.
+        self._cells: list[_CellFormat] = []
+        self._next_cell = _CellFormat()
         self._bytes: list[bytes] = []
         self._skipped = 0
         self._high = 0
@@ -455,36 +349,37 @@ class _Reader:
                     if group.on_end is not None:
                         group.on_end(group)
                 case "word":
-                    self._word(token)
+                    self._word(token.value, token.number)
+                case "symbol" if token.value == "*":
+                    self._is_optional = True
+                case "symbol" if token.value in ("\n", "\r"):
+                    self._end_paragraph()
                 case "symbol":
-                    self._symbol(token.value)
+                    if token.value in _SYMBOLS:
+                        self._write(_SYMBOLS[token.value])
                 case "binary":
-                    self._picture_data(token.data.hex())
+                    self._add_picture_data(token.data.hex())
                 case _:
-                    self._characters(token)
+                    data = token.data[self._skipped :]
+                    self._skipped = max(self._skipped - len(token.data), 0)
+                    if self._group.role == "pict":
+                        self._add_picture_data(data.decode("latin-1"))
+                    elif self._group.role != "ignored":
+                        self._bytes.append(data)
         self._flush()
-
-    def _characters(self, token: _Token) -> None:
-        data = token.data
-        if self._skipped:
-            rest = data[self._skipped :]
-            self._skipped = max(self._skipped - len(data), 0)
-            data = rest
-        if self._group.role == "pict":
-            self._picture_data(data.decode("latin-1"))
-        elif self._group.role != "ignored":
-            self._bytes.append(data)
 
     def _flush(self) -> None:
         """Decode the collected bytes at once: characters may have two."""
         if not self._bytes:
             return
         data, self._bytes = b"".join(self._bytes), []
-        font = self._fonts.font(self._group.font)
+        font = self._fonts.get(self._group.font) or _Font()
         if font.is_symbols and self._group.role != "fonttbl":
             self._write("".join(symbol_character(font.name or "symbol", byte) for byte in data))
+        elif font.page:
+            self._write(data.decode(_codec_or_default(f"cp{font.page}"), "replace"))
         else:
-            self._write(data.decode(self._fonts.page_of(self._group.font), "replace"))
+            self._write(data.decode(_CHARSETS.get(font.charset, self._code_page), "replace"))
 
     def _write(self, text: str) -> None:
         group = self._group
@@ -498,16 +393,7 @@ class _Reader:
             style = group.style._replace(link=self._link) if self._link else group.style
             group.flow.add(Run(text, style))
 
-    def _symbol(self, sign: str) -> None:
-        if sign == "*":
-            self._is_optional = True
-        elif sign in ("\n", "\r"):
-            self._end_paragraph()
-        elif sign in _SYMBOLS:
-            self._write(_SYMBOLS[sign])
-
-    def _word(self, token: _Token) -> None:
-        word, number = token.value, token.number
+    def _word(self, word: str, number: int | None) -> None:
         is_optional, self._is_optional = self._is_optional, False
         if self._group.role == "ignored":
             return
@@ -520,14 +406,8 @@ class _Reader:
             self._unicode(number or 0)
         elif word in _SIGNS:
             self._write(_SIGNS[word])
-        elif not (
-            self._destination(word)
-            or self._rows.take(word, number, self._group.flow, self._group.form)
-            or self._paragraph(word, number)
-        ):
-            self._setting(word, number)
-            _format_paragraph(self._group, word, number, self._styles)
-            _format_characters(self._group, word, number, self._styles)
+        elif not (self._destination(word, number or 0) or self._table(word, number or 0)):
+            self._format(word, number)
 
     def _unicode(self, number: int) -> None:
         code = number % 65536
@@ -539,55 +419,60 @@ class _Reader:
             code = 0x10000 + ((self._high - 0xD800) << 10) + code - 0xDC00
         self._high = 0
         if 0xF000 <= code <= 0xF0FF:
-            font = self._fonts.font(self._group.font)
-            name = font.name if font.is_symbols else "symbol"
+            font = self._fonts.get(self._group.font) or _Font()
             # In a list label, any unknown symbol is a bullet.
-            self._write(
-                symbol_character(name, code) or ("•" if self._group.role == "label" else "")
-            )
+            unknown = "•" if self._group.role == "label" else ""
+            name = font.name if font.is_symbols else "symbol"
+            self._write(symbol_character(name, code) or unknown)
         elif not 0xD800 <= code < 0xE000:
             self._write(chr(code))
 
-    def _destination(self, word: str) -> bool:
+    def _destination(self, word: str, number: int) -> bool:
+        """Handle the start of a destination or the end of a paragraph; return whether it is one."""
         group = self._group
         match word:
-            case "fonttbl" | "stylesheet":
+            case "fonttbl" | "stylesheet" | "info":
                 group.role = word
-            case "pict":
-                group.role, group.text, group.on_end = "pict", [], self._end_picture
             case "listtext" | "pntext":
                 group.role = "label"
+            case "pict":
+                group.role = "pict"
+                self._collect_text(self._add_picture)
             case "fldinst":
-                group.text, group.on_end = [], self._end_instruction
+                self._collect_text(self._add_field)
             case "field":
                 before = self._link
                 group.on_end = lambda _: setattr(self, "_link", before)
             case "footnote" | "annotation" | "shptxt":
                 self._open_aside(word)
             case "atnauthor":
-                group.text, group.on_end = [], self._end_author
-            case "info":
-                group.role = "info"
+                self._collect_text(lambda text: setattr(self, "_author", text))
+            case "s" | "cs" if group.role == "stylesheet":
+                self._collect_text(lambda text: self._name_style(text, number, word))
+            case "par" | "sect" | "page":
+                self._end_paragraph()
             case _ if word in _METADATA and group.role == "info":
-                group.text = []
-                group.on_end = lambda ended: self._end_fact(_METADATA[word], ended)
+                name = _METADATA[word]
+                self._collect_text(
+                    lambda text: self.metadata.update({name: text.strip()} if text.strip() else {})
+                )
             case _:
                 return False
         return True
 
-    def _end_fact(self, name: str, group: _Group) -> None:
-        text = "".join(group.text or ()).strip()
-        if text:
-            self.metadata[name] = text
+    def _collect_text(self, use: Callable[[str], None]) -> None:
+        """Call `use` with the text of the group when it ends."""
+        self._group.text = []
+        self._group.on_end = lambda group: use("".join(group.text or ()))
 
-    def _end_instruction(self, group: _Group) -> None:
-        instruction = "".join(group.text or ())
+    def _name_style(self, text: str, number: int, word: str) -> None:
+        name = text.strip().rstrip(";").split(",")[0].strip()
+        self._styles[-number if word == "cs" else number] = name
+
+    def _add_field(self, instruction: str) -> None:
         self._link = hyperlink_target(instruction) or self._link
         if text := button_text(instruction):
             self._write(text)
-
-    def _end_author(self, group: _Group) -> None:
-        self._author = "".join(group.text or ())
 
     def _open_aside(self, word: str) -> None:
         """Start a note or a text box, which has paragraphs of its own."""
@@ -609,40 +494,17 @@ class _Reader:
 
         group.on_end = end
 
-    def _picture_data(self, digits: str) -> None:
+    def _add_picture_data(self, digits: str) -> None:
         if self._group.role == "pict" and self._group.text is not None:
             self._group.text.append(digits)
 
-    def _end_picture(self, group: _Group) -> None:
+    def _add_picture(self, text: str) -> None:
         if not self._pictures.are_saved:
             return
-        digits = re.sub(r"[^0-9A-Fa-f]", "", "".join(group.text or ()))
+        digits = re.sub(r"[^0-9A-Fa-f]", "", text)
         name = self._pictures.save(bytes.fromhex(digits[: len(digits) // 2 * 2]))
         if name is not None:
-            group.flow.add(Picture("", name))
-
-    def _paragraph(self, word: str, number: int | None) -> bool:
-        group = self._group
-        match word:
-            case "par" | "sect" | "page":
-                self._end_paragraph()
-            case "s" if group.role == "stylesheet":
-                self._name_style(number or 0)
-            case "cs" if group.role == "stylesheet":
-                self._name_style(-(number or 0))
-            case _:
-                return False
-        return True
-
-    def _name_style(self, number: int) -> None:
-        group = self._group
-        group.text = []
-
-        def end(ended: _Group) -> None:
-            name = "".join(ended.text or ()).strip().rstrip(";").split(",")[0]
-            self._styles[number] = name.strip()
-
-        group.on_end = end
+            self._group.flow.add(Picture("", name))
 
     def _end_paragraph(self) -> None:
         if self._group.role == "text" and self._group.text is None:
@@ -650,30 +512,81 @@ class _Reader:
         else:
             self._write(" ")
 
-    def _setting(self, word: str, number: int | None) -> None:
-        """Apply font and encoding settings."""
-        group = self._group
+    def _table(self, word: str, number: int) -> bool:
+        """Apply a control word; return whether it concerns tables."""
+        flow, form = self._group.flow, self._group.form
         match word:
-            case "f":
-                self._font(number or 0)
-            case "fcharset" if group.role == "fonttbl":
-                self._fonts.define(group.font).charset = number or 0
-            case "cpg" if group.role == "fonttbl":
-                self._fonts.define(group.font).page = number
-            case "deff":
-                self._fonts.default = group.font = number or 0
+            case "trowd":
+                self._cells, self._next_cell = [], _CellFormat()
+            case "cellx":
+                self._next_cell.right = number
+                self._cells.append(self._next_cell)
+                self._next_cell = _CellFormat()
+            case "clmrg":
+                self._next_cell.is_covered = True
+            case "clvmrg":
+                self._next_cell.continues_above = True
+            case "cell":
+                flow.end_cell(replace(form, depth=1))
+            case "nestcell":
+                flow.end_cell(form)
+            case "row":
+                flow.end_row(1, self._cells)
+            case "nestrow":
+                flow.end_row(max(form.depth, 2), self._cells)
+            case _:
+                return False
+        return True
+
+    def _format(self, word: str, parameter: int | None) -> None:
+        """Apply paragraph and character properties, fonts and encodings."""
+        group, form, style = self._group, self._group.form, self._group.style
+        number, is_on = parameter or 0, parameter != 0
+        match word:
+            case "pard":
+                group.form = _ParagraphFormat()
+            case "s":
+                group.form = replace(form, style=self._styles.get(number, ""))
+            case "outlinelevel":
+                group.form = replace(form, outline=number)
+            case "ilvl":
+                group.form = replace(form, level=min(max(number, 0), 8))
+            case "intbl":
+                group.form = replace(form, depth=max(form.depth, 1))
+            case "itap":
+                group.form = replace(form, depth=max(number, 0))
+            case "b":
+                group.style = style._replace(bold=is_on)
+            case "i":
+                group.style = style._replace(italic=is_on)
+            case "strike" | "striked":
+                group.style = style._replace(strike=is_on)
+            case "cs":
+                group.style = style._replace(code=is_code_style(self._styles.get(-number, "")))
+            case "v" | "deleted":
+                group.is_hidden = is_on
             case "plain":
-                group.font = self._fonts.default
-            case "ansicpg" | "mac" | "pc" | "pca" | "ansi":
-                self._fonts.set_page(word, number)
-
-    def _font(self, number: int) -> None:
-        group = self._group
-        group.font = number
-        if group.role == "fonttbl":
-            group.text = []
-
-            def end(ended: _Group) -> None:
-                self._fonts.define(number).name = "".join(ended.text or ()).strip().rstrip(";")
-
-            group.on_end = end
+                group.style, group.script, group.is_hidden = PLAIN, "", False
+                group.font = self._default_font
+            case "super" | "sub" | "up" | "dn" | "nosupersub":
+                script = {"up": "super", "dn": "sub", "nosupersub": ""}.get(word, word)
+                group.script = script if is_on else ""
+            case "uc":
+                group.fallback = max(number, 0)
+            case "ftnalt" if group.on_end is not None:
+                group.is_endnote = True
+            case "deff":
+                self._default_font = group.font = number
+            case "f":
+                group.font = number
+                if group.role == "fonttbl":
+                    font = self._fonts.setdefault(number, _Font())
+                    self._collect_text(lambda text: setattr(font, "name", text.strip().rstrip(";")))
+            case "fcharset" if group.role == "fonttbl":
+                self._fonts.setdefault(group.font, _Font()).charset = number
+            case "cpg" if group.role == "fonttbl":
+                self._fonts.setdefault(group.font, _Font()).page = parameter
+            case "ansicpg":
+                self._code_page = _codec_or_default(f"cp{parameter}")
+            case "mac" | "pc" | "pca" | "ansi":
+                self._code_page = _CODE_PAGES[word]

@@ -1,4 +1,4 @@
-"""Splits a recording at pauses into chunks that are transcribed one by one."""
+"""Splits a recording at pauses into chunks, and transcribes a chunk to lines with their times."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -43,10 +43,6 @@ class Window:
     end: float
     speech: tuple[Span, ...]
 
-    @property
-    def seconds_of_speech(self) -> float:
-        return sum(span.end - span.start for span in self.speech)
-
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -60,6 +56,10 @@ class Chunk:
     @property
     def end(self) -> float:
         return self.windows[-1].end
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
 
     def as_json(self) -> list[Any]:
         return [[window.start, window.end, window.speech] for window in self.windows]
@@ -140,60 +140,50 @@ def transcribe_chunk(
     engine = open_speech_engine(engine_name, model_directory)
     clips = [read_samples(str(pcm_path), window.start, window.end) for window in chunk.windows]
     transcriptions = engine.transcribe(clips, language=language)
-    pairs = list(zip(chunk.windows, transcriptions, strict=True))
+    lines: list[TimedText] = []
+    unclear = 0.0
+    for window, each in zip(chunk.windows, transcriptions, strict=True):
+        words = [
+            word._replace(start=word.start + window.start, end=word.end + window.start)
+            for word in each.segments
+        ]
+        lines += group_into_lines(list(clip_to_speech(window.speech, words)))
+        unclear += min(each.unclear, sum(span.end - span.start for span in window.speech))
     return Transcription(
         language=transcriptions[0].language,
-        segments=tuple(line for window, each in pairs for line in _lines(window, each.segments)),
+        segments=tuple(lines),
         confidence=mean_confidence(transcriptions),
-        unclear=sum(min(each.unclear, window.seconds_of_speech) for window, each in pairs),
+        unclear=unclear,
     )
-
-
-def _lines(window: Window, words: Sequence[TimedText]) -> list[TimedText]:
-    """Return lines in the time of the recording."""
-    shifted = [
-        word._replace(start=word.start + window.start, end=word.end + window.start)
-        for word in words
-    ]
-    return group_into_lines(list(clip_to_speech(window.speech, shifted)))
 
 
 def clip_to_speech(speech: Sequence[Span], words: Sequence[TimedText]) -> Iterator[TimedText]:
     """Engines let words reach into silence; voice activity detection is more exact."""
-    spans = _without_short_gaps(speech)
-    for word in words:
-        span = max(spans, key=lambda span: _overlap(span, word))
-        if _overlap(span, word) <= 0:
-            yield word
-        else:
-            yield word._replace(start=max(word.start, span.start), end=min(word.end, span.end))
-
-
-def _without_short_gaps(speech: Sequence[Span]) -> list[Span]:
     spans: list[Span] = []
     for span in speech:
         if spans and span.start - spans[-1].end < SHORT_GAP:
             spans[-1] = Span(spans[-1].start, span.end)
         else:
             spans.append(span)
-    return spans
-
-
-def _overlap(span: Span, word: TimedText) -> float:
-    return min(span.end, word.end) - max(span.start, word.start)
+    for word in words:
+        overlaps = [(max(word.start, span.start), min(word.end, span.end)) for span in spans]
+        start, end = max(overlaps, key=lambda overlap: overlap[1] - overlap[0])
+        yield word._replace(start=start, end=end) if end > start else word
 
 
 def group_into_lines(words: Sequence[TimedText]) -> list[TimedText]:
-    lines: list[TimedText] = []
-    line: list[TimedText] = []
+    lines: list[list[TimedText]] = []
     for word in words:
-        if line and _is_complete(line, word):
-            lines.append(_join(line))
-            line = []
-        line.append(word)
-    if line:
-        lines.append(_join(line))
-    return [each for each in lines if any(map(str.isalnum, each.text))]
+        if not lines or _is_complete(lines[-1], word):
+            lines.append([])
+        lines[-1].append(word)
+    joined = []
+    for line in lines:
+        text = "".join(word.text for word in line).strip()
+        if any(map(str.isalnum, text)):
+            end = max(word.end for word in line)
+            joined.append(TimedText(round(line[0].start, 2), round(end, 2), text))
+    return joined
 
 
 def _is_complete(line: Sequence[TimedText], following: TimedText) -> bool:
@@ -205,8 +195,3 @@ def _is_complete(line: Sequence[TimedText], following: TimedText) -> bool:
         or (duration >= LONG_LINE and last.endswith(CLAUSE_ENDS))
         or duration >= LONGEST_LINE
     )
-
-
-def _join(words: Sequence[TimedText]) -> TimedText:
-    text = "".join(word.text for word in words).strip()
-    return TimedText(round(words[0].start, 2), round(max(word.end for word in words), 2), text)

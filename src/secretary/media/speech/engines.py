@@ -1,14 +1,14 @@
-"""Speech engines: the protocol they implement, and the engines by name."""
+"""Transcriptions, and the speech engines by name."""
 
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.errors import EngineUnavailable
 
 if TYPE_CHECKING:
-    import numpy as np
+    from .whisper import Whisper
 
 #: Samples per second of the audio for engines: mono, 32-bit floats between -1 and 1.
 SAMPLE_RATE = 16_000
@@ -40,34 +40,13 @@ class Transcription:
     unclear: float = 0.0
 
 
-class SpeechEngine(Protocol):
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def version(self) -> str:
-        """Identifies engine and model: another version may recognise other words."""
-        ...
-
-    def languages(self) -> tuple[str, ...]:
-        """The ISO 639-1 codes of the languages it understands, sorted."""
-        ...
-
-    def transcribe(
-        self, clips: Sequence["np.ndarray"], *, language: str | None
-    ) -> list[Transcription]:
-        """Transcribe clips of up to 30 seconds; several at once are faster. Without a language it
-        is detected, if the engine can. Silence and noise have no segments."""
-        ...
-
-
-def open_speech_engine(name: str = "whisper", model_directory: str | None = None) -> SpeechEngine:
+def open_speech_engine(name: str = "whisper", model_directory: str | None = None) -> "Whisper":
     """Return the same object for the same arguments, so that its model stays loaded."""
     return _open(name, model_directory)
 
 
 @functools.cache
-def _open(name: str, model_directory: str | None) -> SpeechEngine:
+def _open(name: str, model_directory: str | None) -> "Whisper":
     if name == "whisper":
         from .whisper import Whisper
 

@@ -66,7 +66,10 @@ def _blocks(pcm_path: Path) -> Iterator[np.ndarray]:
             frames = np.lib.stride_tricks.sliding_window_view(samples, _WIDTH)[::_HOP]
             spectrum = np.fft.rfft(frames * window, axis=1)
             power = (spectrum.real**2 + spectrum.imag**2) @ weights
-            yield _smooth(np.maximum(10 * np.log10(np.maximum(power, 1e-12)), _SILENCE))
+            decibels = np.maximum(10 * np.log10(np.maximum(power, 1e-12)), _SILENCE)
+            # Averaged over a tenth of a second: in noise a single frame says little.
+            padded = np.pad(decibels, ((2, 2), (0, 0)), mode="edge")
+            yield np.asarray(sum(padded[shift : shift + len(decibels)] for shift in range(5)) / 5)
 
 
 def _band_weights() -> np.ndarray:
@@ -76,12 +79,6 @@ def _band_weights() -> np.ndarray:
     # White noise has the same decibels in each band as its samples have.
     weights: np.ndarray = inside / inside.sum(axis=1, keepdims=True) / (_WIDTH * 3 / 8)
     return np.asarray(weights.T, np.float32)
-
-
-def _smooth(decibels: np.ndarray) -> np.ndarray:
-    """Average over a tenth of a second: in noise a single frame says little."""
-    padded = np.pad(decibels, ((2, 2), (0, 0)), mode="edge")
-    return np.asarray(sum(padded[shift : shift + len(decibels)] for shift in range(5)) / 5)
 
 
 def _levels(blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
@@ -111,8 +108,10 @@ def _level(around: "deque[np.ndarray]", index: int) -> np.ndarray:
 
 def _active_runs(levels: np.ndarray) -> list[tuple[int, int]]:
     """Return runs of active frames without clicks, joined over short gaps."""
+    active = levels > _thresholds(levels)
+    changes = np.flatnonzero(np.diff(active.astype(np.int8), prepend=0, append=0))
     joined: list[tuple[int, int]] = []
-    for start, end in _runs(levels > _thresholds(levels)):
+    for start, end in changes.reshape(-1, 2).tolist():
         if joined and start - joined[-1][1] < _GAP / FRAME:
             joined[-1] = joined[-1][0], end
         else:
@@ -128,11 +127,6 @@ def _thresholds(levels: np.ndarray) -> np.ndarray:
         speech = np.quantile(levels[max(0, start - reach) : end + reach], _LEVEL_QUANTILE)
         thresholds[start:end] = max(_MARGIN, _LEVEL_SHARE * speech)
     return thresholds
-
-
-def _runs(active: np.ndarray) -> list[tuple[int, int]]:
-    changes = np.flatnonzero(np.diff(active.astype(np.int8), prepend=0, append=0))
-    return [(int(start), int(end)) for start, end in changes.reshape(-1, 2)]
 
 
 def _split(levels: np.ndarray, start: int, end: int) -> list[tuple[int, int]]:

