@@ -188,7 +188,8 @@ def _no_engine(language: str | None) -> EngineUnavailable:
 async def _transcribe_locally(
     ctx: MediaContext, engine: str, sound: str, chunk: Chunk, language: str | None
 ) -> Transcription:
-    directory, limit = ctx.media.speech_model_directory, ctx.media.piece_timeout
+    directory = ctx.media.speech_model_directory
+    limit = timedelta(seconds=ctx.media.piece_timeout_sec)
     return await ctx.run(
         TRANSCRIBE, Path(sound), chunk, engine, directory, language, wall_time=limit
     )

@@ -395,10 +395,9 @@ class JobFiles:
 
     async def discard_attempt(self, job: Job) -> None:
         """Remove the files of an attempt that failed. The upload stays for the next one."""
-        await self._remove_local_attempt(job.job_id, job.attempt)
         if self.blob_store is not None:
             await self.uploads.remove_local(job.job_id)
-            await self.blob_store.remove(_prefix(job))
+        await self.remove_attempt(job.job_id, job.attempt)
 
     async def remove_attempt(self, job_id: str, attempt: int) -> None:
         """Remove the files of an attempt whose worker died. The upload stays for the next one."""
