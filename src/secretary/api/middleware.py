@@ -74,7 +74,12 @@ class RequestMiddleware:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         scope.setdefault("state", {})["arrived_at"] = time.time()
-        scope = _without_trailing_slash(scope)
+        path: str = scope["path"]
+        if path.startswith("/api/") and path.endswith("/"):
+            # Accept every API route with a trailing slash as well. A redirect would not do: some
+            # clients follow it without the body or with another method.
+            raw_path: bytes = scope.get("raw_path") or path.encode()
+            scope = {**scope, "path": path[:-1], "raw_path": raw_path.removesuffix(b"/")}
         response = _ObservedResponse(scope, send, self._record_response, self._span(scope))
         try:
             await self._handle(scope, receive, response.send)
@@ -206,13 +211,3 @@ def route_of(scope: Scope) -> str:
 
 def _too_large(limit: int) -> str:
     return f"The request body exceeds the limit of {limit:,} bytes"
-
-
-def _without_trailing_slash(scope: Scope) -> Scope:
-    """Accept every API route with a trailing slash as well. A redirect would not do: some clients
-    follow it without the body or with another method."""
-    path: str = scope["path"]
-    if not (path.startswith("/api/") and path.endswith("/")):
-        return scope
-    raw_path: bytes = scope.get("raw_path") or path.encode()
-    return {**scope, "path": path[:-1], "raw_path": raw_path.removesuffix(b"/")}

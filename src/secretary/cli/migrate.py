@@ -119,11 +119,7 @@ def copy(
 
 
 async def _copy_all(
-    source: "StorageLocation",
-    target: "StorageLocation",
-    display: ProgressDisplay,
-    *,
-    verify: bool,
+    source: "StorageLocation", target: "StorageLocation", display: ProgressDisplay, *, verify: bool
 ) -> CopyReport:
     """Copy the files first, so that every job in the target has them."""
     from ..migration import copy as migration
