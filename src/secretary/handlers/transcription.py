@@ -200,10 +200,7 @@ async def _transcribe_by_endpoint(
 ) -> Transcription:
     wav = await ctx.run(AS_WAV, sound, chunk.start, chunk.end, wall_time=WAV_TIMEOUT)
     transcription = await ctx.llm.transcribe(
-        wav,
-        file_name=f"piece_{chunk.number:04d}.wav",
-        seconds=chunk.seconds,
-        language=language,
+        wav, file_name=f"piece_{chunk.number:04d}.wav", seconds=chunk.seconds, language=language
     )
     words = tuple(
         TimedText(start + chunk.start, end + chunk.start, text)
