@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ..core.errors import FileCorrupt
 from ..core.languages import language_code
-from .ffmpeg import BoundedOutput, detect_container, input_arguments, run_ffmpeg
+from .ffmpeg import bounded, detect_container, input_arguments, run_ffmpeg
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,19 +118,19 @@ _CHANNELS = {
 def probe(path: str, *, timeout_s: float = 60.0, program: str | None = None) -> Recording:
     """Return what the file declares; raise if it has no track that ffmpeg can open."""
     container = detect_container(path)
-    metadata = BoundedOutput(_MAX_METADATA_BYTES, "The file's tags and chapters")
+    metadata = bytearray()
     result = run_ffmpeg(
         [*input_arguments(path), "-f", "ffmetadata", "pipe:1"],
         timeout_s=timeout_s,
         program=program,
         level="info",
-        on_output=metadata.append,
+        on_output=bounded(metadata, _MAX_METADATA_BYTES, "The file's tags and chapters"),
     )
     recording = parse_streams(result.stderr, container)
     tracks = (recording.audio_tracks, recording.video_tracks, recording.subtitle_tracks)
     if result.exit_code or not any(tracks):
         raise FileCorrupt("The file is damaged: it has no readable audio or video track")
-    tags, chapters = parse_metadata(metadata.text())
+    tags, chapters = parse_metadata(metadata.decode(errors="replace"))
     duration = recording.duration
     if not duration or os.path.getsize(path) * 8 / duration < _MIN_BIT_RATE:
         duration = None

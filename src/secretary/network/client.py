@@ -85,12 +85,11 @@ class Network:
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         )
 
-    async def dial(self, url: str | httpx.URL) -> "TcpStream":
+    async def dial(self, url: str | httpx.URL) -> httpcore.AsyncNetworkStream:
         """A TCP connection to the host of `url`, if a request for it would be allowed."""
         self.check(url)
         _, host, port = _parse_url(url)
-        with _as_connection_error():
-            return TcpStream(await self._backend.connect_tcp(str(host), port))
+        return await self._backend.connect_tcp(str(host), port)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
         """The addresses of a host. Raises AddressRefused if any of them is not allowed."""
@@ -140,33 +139,6 @@ def _parse_url(url: str | httpx.URL) -> tuple[str, str | IPAddress, int]:
 def _not_public(host: str | IPAddress) -> AddressRefused:
     text = f"{host} is not a public address, and not among the allowed hosts"
     return AddressRefused(text, host=str(host))
-
-
-class TcpStream:
-    """A TCP connection. Failures are raised as ConnectionError."""
-
-    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
-        self._stream = stream
-
-    async def read(self, seconds: float) -> bytes:
-        """The next bytes, within this time; empty at the end of the stream."""
-        with _as_connection_error():
-            return await self._stream.read(65536, timeout=seconds)
-
-    async def write(self, data: bytes, seconds: float) -> None:
-        with _as_connection_error():
-            await self._stream.write(data, timeout=seconds)
-
-    async def close(self) -> None:
-        await self._stream.aclose()
-
-
-@contextmanager
-def _as_connection_error() -> Iterator[None]:
-    try:
-        yield
-    except (httpcore.TimeoutException, httpcore.NetworkError) as error:
-        raise ConnectionError(str(error)) from error
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
@@ -305,14 +277,3 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
             raise httpcore.ConnectTimeout(f"Timeout while connecting to {host}") from error
         except (OSError, ValueError) as error:  # from the resolver
             raise httpcore.ConnectError(f"The name {host} cannot be resolved") from error
-
-    async def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,  # noqa: ASYNC109  (the signature is httpcore's)
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        raise AddressRefused("Unix sockets are not allowed")
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)

@@ -5,16 +5,18 @@ import base64
 import hmac
 import re
 import secrets
+from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import httpcore
 import httpx
 
 from ..core.errors import AddressRefused
-from .client import Network, TcpStream
+from .client import Network
 
 MAX_CONNECTIONS = 32
 #: Limits of a request or response head, including the empty line at its end.
@@ -29,6 +31,9 @@ CHUNK_BYTES = 65536
 USER = "secretary"
 
 Headers = tuple[tuple[str, str], ...]
+#: A connection to a server, and the errors when it fails.
+Stream = httpcore.AsyncNetworkStream
+_LOST = (httpcore.TimeoutException, httpcore.NetworkError)
 
 _REQUEST_LINE = re.compile(r"(CONNECT|GET|HEAD|POST|OPTIONS) ([!-~]+) HTTP/1\.[01]")
 _STATUS_LINE = re.compile(r"HTTP/1\.[01] ([1-9][0-9]{2})( [\t -~\x80-\xff]*)?")
@@ -85,14 +90,12 @@ class EgressProxy:
         """Contains the password: keep it out of logs and command lines."""
         return f"http://{USER}:{self._password}@127.0.0.1:{self.port}"
 
-    async def handle_connection(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def handle_connection(self, reader: StreamReader, writer: StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         try:
-            with suppress(ConnectionError, _LimitReached, asyncio.CancelledError):
+            with suppress(ConnectionError, *_LOST, _LimitReached, asyncio.CancelledError):
                 await self._handle_request(reader, writer)
         finally:
             self._tasks.discard(task)
@@ -103,9 +106,7 @@ class EgressProxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _handle_request(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _handle_request(self, reader: StreamReader, writer: StreamWriter) -> None:
         if self.limit_reached.is_set() or len(self._tasks) > MAX_CONNECTIONS:
             return await _respond(writer, "503 Service Unavailable")
         try:
@@ -127,7 +128,7 @@ class EgressProxy:
         except AddressRefused as error:
             self.refused = self.refused or error
             return await _respond(writer, "403 Forbidden")
-        except ConnectionError:
+        except _LOST:
             return await _respond(writer, "502 Bad Gateway")
         try:
             if request.method == "CONNECT":
@@ -135,37 +136,26 @@ class EgressProxy:
                 await _until_first_ends(
                     self._copy_to_client(stream, writer), self._copy_to_server(stream, reader)
                 )
-            else:
-                await self._forward(request, body, stream, reader, writer)
+                return
+            message = request.head + body
+            self._count(message)
+            await stream.write(message, timeout=self._idle)
+            try:
+                head, rest = await self._read_response_head(stream)
+            except _InvalidMessage:
+                return await _respond(writer, "502 Bad Gateway")
+            await _send(writer, head + rest)
+            # What the client sends after its request is dropped: it may be one for another host.
+            await _until_first_ends(self._copy_to_client(stream, writer), reader.read(1))
         finally:
-            await stream.close()
+            await stream.aclose()
 
-    async def _forward(
-        self,
-        request: "_ProxyRequest",
-        body: bytes,
-        stream: TcpStream,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        """Forward one request. Whatever the client sends after it is dropped: it may be a request
-        for another host."""
-        message = request.head() + body
-        self._count(message)
-        await stream.write(message, self._idle)
-        try:
-            head, rest = await self._read_response_head(stream)
-        except _InvalidMessage:
-            return await _respond(writer, "502 Bad Gateway")
-        await _send(writer, head + rest)
-        await _until_first_ends(self._copy_to_client(stream, writer), reader.read(1))
-
-    async def _read_response_head(self, stream: TcpStream) -> tuple[bytes, bytes]:
+    async def _read_response_head(self, stream: Stream) -> tuple[bytes, bytes]:
         """The head of the final response, and what was received of its body."""
         received = b""
         for _ in range(MAX_INTERIM_RESPONSES + 1):
             while b"\r\n\r\n" not in received:
-                chunk = await stream.read(self._idle)
+                chunk = await stream.read(CHUNK_BYTES, timeout=self._idle)
                 received += chunk
                 self._count(chunk)
                 if not chunk or len(received) > MAX_HEAD_BYTES:
@@ -176,15 +166,15 @@ class EgressProxy:
                 return head, received
         raise _InvalidMessage("too many interim responses")
 
-    async def _copy_to_client(self, stream: TcpStream, writer: asyncio.StreamWriter) -> None:
-        while chunk := await stream.read(self._idle):
+    async def _copy_to_client(self, stream: Stream, writer: StreamWriter) -> None:
+        while chunk := await stream.read(CHUNK_BYTES, timeout=self._idle):
             self._count(chunk)
             await _send(writer, chunk)
 
-    async def _copy_to_server(self, stream: TcpStream, reader: asyncio.StreamReader) -> None:
+    async def _copy_to_server(self, stream: Stream, reader: StreamReader) -> None:
         while chunk := await reader.read(CHUNK_BYTES):
             self._count(chunk)
-            await stream.write(chunk, self._idle)
+            await stream.write(chunk, timeout=self._idle)
 
     def _count(self, data: bytes) -> None:
         self.transferred_bytes += len(data)
@@ -208,16 +198,10 @@ class _ProxyRequest:
     method: str
     #: Where to connect to; for CONNECT it has no path.
     url: httpx.URL
-    headers: Headers
+    #: For the server, which closes the connection after its response.
+    head: bytes
     body_bytes: int
     authorization: str
-
-    def head(self) -> bytes:
-        """The head to send to the server, which closes the connection after its response."""
-        lines = [f"{self.method} {self.url.raw_path.decode('ascii')} HTTP/1.1"]
-        lines.append(f"Host: {self.url.netloc.decode('ascii')}")
-        lines += _forwarded_headers(self.headers, _DROPPED_REQUEST_HEADERS)
-        return _encode_head([*lines, "Connection: close"])
 
 
 def _parse_request(head: bytes) -> _ProxyRequest:
@@ -244,7 +228,13 @@ def _parse_request(head: bytes) -> _ProxyRequest:
         raise _InvalidMessage("invalid Content-Length")
     keys = _values(headers, "proxy-authorization")
     key = keys[0] if len(keys) == 1 else ""
-    return _ProxyRequest(method, url, headers, int(lengths[0]), key)
+    lines = [
+        f"{method} {url.raw_path.decode('ascii')} HTTP/1.1",
+        f"Host: {url.netloc.decode('ascii')}",
+        *_forwarded_headers(headers, _DROPPED_REQUEST_HEADERS),
+        "Connection: close",
+    ]
+    return _ProxyRequest(method, url, _encode_head(lines), int(lengths[0]), key)
 
 
 def _values(headers: Headers, wanted: str) -> list[str]:
@@ -301,11 +291,11 @@ async def _until_first_ends(*coroutines: Coroutine[Any, Any, object]) -> None:
         task.result()
 
 
-async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
+async def _send(writer: StreamWriter, data: bytes) -> None:
     writer.write(data)
     await writer.drain()
 
 
-async def _respond(writer: asyncio.StreamWriter, status: str, *headers: str) -> None:
+async def _respond(writer: StreamWriter, status: str, *headers: str) -> None:
     lines = [f"HTTP/1.1 {status}", *headers, "Content-Length: 0", "Connection: close"]
     await _send(writer, _encode_head(lines))

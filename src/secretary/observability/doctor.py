@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from pydantic import BaseModel
@@ -25,6 +25,8 @@ from ..storage.blob_store import BlobStore
 from ..store import JobQuery, Store
 from ..store.claims import is_alive
 from ..version import __version__
+
+T = TypeVar("T")
 
 MEGABYTE = 1_000_000
 LOW_SPACE = 1000 * MEGABYTE
@@ -316,11 +318,14 @@ async def _check_jobs(store: Store) -> list[Finding]:
     counts = await store.counts()
     waiting = sum(by_status.get(JobStatus.PENDING, 0) for by_status in counts.values())
     running = sum(by_status.get(JobStatus.PROCESSING, 0) for by_status in counts.values())
-    fact = f"{waiting:,} waiting, {running:,} running"
-    if waiting and (waited := await _longest_wait(store)) is not None:
-        fact += f", the oldest for over {waited}"
+    fact, now = f"{waiting:,} waiting, {running:,} running", utc_now()
+    for words, age in WAIT_THRESHOLDS.items() if waiting else ():
+        query = JobQuery(status=frozenset({JobStatus.PENDING}), created_before=now - age, limit=100)
+        oldest = (await store.find(query)).items
+        if any(job.run_at is None or job.run_at < now - age for job in oldest):
+            fact += f", the oldest for over {words}"
+            break
     jobs = Finding("jobs", Verdict.OK, fact)
-    now = utc_now()
     alive = [worker for worker in await store.workers() if is_alive(worker)]
     if not alive:
         remedy = "Start one: `secretary worker`, or `secretary serve`, which includes one."
@@ -331,17 +336,6 @@ async def _check_jobs(store: Store) -> list[Finding]:
         ago = max(0, int((now - worker.seen_at).total_seconds()))  # its clock may be ahead of ours
         listed.append(f"{worker.worker_id} ({worker.slots} slots, seen {ago} s ago)")
     return [Finding("workers", Verdict.OK, "; ".join(listed)), jobs]
-
-
-async def _longest_wait(store: Store) -> str | None:
-    """Roughly how long the oldest runnable job has been waiting."""
-    now = utc_now()
-    for words, age in WAIT_THRESHOLDS.items():
-        query = JobQuery(status=frozenset({JobStatus.PENDING}), created_before=now - age, limit=100)
-        page = await store.find(query)
-        if any(job.run_at is None or job.run_at < now - age for job in page.items):
-            return words
-    return None
 
 
 def worst(findings: list[Finding]) -> Verdict:
@@ -376,14 +370,16 @@ LIKELY_SECRET_LENGTH = 12
 
 def visible_settings(settings: Settings) -> dict[str, Any]:
     """The settings by group and name, with secrets masked."""
-    visible: dict[str, Any] = redact(_visible("", settings), settings)
-    return visible
+    visible: dict[str, Any] = _visible("", settings)
+    return redact(visible, settings)
 
 
-def redact(value: Any, settings: Settings) -> Any:
+def redact(value: T, settings: Settings) -> T:
     """Remove all secrets of the settings from a value, wherever they occur in its texts."""
     secrets = sorted(set(_secrets(settings.model_dump(mode="json"))), key=len, reverse=True)
-    return _without([secret for secret in secrets if len(secret) >= MIN_SECRET_LENGTH], value)
+    long_enough = [secret for secret in secrets if len(secret) >= MIN_SECRET_LENGTH]
+    redacted: T = _without(long_enough, value)
+    return redacted
 
 
 def _visible(name: str, value: Any) -> Any:

@@ -202,9 +202,7 @@ def find_ytdlp() -> list[str]:
 
 
 async def fetch_from_site(
-    request: SiteRequest,
-    on_progress: OnProgress | None = None,
-    network: Network | None = None,
+    request: SiteRequest, on_progress: OnProgress | None = None, network: Network | None = None
 ) -> SiteMedia:
     """Run this in a sandbox process: it ends yt-dlp and its children on cancellation and when the
     worker dies, watches their memory, and keeps the traffic of the proxy off the worker's loop."""

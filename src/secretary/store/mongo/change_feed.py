@@ -5,7 +5,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ from pymongo.read_concern import ReadConcern
 
 from ..jobs import Change, Changes, Notifier
 from .rows import STAGED
-from .schema import Database, Document, Documents
+from .schema import Database, Document
 
 #: How many readers keep their cursor between two calls.
 MAX_OPEN_READERS = 4
@@ -28,7 +28,10 @@ MAX_OPEN_READERS = 4
 #: A position that is further ahead of the server's clock belongs to another server.
 MAX_AHEAD_SECONDS = 3600
 
-_CLIENT_FIELDS = ("status", "updated_at", "archived", "cancel_requested")
+_CLIENT_FIELDS = ("status", "updated_at", "archived", "cancel_requested", "isActive")
+_EVENT_FIELDS = (
+    "ns.coll", "documentKey", "operationType", "fullDocument.job_id", "fullDocument.batch_id",
+)  # fmt: skip
 
 #: Changes that clients can see. A staged document is not a job yet; deletions are recorded in
 #: `traces`.
@@ -43,20 +46,12 @@ CLIENT_CHANGES: list[Document] = [
                 },
                 *(
                     {f"updateDescription.updatedFields.{name}": {"$exists": True}}
-                    for name in (*_CLIENT_FIELDS, "isActive")
+                    for name in _CLIENT_FIELDS
                 ),
             ],
         }
     },
-    {
-        "$project": {
-            "ns.coll": 1,
-            "documentKey": 1,
-            "operationType": 1,
-            "fullDocument.job_id": 1,
-            "fullDocument.batch_id": 1,
-        }
-    },
+    {"$project": dict.fromkeys(_EVENT_FIELDS, 1)},
 ]
 
 
@@ -82,25 +77,17 @@ class ChangeStream:
         self._cursors: dict[str, _Cursor] = {}
 
     async def changes(self, since: str | None, *, limit: int, seconds: float) -> Changes:
-        if since is None:
-            return await self._now()
-        match = re.fullmatch("s:([0-9A-F]+)", since)
-        if match is None:
-            return await self._now(gap=True)
-        try:
-            return await self._read_on(since, match[1], limit, seconds)
-        except OperationFailure:
-            # The position is no longer in the oplog (if the server is down, this fails too).
-            return await self._now(gap=True)
+        if match := re.fullmatch("s:([0-9A-F]+)", since or ""):
+            # Fails if the position is no longer in the oplog, but also if the server is down.
+            with suppress(OperationFailure):
+                return await self._read_on(match[0], match[1], limit, seconds)
+        cursor = await self._open(None)
+        await self._keep(cursor)
+        return Changes([], cursor.position, gap=since is not None)
 
     async def close(self) -> None:
         for cursor in self._cursors.values():
             await self._close(cursor)
-
-    async def _now(self, *, gap: bool = False) -> Changes:
-        cursor = await self._open(None)
-        await self._keep(cursor)
-        return Changes([], cursor.position, gap=gap)
 
     async def _read_on(self, since: str, token: str, limit: int, seconds: float) -> Changes:
         cursor = self._cursors.pop(since, None)
@@ -130,7 +117,8 @@ class ChangeStream:
         collection = opened["ns"].partition(".")[2]
         reached = opened["postBatchResumeToken"]["_data"]
         cursor = _Cursor(session, opened["id"], collection, reached)
-        if _seconds(reached) > answer["operationTime"].time + MAX_AHEAD_SECONDS:
+        # A resume token starts with a type and a timestamp.
+        if int(reached[2:10], 16) > answer["operationTime"].time + MAX_AHEAD_SECONDS:
             await self._close(cursor)
             raise OperationFailure("The position is in the future")
         return cursor
@@ -152,12 +140,13 @@ class ChangeStream:
         return events
 
     async def _keep(self, cursor: _Cursor) -> None:
-        replaced = self._cursors.pop(cursor.position, None)
+        unused = [self._cursors.pop(cursor.position, None)]
         self._cursors[cursor.position] = cursor
-        oldest = next(iter(self._cursors)) if len(self._cursors) > MAX_OPEN_READERS else None
-        for unused in (replaced, self._cursors.pop(oldest) if oldest else None):
-            if unused is not None:
-                await self._close(unused)
+        if len(self._cursors) > MAX_OPEN_READERS:
+            unused.append(self._cursors.pop(next(iter(self._cursors))))
+        for one in unused:
+            if one is not None:
+                await self._close(one)
 
     async def _close(self, cursor: _Cursor) -> None:
         kill = {"killCursors": cursor.collection, "cursors": [cursor.cursor_id]}
@@ -189,11 +178,6 @@ class ChangeStream:
         ]
 
 
-def _seconds(token: str) -> int:
-    """The time of a resume token, which starts with a type and a timestamp."""
-    return int(token[2:10], 16)
-
-
 #: No write takes longer from getting its timestamp to becoming visible.
 OVERLAP_SECONDS = 5
 RECHECK_SECONDS = 1.0
@@ -217,19 +201,26 @@ class PollingFeed:
     """Finds changes by their time, for a server without change streams."""
 
     def __init__(self, db: Database, own_writes: Notifier) -> None:
-        self._db = db
+        self._collections = (db.jobs, db.batches, db.traces)
         self._own_writes = own_writes
         self._readers: dict[str, _Reader] = {}
         self._indexed = False
 
     async def changes(self, since: str | None, *, limit: int, seconds: float) -> Changes:
-        await self._make_indexes()
+        if not self._indexed:
+            for collection in self._collections:
+                await collection.create_indexes([CHANGED])
+            self._indexed = True
         match = re.fullmatch(r"t:(\d{1,10})\.(\d{1,10})\.\w+", since or "", re.ASCII)
-        at = Timestamp(int(match[1]), int(match[2])) if match and _is_timestamp(match) else None
+        parts = [int(part) for part in match.groups()] if match else []
+        at = Timestamp(*parts) if parts and max(parts) < 2**32 else None
         reader = self._readers.pop(since or "", None)
         if reader is None:
-            if at is None or at > await self._newest():  # invalid, or of another database
-                return await self._now(gap=since is not None)
+            newest = await self._newest()
+            if at is None or at > newest:  # invalid, or of another database
+                reader = _Reader(newest)
+                await self._read(reader, None)
+                return Changes([], self._keep(reader), gap=since is not None)
             reader = _Reader(at)
         written = self._own_writes.generation
         changes = await self._read(reader, limit)
@@ -241,18 +232,9 @@ class PollingFeed:
     async def close(self) -> None:
         self._readers.clear()
 
-    async def _make_indexes(self) -> None:
-        if not self._indexed:
-            for collection in self._collections():
-                await collection.create_indexes([CHANGED])
-            self._indexed = True
-
-    def _collections(self) -> Iterator[Documents]:
-        yield from (self._db.jobs, self._db.batches, self._db.traces)
-
     async def _newest(self) -> Timestamp:
         newest = Timestamp(0, 0)
-        for collection in self._collections():
+        for collection in self._collections:
             last = await collection.find_one(
                 {"changed_at": {"$gt": Timestamp(0, 0)}},
                 {"_id": 0, "changed_at": 1},
@@ -261,11 +243,6 @@ class PollingFeed:
             )
             newest = max(newest, last["changed_at"] if last else newest)
         return newest
-
-    async def _now(self, *, gap: bool) -> Changes:
-        reader = _Reader(await self._newest())
-        await self._read(reader, None)
-        return Changes([], self._keep(reader), gap=gap)
 
     def _keep(self, reader: _Reader) -> str:
         # Readers at the same time have not seen the same changes: each gets its own position.
@@ -276,30 +253,18 @@ class PollingFeed:
         return position
 
     async def _read(self, reader: _Reader, limit: int | None) -> list[Change]:
+        """Return what changed and was not delivered to this reader yet, in order."""
         after = reader.at
         if time.monotonic() - reader.rechecked_at > RECHECK_SECONDS:
             reader.rechecked_at = time.monotonic()
             after = _overlap_start(reader.at)
-        fresh = await self._changed(reader, after, limit)
-        for key, document in fresh:
-            reader.delivered[key] = document["changed_at"]
-            reader.at = max(reader.at, document["changed_at"])
-        oldest = _overlap_start(reader.at)
-        reader.delivered = {key: at for key, at in reader.delivered.items() if at >= oldest}
-        return [_change(name, document) for (name, _), document in fresh]
-
-    async def _changed(
-        self, reader: _Reader, after: Timestamp, limit: int | None
-    ) -> list[tuple[tuple[str, Any], Document]]:
-        """Return what changed after a time and was not delivered to this reader yet, in order."""
         changed: list[tuple[tuple[str, Any], Document]] = []
-        for collection in self._collections():
-            max_documents = 0 if limit is None else limit + len(reader.delivered)
+        for collection in self._collections:
             documents = collection.find(
                 {"changed_at": {"$gt": after}},
                 {"changed_at": 1, "job_id": 1, "batch_id": 1, "status": 1},
                 sort=[("changed_at", 1)],
-                limit=max_documents,
+                limit=0 if limit is None else limit + len(reader.delivered),
                 hint="changed",
             )
             async for document in documents:
@@ -307,22 +272,19 @@ class PollingFeed:
                 if reader.delivered.get(key) != document["changed_at"]:
                     changed.append((key, document))
         changed.sort(key=lambda item: item[1]["changed_at"])
-        return changed[:limit]
-
-
-def _change(name: str, document: Document) -> Change:
-    return Change(
-        None if name == "batches" else document.get("job_id"),
-        document.get("batch_id"),
-    )
+        changes: list[Change] = []
+        for key, document in changed[:limit]:
+            reader.delivered[key] = document["changed_at"]
+            reader.at = max(reader.at, document["changed_at"])
+            job_id = None if key[0] == "batches" else document.get("job_id")
+            changes.append(Change(job_id, document.get("batch_id")))
+        oldest = _overlap_start(reader.at)
+        reader.delivered = {key: at for key, at in reader.delivered.items() if at >= oldest}
+        return changes
 
 
 def _overlap_start(at: Timestamp) -> Timestamp:
     return Timestamp(max(0, at.time - OVERLAP_SECONDS), 0)
-
-
-def _is_timestamp(match: "re.Match[str]") -> bool:
-    return all(int(part) < 2**32 for part in match.groups())
 
 
 logger = logging.getLogger(__name__)
@@ -387,17 +349,14 @@ class WakeUp(Notifier):
     async def _run(self) -> None:
         while True:
             try:
-                await self._listen()
+                stream = self._stream or await self._jobs.watch(CLAIMABLE_CHANGES)
+                async with stream:
+                    self._stream = stream
+                    self.notify()  # of changes before the stream was open
+                    async for _ in stream:
+                        self.notify()
             except PyMongoError as error:
                 logger.warning("The change stream on jobs broke; reopening it: %s", error)
             finally:
                 self._stream = None
             await asyncio.sleep(random.uniform(0.5, 1) * REOPEN_SECONDS)
-
-    async def _listen(self) -> None:
-        stream = self._stream or await self._jobs.watch(CLAIMABLE_CHANGES)
-        async with stream:
-            self._stream = stream
-            self.notify()  # of changes before the stream was open
-            async for _ in stream:
-                self.notify()

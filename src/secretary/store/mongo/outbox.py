@@ -11,11 +11,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
 
 from ...core.errors import Conflict, NotFound
 from ...core.job import MAX_DELIVERY_ATTEMPTS_KEPT, Delivery, DeliveryAttempt, Webhook, utc_now
-from ..outbox import DueEvent, EventCapacity, ProgressSchedule, first_schedule, succeeded
+from ..outbox import (
+    DueEvent,
+    EventCapacity,
+    FinalEvent,
+    OwnerKind,
+    ProgressSchedule,
+    first_schedule,
+    succeeded,
+)
 from .rows import (
     HIDDEN,
     UNFINISHED,
@@ -65,7 +72,7 @@ def schedule_from(stored: Document) -> ProgressSchedule:
     )
 
 
-def final_event(document: Document, event: Literal["completed", "error"], at: str) -> Document:
+def final_event(document: Document, event: FinalEvent, at: str) -> Document:
     """The part of a final update that makes the webhook event due."""
     webhook = webhook_of(document)
     if webhook is None:
@@ -73,10 +80,12 @@ def final_event(document: Document, event: Literal["completed", "error"], at: st
     if not webhook.wants(event):
         return {"$unset": {"outbox": ""}}
     delivery = new_delivery(event, at) | {"next_try_at": at}
+    return add_delivery(delivery) | {"$set": _final_due(webhook, at)}
+
+
+def _final_due(webhook: Webhook, at: str) -> Document:
     due = {"endpoint": webhook.endpoint, "final": True, "due_at": at}
-    return add_delivery(delivery) | {
-        "$set": {f"outbox.{name}": value for name, value in due.items()}
-    }
+    return {f"outbox.{name}": value for name, value in due.items()}
 
 
 def add_delivery(delivery: Document) -> Document:
@@ -121,12 +130,9 @@ async def advance_progress_event(db: Database, before: Document, percent: int) -
         )
 
 
-Kind = Literal["job", "batch"]
-
-
 async def claim(db: Database, capacity: EventCapacity) -> list[DueEvent]:
     claimed: list[DueEvent] = []
-    kinds: tuple[tuple[Kind, Documents], ...] = (("batch", db.batches), ("job", db.jobs))
+    kinds: tuple[tuple[OwnerKind, Documents], ...] = (("batch", db.batches), ("job", db.jobs))
     for kind, documents in kinds:
         busy = Counter(capacity.busy) + Counter(event.endpoint for event in claimed)
         remaining = replace(capacity, limit=capacity.limit - len(claimed), busy=busy)
@@ -134,9 +140,12 @@ async def claim(db: Database, capacity: EventCapacity) -> list[DueEvent]:
     return claimed
 
 
-async def _claim_from(documents: Documents, kind: Kind, capacity: EventCapacity) -> list[DueEvent]:
+async def _claim_from(
+    documents: Documents, kind: OwnerKind, capacity: EventCapacity
+) -> list[DueEvent]:
     now = now_stamp()
-    if capacity.limit <= 0 or await documents.find_one(**any_due(now)) is None:
+    is_due = {"outbox.due_at": {"$lte": now}}
+    if capacity.limit <= 0 or not await documents.find_one(is_due, {"_id": 1}, hint="outbox_due"):
         return []
     all_endpoints = await documents.distinct("outbox.endpoint", {"outbox.endpoint": {"$gt": ""}})
     endpoints = [endpoint for endpoint in all_endpoints if capacity.room(endpoint) > 0]
@@ -144,52 +153,45 @@ async def _claim_from(documents: Documents, kind: Kind, capacity: EventCapacity)
     due: list[Document] = []
     for endpoint in endpoints:
         room = min(capacity.room(endpoint), capacity.limit - len(due))
-        if room > 0:
-            due += await documents.find(**due_events(endpoint, now, room)).to_list()
+        if room <= 0:
+            continue
+        # Few events are both claimed and due: ends of jobs whose progress was being delivered.
+        due += await documents.find(
+            {
+                "outbox.endpoint": endpoint,
+                **is_due,
+                "outbox.held_until": {"$not": {"$gt": now}},
+                "status": {"$nin": HIDDEN},
+            },
+            {"outbox": 1, "deliveries": 1, "told": 1, "status": 1},
+            sort=[("outbox.final", -1), ("outbox.due_at", 1)],
+            limit=room,
+            hint="outbox",
+        ).to_list()
     until = stamp(utc_now() + capacity.lease)
     claimed = await asyncio.gather(*(_claim_one(documents, kind, one, until) for one in due))
     return [event for event in claimed if event is not None]
 
 
-def any_due(now: str) -> Document:
-    return {
-        "filter": {"outbox.due_at": {"$lte": now}},
-        "projection": {"_id": 1},
-        "hint": "outbox_due",
-    }
-
-
-def due_events(endpoint: str, now: str, limit: int) -> Document:
-    # Few events are both claimed and due: ends of jobs whose progress was just being delivered.
-    return {
-        "filter": {
-            "outbox.endpoint": endpoint,
-            "outbox.due_at": {"$lte": now},
-            "outbox.held_until": {"$not": {"$gt": now}},
-            "status": {"$nin": HIDDEN},
-        },
-        "projection": {"outbox": 1, "deliveries": 1, "told": 1, "status": 1},
-        "sort": [("outbox.final", -1), ("outbox.due_at", 1)],
-        "limit": limit,
-        "hint": "outbox",
-    }
-
-
 async def _claim_one(
-    documents: Documents, kind: Kind, document: Document, until: str
+    documents: Documents, kind: OwnerKind, document: Document, until: str
 ) -> DueEvent | None:
-    """Claim an event, if it has not changed since it was read."""
+    """Claim an event, if it has not changed since it was read: the undelivered final event, or the
+    delivery that records this run's progress."""
+    due, status, deliveries = document["outbox"], document.get("status"), deliveries_from(document)
     update: Document = {"$set": {"outbox.held_until": until, "outbox.due_at": until}}
-    delivery = _current_delivery(document)
-    if delivery is None and document.get("status") in UNFINISHED:
-        stored = new_delivery("progress", now_stamp())
-        update |= add_delivery(stored)
-        fields = {"deliveries": [stored], "told": document.get("told", 0) + 1}
-        (delivery,) = deliveries_from(fields)
-    due = document["outbox"]
+    delivery = next((one for one in deliveries if one.next_try_at is not None), None)
+    if delivery is None and status in UNFINISHED:
+        if deliveries and deliveries[-1].event == "progress":
+            delivery = deliveries[-1]
+        else:
+            stored = new_delivery("progress", now_stamp())
+            update |= add_delivery(stored)
+            fields = {"deliveries": [stored], "told": document.get("told", 0) + 1}
+            (delivery,) = deliveries_from(fields)
     unchanged = {
         "_id": document["_id"],
-        "status": document.get("status"),
+        "status": status,
         "outbox.due_at": due["due_at"],
         "outbox.held_until": due.get("held_until"),
     }
@@ -202,22 +204,10 @@ async def _claim_one(
     return DueEvent(kind, document["_id"], due["endpoint"], delivery)
 
 
-def _current_delivery(document: Document) -> Delivery | None:
-    """Return the undelivered final event, or the delivery that records this run's progress."""
-    deliveries = deliveries_from(document)
-    for delivery in deliveries:
-        if delivery.next_try_at is not None:
-            return delivery
-    if document.get("status") in UNFINISHED and deliveries and deliveries[-1].event == "progress":
-        return deliveries[-1]
-    return None
-
-
 async def renew(db: Database, events: Sequence[DueEvent], lease: timedelta) -> None:
     until = stamp(utc_now() + lease)
-    for documents in (db.jobs, db.batches):
-        ids = [event.owner_id for event in events if _collection_of(db, event) is documents]
-        if ids:
+    for kind, documents in (("job", db.jobs), ("batch", db.batches)):
+        if ids := [event.owner_id for event in events if event.kind == kind]:
             await documents.update_many(
                 {"_id": {"$in": ids}, "outbox.held_until": {"$gt": ""}},
                 {"$set": {"outbox.held_until": until, "outbox.due_at": until}},
@@ -364,10 +354,9 @@ async def _replay(documents: Documents, owner: Document, n: int) -> Delivery:
     if delivery.event == "progress" or ended_at is None or delivery.created_at < moment(ended_at):
         raise outdated
     now = now_stamp()
-    due = {"endpoint": webhook.endpoint, "final": True, "due_at": now}
-    again: dict[str, Any] = {"delivered_at": None, "next_try_at": now, "replayed_at": now}
-    update = {f"outbox.{name}": value for name, value in due.items()}
-    update |= {f"deliveries.$.{name}": value for name, value in (again | {"tried": 0}).items()}
+    again = {"delivered_at": None, "next_try_at": now, "replayed_at": now, "tried": 0}
+    update = _final_due(webhook, now)
+    update |= {f"deliveries.$.{name}": value for name, value in again.items()}
     found = await documents.update_one(
         {
             "_id": owner["_id"],

@@ -23,7 +23,6 @@ from ...core.job import (
     JobError,
     JobStatus,
     LogEntry,
-    OwnedResource,
     Progress,
     Webhook,
     new_delivery_id,
@@ -141,24 +140,24 @@ def without_none(**fields: Any) -> Document:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+#: Fields that documents store under the same name as they are, if they have a value.
+JOB_FIELDS = (
+    "job_id", "job_type", "job_name", "batch_id", "priority", "timeout_s", "max_attempts",
+    "traceparent",
+)  # fmt: skip
+#: Those that change once a worker has claimed the job.
+STATE_FIELDS = ("attempt", "worker_id", "failures", "crashes", "cancel_requested")
+
+
 def job_document(job: Job, *, arrival: int) -> Document:
     return without_none(
         _id=job.job_id,
-        job_id=job.job_id,
-        job_type=job.job_type,
-        job_name=job.job_name,
-        status=job.status.value,
+        **{name: getattr(job, name) for name in JOB_FIELDS},
         **_owner(job),
-        batch_id=job.batch_id,
-        priority=job.priority,
-        run_at=stamp(job.run_at) if job.run_at else None,
-        timeout_s=job.timeout_s,
-        max_attempts=job.max_attempts,
+        status=job.status.value,
+        run_at=stamp_or_none(job.run_at),
         attempt=0,
-        archived=job.archived,
         progress=job.progress.model_dump(),
-        webhook=webhook_to(job.webhook),
-        traceparent=job.traceparent,
         created_at=stamp(job.created_at),
         updated_at=stamp(job.created_at),
         arrival=arrival,
@@ -166,28 +165,32 @@ def job_document(job: Job, *, arrival: int) -> Document:
     )
 
 
-def _owner(owned: OwnedResource) -> Document:
+def _owner(owned: Job | Batch) -> Document:
     readers = owned.readers()
     access = owned.access_control
+    webhook = owned.webhook
     return without_none(
         user_id=owned.user_id,
+        archived=owned.archived,
         access_control=None if access == OWNER_ONLY else access.model_dump(mode="json"),
         readers=[EVERYBODY] if readers is None else sorted(readers - {EVERYBODY}),
+        webhook=to_bson(webhook.model_dump(mode="json", by_alias=True)) if webhook else None,
     )
 
 
-def _owner_from(document: Document) -> Document:
+def _common_fields(document: Document) -> dict[str, Any]:
+    """The fields that jobs and batches have in common."""
     access = document.get("access_control")
     return {
         "user_id": document.get("user_id"),
         "access_control": AccessControl.from_stored(access) if access else OWNER_ONLY,
+        "archived": document["archived"],
+        "webhook": webhook_from(document.get("webhook")),
+        "deliveries": deliveries_from(document),
+        "created_at": moment(document["created_at"]),
+        "updated_at": moment(document["updated_at"]),
+        "completed_at": moment_or_none(document.get("completed_at")),
     }
-
-
-def webhook_to(webhook: Webhook | None) -> Mapping[str, Any] | str | None:
-    if webhook is None:
-        return None
-    return to_bson(webhook.model_dump(mode="json", by_alias=True))
 
 
 def webhook_from(stored: Mapping[str, Any] | str | None) -> Webhook | None:
@@ -226,6 +229,16 @@ def ended_attempt(document: Document, *, ended_at: str | None, error: Document |
     )
 
 
+def attempt_to(attempt: Attempt) -> Document:
+    return without_none(
+        attempt=attempt.attempt,
+        worker_id=attempt.worker_id,
+        started_at=stamp(attempt.started_at),
+        ended_at=stamp_or_none(attempt.ended_at),
+        error=error_to(attempt.error) if attempt.error else None,
+    )
+
+
 def _attempt_from(stored: Document) -> Attempt:
     return Attempt(
         attempt=stored["attempt"],
@@ -234,15 +247,6 @@ def _attempt_from(stored: Document) -> Attempt:
         ended_at=moment_or_none(stored.get("ended_at")),
         error=error_from(stored.get("error")),
     )
-
-
-def _attempts(document: Document) -> list[Attempt]:
-    past = [_attempt_from(stored) for stored in document.get("attempts", ())]
-    if "worker_id" in document:
-        error = document.get("error")
-        current = ended_attempt(document, ended_at=document.get("completed_at"), error=error)
-        past.append(_attempt_from(current))
-    return past
 
 
 def new_delivery(event: Literal["progress", "completed", "error"], at: str) -> Document:
@@ -270,38 +274,24 @@ def deliveries_from(document: Document) -> tuple[Delivery, ...]:
 
 
 def job_from(document: Document, *, logs: Iterable[LogEntry] = ()) -> Job:
-    results = document.get("results")
+    results, error = document.get("results"), document.get("error")
+    attempts = list(document.get("attempts", ()))
+    if "worker_id" in document:
+        attempts.append(ended_attempt(document, ended_at=document.get("completed_at"), error=error))
+    stored = {name: document[name] for name in (*JOB_FIELDS, *STATE_FIELDS) if name in document}
     return Job(
-        job_id=document["_id"],
-        job_type=document["job_type"],
-        job_name=document.get("job_name"),
+        **stored,
+        **_common_fields(document),
         status=JobStatus(document["status"]),
         parameters=from_bson(document["parameters"]),
         progress=Progress.from_stored(document["progress"]),
         results=None if results is None else from_bson(results),
-        error=error_from(document.get("error")),
-        created_at=moment(document["created_at"]),
-        updated_at=moment(document["updated_at"]),
+        error=error_from(error),
         processing_started_at=moment_or_none(document.get("processing_started_at")),
-        completed_at=moment_or_none(document.get("completed_at")),
-        batch_id=document.get("batch_id"),
-        **_owner_from(document),
         logs=tuple(logs),
-        archived=document["archived"],
-        priority=document["priority"],
         run_at=moment_or_none(document.get("run_at")),
-        timeout_s=document.get("timeout_s"),
-        max_attempts=document.get("max_attempts"),
-        webhook=webhook_from(document.get("webhook")),
-        deliveries=deliveries_from(document),
         resources=from_bson(document.get("resources", {})),
-        traceparent=document.get("traceparent"),
-        attempt=document["attempt"],
-        worker_id=document.get("worker_id"),
-        attempts=tuple(_attempts(document)),
-        failures=document.get("failures", 0),
-        crashes=document.get("crashes", 0),
-        cancel_requested=document.get("cancel_requested", False),
+        attempts=tuple(_attempt_from(attempt) for attempt in attempts),
     )
 
 
@@ -312,8 +302,6 @@ def batch_document(batch: Batch, *, arrival: int) -> Document:
         batch_name=batch.batch_name,
         **_owner(batch),
         isActive=batch.is_active,
-        archived=batch.archived,
-        webhook=webhook_to(batch.webhook),
         created_at=stamp(batch.created_at),
         updated_at=stamp(batch.updated_at),
         listed_at=list_position(batch.created_at, arrival),
@@ -322,17 +310,11 @@ def batch_document(batch: Batch, *, arrival: int) -> Document:
 
 def batch_from(document: Document, counts: Mapping[JobStatus, int]) -> Batch:
     return Batch(
+        **_common_fields(document),
         batch_id=document["_id"],
         batch_name=document.get("batch_name"),
-        **_owner_from(document),
         is_active=document["isActive"],
-        archived=document["archived"],
-        webhook=webhook_from(document.get("webhook")),
-        deliveries=deliveries_from(document),
-        created_at=moment(document["created_at"]),
-        updated_at=moment(document["updated_at"]),
         started_at=moment_or_none(document.get("started_at")),
-        completed_at=moment_or_none(document.get("completed_at")),
         counts=counts,
     )
 
@@ -424,12 +406,9 @@ async def add_logs(db: Database, job_id: str, logs: Sequence[LogEntry], *, last:
 def log_chunks(job_id: str, logs: Sequence[LogEntry], *, first: int) -> list[Document]:
     """The documents of entries that are numbered from `first` on."""
     entries = [
-        {
-            "timestamp": stamp(entry.timestamp),
-            "level": entry.level,
-            "message": entry.message[:MAX_LOG_MESSAGE],
-        }
-        for entry in logs
+        {"timestamp": stamp(one.timestamp), "level": one.level}
+        | {"message": one.message[:MAX_LOG_MESSAGE]}
+        for one in logs
     ]
     return [
         {"job_id": job_id, "first": first + start, "last": first + start + len(part) - 1}
@@ -457,11 +436,6 @@ def _log_from(chunks: Sequence[Document]) -> NumberedLog:
         (n, entry) for chunk in chunks for n, entry in enumerate(chunk["entries"], chunk["first"])
     ]
     return [
-        (
-            n,
-            LogEntry(
-                timestamp=moment(entry["timestamp"]), level=entry["level"], message=entry["message"]
-            ),
-        )
+        (n, LogEntry.from_stored(entry | {"timestamp": moment(entry["timestamp"])}))
         for n, entry in numbered[-MAX_LOG_ENTRIES:]
     ]

@@ -116,21 +116,13 @@ class ArrivalNumbers:
 
 
 def _index(name: str, *keys: tuple[str, int], where: str | None = None) -> IndexModel:
-    if where is None:
-        return IndexModel(list(keys), name=name)
-    return IndexModel(
-        list(keys), name=name, partialFilterExpression={where: {"$exists": True}}
-    )  # fmt: skip
+    partial = {"partialFilterExpression": {where: {"$exists": True}}} if where else {}
+    return IndexModel(list(keys), name=name, **partial)
 
 
+_DUE = (("outbox.endpoint", UP), ("outbox.final", DOWN), ("outbox.due_at", UP))
 OUTBOX_INDEXES = [
-    _index(
-        "outbox",
-        ("outbox.endpoint", UP),
-        ("outbox.final", DOWN),
-        ("outbox.due_at", UP),
-        where="outbox.endpoint",
-    ),
+    _index("outbox", *_DUE, where="outbox.endpoint"),
     _index("outbox_due", ("outbox.due_at", UP), where="outbox.due_at"),
 ]
 

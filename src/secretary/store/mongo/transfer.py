@@ -1,13 +1,12 @@
 """Export and import of all records."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 
 from pymongo import ReplaceOne
 from pymongo.errors import BulkWriteError
 
-from ...core.job import MAX_LOG_ENTRIES, Attempt, Batch, Delivery, Job, JobStatus
+from ...core.job import MAX_LOG_ENTRIES, Batch, Delivery, Job, JobStatus
 from ..jobs import NumberedLog
 from ..transfer import (
     GROUP,
@@ -26,6 +25,8 @@ from .queries import with_counts
 from .rows import (
     LISTED,
     STAGED,
+    STATE_FIELDS,
+    attempt_to,
     batch_document,
     chunk_ids,
     error_to,
@@ -68,7 +69,7 @@ async def records(
         if not documents:
             return
         query[order] = {"$gt": documents[-1][order]}
-        for part in await _groups_in_memory(db, kind, documents):
+        async for part in _groups_in_memory(db, kind, documents):
             yield await _records_of(db, kind, part)
 
 
@@ -84,20 +85,15 @@ def _source(db: Database, kind: Kind) -> tuple[Document, Documents, str]:
 
 
 async def _groups_in_memory(
-    db: Database, kind: Kind, documents: Sequence[Document]
-) -> list[list[Document]]:
+    db: Database, kind: Kind, documents: list[Document]
+) -> AsyncIterator[list[Document]]:
     """Group documents so that each group fits into memory with its overflow values."""
     if kind != "jobs":
-        return [list(documents)]
-    size = {"size": {"$binarySize": "$data"}}
-    chunks = db.contents.find({"_id": {"$in": chunk_ids(documents)}}, size)
+        yield documents
+        return
+    projection = {"size": {"$binarySize": "$data"}}
+    chunks = db.contents.find({"_id": {"$in": chunk_ids(documents)}}, projection)
     sizes: dict[str, int] = {chunk["_id"]: chunk["size"] async for chunk in chunks}
-    return list(_group_by_size(documents, sizes))
-
-
-def _group_by_size(
-    documents: Sequence[Document], sizes: dict[str, int]
-) -> Iterator[list[Document]]:
     group: list[Document] = []
     size = 0
     for document in documents:
@@ -108,8 +104,7 @@ def _group_by_size(
             group, size = [], 0
         group.append(document)
         size += needed
-    if group:
-        yield group
+    yield group
 
 
 async def _records_of(db: Database, kind: Kind, documents: Sequence[Document]) -> list[Record]:
@@ -185,15 +180,12 @@ PLACEHOLDER = {"status": STAGED, "staged.token": IMPORT_TOKEN}
 
 
 async def import_records(db: Database, records: Sequence[Record]) -> set[RecordId]:
-    jobs = [record for record in records if isinstance(record, JobRecord)]
-    batches = [record for record in records if isinstance(record, BatchRecord)]
-    keys = [record for record in records if isinstance(record, KeyRecord)]
     new: set[RecordId] = set()
-    if jobs:
+    if jobs := [record for record in records if isinstance(record, JobRecord)]:
         new |= await _import_jobs(db, jobs)
-    if batches:
+    if batches := [record for record in records if isinstance(record, BatchRecord)]:
         new |= await _import_batches(db, batches)
-    if keys:
+    if keys := [record for record in records if isinstance(record, KeyRecord)]:
         new |= await _import_keys(db, keys)
     return new
 
@@ -213,63 +205,51 @@ async def _import_jobs(db: Database, records: Sequence[JobRecord]) -> set[Record
         for record in new
     ]
     await _replace(db.jobs, placeholders, only=PLACEHOLDER)
-    placements = await _queue_fields(db, new)
-    documents = []
-    parts: list[Document] = []
-    for record, placement in zip(new, placements, strict=True):
-        values, chunks = _values(record.job)
-        parts += chunks
-        documents.append(_job_document(db, record) | placement | values)
-    await _replace(db.durable.contents, parts)
-    await _replace(db.durable.logs, [chunk for record in new for chunk in _log_chunks(record)])
-    return await _replace(db.durable.jobs, documents, only=PLACEHOLDER)
+    unplaced = [user_queue_of(record.job) for record in new if record.needs_position]
+    placements = await Placements.load(db, unplaced)
+    documents: list[Document] = []
+    chunks: list[Document] = []
+    logs: list[Document] = []
+    for record in new:
+        job = record.job
+        document = _job_document(db, record) | _queue_fields(record, placements)
+        for name, value in (("parameters", job.parameters), ("results", job.results)):
+            inline, overflow = split_value(job.job_id, name, value, blob=f"{job.job_id}/{name}")
+            document |= inline
+            chunks += overflow
+        documents.append(document)
+        for chunk in log_chunks(job.job_id, job.logs, first=record.dropped_logs + 1):
+            logs.append(chunk | {"_id": f"{job.job_id}/{chunk['first']}"})
+    await _replace(db.durable.contents, chunks)
+    await _replace(db.durable.logs, logs)
+    written = await _replace(db.durable.jobs, documents, only=PLACEHOLDER)
+    return {document["_id"] for document in written}
 
 
 async def _replace(
     collection: Documents, documents: Sequence[Document], *, only: Document | None = None
-) -> set[RecordId]:
-    """Insert or replace documents; with `only`, replace just those that match it. Returns the ids
-    of written documents."""
-    if not documents:
-        return set()
+) -> list[Document]:
+    """Insert or replace documents; with `only`, replace just those that match it. Returns the
+    written documents."""
+    requests = [
+        ReplaceOne({"_id": one["_id"], **(only or {})}, one, upsert=True) for one in documents
+    ]
+    if not requests:
+        return []
+    return await _written(collection.bulk_write(requests, ordered=False), documents)
+
+
+async def _written(write: Awaitable[object], documents: Sequence[Document]) -> list[Document]:
+    """Await a write of many documents; return those that were not refused as duplicates."""
     failed: set[int] = set()
     try:
-        await collection.bulk_write(
-            [
-                ReplaceOne({"_id": one["_id"], **(only or {})}, one, upsert=True)
-                for one in documents
-            ],
-            ordered=False,
-        )
+        await write
     except BulkWriteError as error:
         failed = duplicates(error)
-    return {one["_id"] for n, one in enumerate(documents) if n not in failed}
+    return [one for n, one in enumerate(documents) if n not in failed]
 
 
-def _values(job: Job) -> tuple[Document, list[Document]]:
-    """Return the fields for parameters and results, and their overflow chunks."""
-    fields: Document = {}
-    chunks: list[Document] = []
-    for name, value in (("parameters", job.parameters), ("results", job.results)):
-        inline, overflow = split_value(job.job_id, name, value, blob=f"{job.job_id}/{name}")
-        fields |= inline
-        chunks += overflow
-    return fields, chunks
-
-
-def _log_chunks(record: JobRecord) -> list[Document]:
-    job_id = record.job.job_id
-    chunks = log_chunks(job_id, record.job.logs, first=record.dropped_logs + 1)
-    return [chunk | {"_id": f"{job_id}/{chunk['first']}"} for chunk in chunks]
-
-
-async def _queue_fields(db: Database, records: Sequence[JobRecord]) -> list[Document]:
-    unplaced = [user_queue_of(record.job) for record in records if record.needs_position]
-    placements = await Placements.load(db, unplaced)
-    return [_fields_of(record, placements) for record in records]
-
-
-def _fields_of(record: JobRecord, placements: Placements) -> Document:
+def _queue_fields(record: JobRecord, placements: Placements) -> Document:
     job = record.job
     if job.status is not JobStatus.PENDING:
         return {}
@@ -279,38 +259,24 @@ def _fields_of(record: JobRecord, placements: Placements) -> Document:
         return {"line": queue_name(job.job_type, job.priority), "turn": record.position}
     if job.run_at is not None:
         return {"due_at": stamp(job.run_at)}
-    return placements.for_job(job.job_type, job.priority, job.user_id)
+    return placements.for_job(*user_queue_of(job))
 
 
 def _job_document(db: Database, record: JobRecord) -> Document:
     job = record.job
     logged = record.dropped_logs + len(job.logs)
     state = without_none(
-        attempt=job.attempt,
-        failures=job.failures or None,
-        crashes=job.crashes or None,
-        worker_id=job.worker_id,
-        cancel_requested=job.cancel_requested or None,
+        **{name: getattr(job, name) or None for name in STATE_FIELDS},
         error=error_to(job.error) if job.error else None,
         updated_at=stamp(job.updated_at),
         processing_started_at=stamp_or_none(job.processing_started_at),
         completed_at=stamp_or_none(job.completed_at),
-        attempts=[_attempt(one) for one in job.past_attempts] or None,
+        attempts=[attempt_to(one) for one in job.past_attempts] or None,
         resources=to_bson(job.resources) if job.resources else None,
         logged=logged or None,
     )
     document = job_document(job, arrival=db.arrival_numbers.next()) | db.new_change_time | state
     return document | _deliveries(job, record.outbox)
-
-
-def _attempt(attempt: Attempt) -> Document:
-    return without_none(
-        attempt=attempt.attempt,
-        worker_id=attempt.worker_id,
-        started_at=stamp(attempt.started_at),
-        ended_at=stamp_or_none(attempt.ended_at),
-        error=error_to(attempt.error) if attempt.error else None,
-    )
 
 
 def _deliveries(owner: Job | Batch, state: OutboxState) -> Document:
@@ -341,11 +307,13 @@ def _delivery(delivery: Delivery) -> Document:
 
 
 async def _import_batches(db: Database, records: Sequence[BatchRecord]) -> set[RecordId]:
-    new = await _insert(db.durable.batches, [_batch_document(db, record) for record in records])
-    for record in records:
-        if record.record_id in new and record.batch.completed_at is None:
-            await settle_batch(db, record.record_id)
-    return new
+    documents = [_batch_document(db, record) for record in records]
+    insert = db.durable.batches.insert_many(documents, ordered=False)
+    new = await _written(insert, documents)
+    for document in new:
+        if "open" in document:
+            await settle_batch(db, document["_id"])
+    return {document["_id"] for document in new}
 
 
 def _batch_document(db: Database, record: BatchRecord) -> Document:
@@ -373,19 +341,5 @@ async def _import_keys(db: Database, records: Sequence[KeyRecord]) -> set[Record
     ]
     ids = [document["_id"] for document in documents]
     await db.keys.delete_many({"_id": {"$in": ids}, "expires_at": {"$lt": now_stamp()}})
-    new = await _insert(db.durable.keys, documents, name=lambda one: (one["scope"], one["key"]))
-    return new
-
-
-async def _insert(
-    collection: Documents,
-    documents: Sequence[Document],
-    *,
-    name: Callable[[Any], RecordId] = lambda one: one,
-) -> set[RecordId]:
-    failed: set[int] = set()
-    try:
-        await collection.insert_many(documents, ordered=False)
-    except BulkWriteError as error:
-        failed = duplicates(error)
-    return {name(one["_id"]) for n, one in enumerate(documents) if n not in failed}
+    new = await _written(db.durable.keys.insert_many(documents, ordered=False), documents)
+    return {(one["_id"]["scope"], one["_id"]["key"]) for one in new}

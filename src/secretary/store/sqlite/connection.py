@@ -30,12 +30,11 @@ def connect(path: Path, *, read_only: bool = False) -> apsw.Connection:
     db.set_busy_handler(wait_while_busy(lambda: True))
     # Otherwise SQLite re-prepares a statement whenever a bound value might change its plan.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only affects new files
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA foreign_keys = ON")
-    db.execute("PRAGMA temp_store = MEMORY")
-    db.execute("PRAGMA cache_size = -65536")
-    db.execute("PRAGMA journal_size_limit = 67108864")
+    db.execute(
+        "PRAGMA auto_vacuum = INCREMENTAL;"  # only affects new files
+        "PRAGMA journal_mode = WAL; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;"
+        "PRAGMA cache_size = -65536; PRAGMA journal_size_limit = 67108864"
+    ).fetchall()
     if read_only:
         db.execute("PRAGMA query_only = ON")
     return db
@@ -134,7 +133,6 @@ CHECKPOINT_PAGES = 4000
 #: Errors that no single call caused; they fail the whole group.
 FATAL_ERRORS = (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError, apsw.BusyError)
 
-Work = Callable[[apsw.Connection], Any]
 #: Does the work of many calls of one kind with few statements. Results that are exceptions are
 #: raised in their callers.
 Many = Callable[[apsw.Connection, list[Any]], Sequence[Any]]
@@ -142,8 +140,7 @@ Many = Callable[[apsw.Connection, list[Any]], Sequence[Any]]
 
 @dataclass(slots=True)
 class _Call:
-    work: Work | None
-    many: Many | None
+    many: Many
     item: Any
     durable: bool
     heavy: bool
@@ -188,19 +185,15 @@ class Writer:
         self._thread.shutdown()
 
     async def call(
-        self,
-        work: Callable[[apsw.Connection], T],
-        *,
-        durable: bool = False,
-        heavy: bool = False,
+        self, work: Callable[[apsw.Connection], T], *, durable: bool = False, heavy: bool = False
     ) -> T:
         """Run `work` in a transaction; a durable one survives a power failure."""
-        result: T = await self._enqueue(_Call(work, None, None, durable, heavy))
+        result: T = await self._enqueue(_Call(lambda db, _: [work(db)], None, durable, heavy))
         return result
 
     async def call_with_others(self, many: Many, item: Any, *, durable: bool = False) -> Any:
         """Run `many` on this item together with those of all waiting calls of the same kind."""
-        return await self._enqueue(_Call(None, many, item, durable, False))
+        return await self._enqueue(_Call(many, item, durable, False))
 
     def _enqueue(self, call: _Call) -> asyncio.Future[Any]:
         call.future = self._loop.create_future()
@@ -215,11 +208,16 @@ class Writer:
             self._busy = False
             return
         group = [self._calls.popleft() for _ in range(min(len(self._calls), MAX_GROUP))]
-        if any(call.heavy for call in group) or not self._begin(group):
+        if any(call.heavy for call in group):
             self._in_thread(self._all_of, group)
             return
         try:
-            self._execute(group, _directly)
+            self._begin(group)
+        except apsw.Error:  # busy or broken: the thread may wait, and reports the error
+            self._in_thread(self._all_of, group)
+            return
+        try:
+            self._execute(group, lambda many, items: many(self._db, items))
             if self._synchronous == "NORMAL" or self._sync_seconds < FAST_SYNC:
                 self._commit(group)
                 self._answer(group)
@@ -232,15 +230,13 @@ class Writer:
             self._db.execute("ROLLBACK")
             self._in_thread(self._all_of, group)
 
-    def _begin(self, group: list[_Call]) -> bool:
-        """Begin a transaction unless another process has one."""
-        try:
-            # NORMAL survives a process crash, FULL a power failure too.
-            self._set_synchronous("FULL" if any(call.durable for call in group) else "NORMAL")
-            self._db.execute("BEGIN IMMEDIATE")
-        except apsw.Error:  # busy or broken: the thread may wait, and reports the error
-            return False
-        return True
+    def _begin(self, group: list[_Call]) -> None:
+        # NORMAL survives a process crash, FULL a power failure too.
+        level = "FULL" if any(call.durable for call in group) else "NORMAL"
+        if level != self._synchronous:
+            self._db.execute(f"PRAGMA synchronous = {level}")
+            self._synchronous = level
+        self._db.execute("BEGIN IMMEDIATE")
 
     def _in_thread(self, work: Callable[[list[_Call]], None], group: list[_Call]) -> None:
         def run() -> None:
@@ -255,33 +251,32 @@ class Writer:
     def _all_of(self, group: list[_Call]) -> None:
         self._may_wait = True
         try:
-            self._set_synchronous("FULL" if any(call.durable for call in group) else "NORMAL")
-            self._db.execute("BEGIN IMMEDIATE")
-            self._execute(group, _in_savepoint)
+            self._begin(group)
+            self._execute(group, self._in_savepoint)
             self._commit(group)
         finally:
             self._may_wait = False
 
-    def _execute(self, group: list[_Call], guard: "Guard") -> None:
+    def _execute(self, group: list[_Call], run: Callable[[Many, list[Any]], Sequence[Any]]) -> None:
         kinds: dict[Many, list[_Call]] = {}
         for call in group:
-            if call.many is not None:
-                kinds.setdefault(call.many, []).append(call)
-        for call in group:
-            if call.work is not None:
-                call.answer = guard(self._db, call.work)
-            elif call.many in kinds:
-                self._together(call.many, kinds.pop(call.many), guard)
-
-    def _together(self, many: Many, calls: list[_Call], guard: "Guard") -> None:
-        items = [call.item for call in calls]
-        answers = guard(self._db, lambda db: many(db, items))
-        if isinstance(answers, Exception):
-            for call in calls:
-                call.answer = answers
-        else:
+            kinds.setdefault(call.many, []).append(call)
+        for many, calls in kinds.items():
+            answers = run(many, [call.item for call in calls])
             for call, answer in zip(calls, answers, strict=True):
                 call.answer = answer
+
+    def _in_savepoint(self, many: Many, items: list[Any]) -> Sequence[Any]:
+        self._db.execute("SAVEPOINT one")
+        try:
+            answers = many(self._db, items)
+        except FATAL_ERRORS:
+            raise
+        except Exception as error:
+            self._db.execute("ROLLBACK TO one")
+            answers = [error] * len(items)
+        self._db.execute("RELEASE one")
+        return answers
 
     def _commit(self, group: list[_Call]) -> None:
         started = time.perf_counter()
@@ -320,31 +315,6 @@ class Writer:
 
     def _checkpoint(self, _: list[_Call]) -> None:
         self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-
-    def _set_synchronous(self, level: str) -> None:
-        if level != self._synchronous:
-            self._db.execute(f"PRAGMA synchronous = {level}")
-            self._synchronous = level
-
-
-Guard = Callable[[apsw.Connection, Work], Any]
-
-
-def _directly(db: apsw.Connection, work: Work) -> Any:
-    return work(db)
-
-
-def _in_savepoint(db: apsw.Connection, work: Work) -> Any:
-    db.execute("SAVEPOINT one")
-    try:
-        answer = work(db)
-    except FATAL_ERRORS:
-        raise
-    except Exception as error:
-        db.execute("ROLLBACK TO one")
-        answer = error
-    db.execute("RELEASE one")
-    return answer
 
 
 #: A directory may change again within this time without a new modification time.
@@ -407,16 +377,12 @@ class WakeUp(Notifier):
             settled = time.time_ns() - changed_at > MTIME_RESOLUTION_SECONDS * 1e9
             self._others_at = changed_at if settled else 0
         for address in self._others:
-            self._wake(address)
-
-    def _wake(self, address: str) -> None:
-        assert self._socket is not None
-        try:
-            self._socket.sendto(b"", address)
-        except ConnectionRefusedError:
-            Path(address).unlink(missing_ok=True)  # its process has died
-        except OSError:
-            pass  # its buffer is full, so it is awake; or it has just exited
+            try:
+                self._socket.sendto(b"", address)
+            except ConnectionRefusedError:
+                Path(address).unlink(missing_ok=True)  # its process has died
+            except OSError:
+                pass  # its buffer is full, so it is awake; or it has just exited
 
     def _on_datagram(self) -> None:
         assert self._socket is not None
