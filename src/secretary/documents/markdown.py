@@ -1,4 +1,4 @@
-"""Markdown primitives shared by all readers: escaping, code fences and pipe tables."""
+"""Markdown: escaping, code fences, pipe tables, and splitting long texts into chunks."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Stores finished pages on disk, each readable as soon as it is saved."""
+"""The pages of a document: how they are to be read, and the store of finished pages on disk."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Recognises the text of an image: preprocessing, language detection and OCR."""
+"""Recognises the text of an image: language detection, OCR, and the layout of its lines."""
 
 import re
 import time

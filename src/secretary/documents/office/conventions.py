@@ -22,33 +22,17 @@ def format_number(number: int, form: str) -> str:
     """Format a number; unknown OOXML formats are written as decimals."""
     if not 0 < number < _MAX_NUMBER:
         return str(number)
-    match form:
-        case "lowerLetter":
-            return _letters(number)
-        case "upperLetter":
-            return _letters(number).upper()
-        case "lowerRoman":
-            return _roman(number)
-        case "upperRoman":
-            return _roman(number).upper()
-        case "decimalZero":
-            return f"{number:02}"
-        case _:
-            return str(number)
-
-
-def _letters(number: int) -> str:
-    """After z comes aa, then bb, as in Word."""
-    times, letter = divmod(number - 1, 26)
-    return chr(ord("a") + letter) * (times + 1)
-
-
-def _roman(number: int) -> str:
-    text = ""
-    for size, digits in _ROMAN:
-        times, number = divmod(number, size)
-        text += digits * times
-    return text
+    text = f"{number:02}" if form == "decimalZero" else str(number)
+    if form in ("lowerLetter", "upperLetter"):
+        # After z comes aa, then bb, as in Word.
+        times, letter = divmod(number - 1, 26)
+        text = chr(ord("a") + letter) * (times + 1)
+    elif form in ("lowerRoman", "upperRoman"):
+        text = ""
+        for size, digits in _ROMAN:
+            times, number = divmod(number, size)
+            text += digits * times
+    return text.upper() if form.startswith("upper") else text
 
 
 _PLAIN = "0123456789+-=()n"

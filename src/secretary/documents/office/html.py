@@ -1,4 +1,4 @@
-"""Reads HTML as it is in the file: nothing is fetched, no script is run."""
+"""Reads HTML and EPUB as they are in the file: nothing is fetched, no script is run."""
 
 import base64
 import binascii

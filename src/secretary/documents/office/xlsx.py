@@ -1,4 +1,4 @@
-"""Reads Excel workbooks (xlsx): one page per sheet, with cells as displayed."""
+"""Reads Excel workbooks (xlsx): one page per sheet, with numbers formatted as displayed."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Reads the pages of a PDF: text layer, rendering, OCR and page images."""
+"""Reads the pages of a PDF: text layer and its quality, font statistics, rendering and OCR."""
 
 import ctypes
 import re

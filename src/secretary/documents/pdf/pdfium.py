@@ -1,4 +1,4 @@
-"""Fast bindings to PDFium, and the text layer of a page.
+"""Fast bindings to PDFium: opens files and pages, reads text layers and structure trees.
 
 A page has thousands of characters: calls take plain pointers without conversion, so that `map` can
 write the answers into one array."""

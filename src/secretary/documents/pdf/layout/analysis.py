@@ -1,4 +1,5 @@
-"""Analyses the layout of a page: from text runs to blocks in reading order."""
+"""Analyses the layout of a page: from text runs to blocks in reading order, with its columns,
+margins and line numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

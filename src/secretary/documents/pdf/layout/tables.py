@@ -1,4 +1,4 @@
-"""The table model, and what all table detectors share: columns, cells and rows."""
+"""The table model, what all table detectors share, and borderless tables aligned in columns."""
 
 import re
 from bisect import bisect_left
