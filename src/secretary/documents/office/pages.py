@@ -58,49 +58,33 @@ def read_office(
     Pictures are saved in `directory` if `include_images` is set. `name` is the original file name:
     only its extension tells whether a text file is a table.
     """
-    document = _read_document(
-        path,
-        kind,
-        Pictures(directory if include_images else None),
-        name=name,
-        max_expanded_bytes=max_expanded_bytes,
-        max_cells=max_cells,
-    )
-    if not document.pages:
-        raise FileCorrupt(f"There is nothing in the {kind} file: no sheet, no slide, no chapter")
-    return document
-
-
-def _read_document(
-    path: str,
-    kind: str,
-    pictures: Pictures,
-    *,
-    name: str | None,
-    max_expanded_bytes: int,
-    max_cells: int,
-) -> OfficeDocument:
     from lxml import etree
 
+    pictures = Pictures(directory if include_images else None)
+    # HTML without a doctype is detected as text: a fragment, or XHTML.
+    is_html = PurePath(name or path).suffix.lower() in _HTML_EXTENSIONS
     try:
-        if kind in _ZIPPED:
+        if kind in _ZIPPED or kind in _SHEETS:
             with open_archive(path, max_expanded_bytes) as archive:
-                return _ZIPPED[kind](archive, pictures)
-        if kind in _SHEETS:
-            with open_archive(path, max_expanded_bytes) as archive:
-                return _SHEETS[kind](archive, pictures, max_cells)
-        match kind:
-            # HTML without a doctype is detected as text: a fragment, or XHTML.
-            case "text" if PurePath(name or path).suffix.lower() not in _HTML_EXTENSIONS:
-                return read_text(path, name, pictures, max_cells)
-            case "html" | "text":
-                return _READ_HTML(path, pictures)
-            case "rtf":
-                return _READ_RTF(path, pictures)
-            case "ole":
-                text = f"The legacy format .{detect_ole_type(path)} can only be read as a PDF"
-                raise UnsupportedFile(f"{text}: use via_pdf")
+                document = (
+                    _ZIPPED[kind](archive, pictures)
+                    if kind in _ZIPPED
+                    else _SHEETS[kind](archive, pictures, max_cells)
+                )
+        elif kind == "html" or (kind == "text" and is_html):
+            document = _READ_HTML(path, pictures)
+        elif kind == "rtf":
+            document = _READ_RTF(path, pictures)
+        elif kind == "text":
+            document = read_text(path, name, pictures, max_cells)
+        elif kind == "ole":
+            text = f"The legacy format .{detect_ole_type(path)} can only be read as a PDF"
+            raise UnsupportedFile(f"{text}: use via_pdf")
+        else:
+            raise UnsupportedFile(f"{kind!r} files are not office files")
     except (etree.LxmlError, RecursionError, ValueError, LookupError, OverflowError) as error:
         # Anything that is not as the format requires: an invalid number, a part without a root.
         raise FileCorrupt(f"The {kind} file is damaged and cannot be read") from error
-    raise UnsupportedFile(f"{kind!r} files are not office files")
+    if not document.pages:
+        raise FileCorrupt(f"There is nothing in the {kind} file: no sheet, no slide, no chapter")
+    return document
