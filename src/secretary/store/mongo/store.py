@@ -101,7 +101,7 @@ class MongoStore:
         write = partial(queries.write_counters, db.activity)
         self._stats = StatsBuffer(write, unavailable=PyMongoError)
         db.on_finished = self._stats.add
-        self._claims = claims.Claims(db)
+        self._claims = claims.Claims(db, self._shielded_calls)
         self._housekeeping = client_actions.Housekeeping(db)
         self._additions = WriteBatcher(partial(client_actions.add_jobs, db))
         self._finishes = WriteBatcher(partial(transitions.apply, db))
@@ -109,7 +109,6 @@ class MongoStore:
     async def close(self) -> None:
         await self._wakeup.close()
         await self._shielded_calls.close()
-        await self._claims.close()
         await self._additions.close()
         await self._finishes.close()
         await self._stats.close()
