@@ -4,17 +4,24 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core.errors import SecretaryError
-from ..core.http_headers import RequestSpan, StartSpan, read_traceparent, trace_id
+from ..core.http_headers import read_traceparent, trace_id
 from .auth import Authenticator
 from .responses import error_response, response_for, unexpected_error_response
 
+if TYPE_CHECKING:
+    from ..observability.otel import RequestSpan
+
 logger = logging.getLogger("secretary.requests")
+
+#: Called with the method and the `traceparent` header of the request.
+StartSpan = Callable[[str, str | None], "RequestSpan"]
 
 #: How long to wait for the next chunk of a body.
 BODY_TIMEOUT = 30.0
@@ -83,7 +90,7 @@ class RequestMiddleware:
         finally:
             response.log()
 
-    def _span(self, scope: Scope) -> RequestSpan | None:
+    def _span(self, scope: Scope) -> "RequestSpan | None":
         if self._start_span is None or scope["path"].startswith(UNTRACED):
             return None
         parent = read_traceparent(Headers(scope=scope).get("traceparent"))
@@ -145,7 +152,7 @@ class _ObservedResponse:
     __slots__ = ("_began", "_record_response", "_scope", "_send", "_span", "status")
 
     def __init__(
-        self, scope: Scope, send: Send, record_response: RecordResponse, span: RequestSpan | None
+        self, scope: Scope, send: Send, record_response: RecordResponse, span: "RequestSpan | None"
     ) -> None:
         self._scope = scope
         self._span = span

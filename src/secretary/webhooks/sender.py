@@ -274,15 +274,15 @@ class Sender:
             await store.record_progress(event, None, self._progress_schedule(owner))
             return
         self.on_attempt(event.delivery.event, succeeded(result.attempt))
-        pause = None
-        if result.is_alive:
+        pause, status = None, result.attempt.status
+        if status is not None and status < 500:  # it responded, even if it rejected this request
             self._breakers.succeeded(event.endpoint)
         else:
             pause = self._breakers.failed(event.endpoint)
         if is_final:
             await self._record(event, result.attempt, retry_after=result.retry_after)
         else:
-            pace = None if result.attempt.status == GONE else self._progress_schedule(owner)
+            pace = None if status == GONE else self._progress_schedule(owner)
             await store.record_progress(event, result.attempt, pace)
         if pause is not None:
             text = "Webhook endpoint %s keeps failing; pausing for %s"
