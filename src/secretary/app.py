@@ -31,7 +31,6 @@ from .worker.sandbox import Limits, Sandbox
 from .worker.worker import Worker, WorkerOptions
 
 if TYPE_CHECKING:
-    from .network.client import Network
     from .observability.metrics import Metrics
     from .observability.otel import OtelTracer
     from .store.mongo import MongoStore
@@ -64,7 +63,8 @@ class Application:
 
     def __init__(self, settings: Settings, store: Store | None = None) -> None:
         self.settings = settings
-        self._given_store = store
+        if store is not None:
+            self.store = store
         self._wake_sender: Callable[[], None] = lambda: None
 
     async def __aenter__(self) -> Self:
@@ -76,8 +76,6 @@ class Application:
 
     @cached_property
     def store(self) -> Store:
-        if self._given_store is not None:
-            return self._given_store
         scheme = self.settings.store_url.partition("://")[0]
         if scheme not in STORES:
             raise InvalidSettings(f"storage.mongodb_uri: {scheme}:// is not a MongoDB address")
@@ -117,18 +115,10 @@ class Application:
             limits=self.settings.network.download_limits,
         )
 
-    @property
-    def network(self) -> "Network":
-        return self.sources.network
-
     @cached_property
     def templates(self) -> Library:
         directory = self.settings.templates.directory
         return Library(directory.absolute() if directory else None)
-
-    @cached_property
-    def llm_options(self) -> LlmOptions:
-        return LlmOptions.from_settings(self.settings.llm)
 
     @cached_property
     def job_service(self) -> JobService:
@@ -136,19 +126,19 @@ class Application:
             self.store,
             self.registry,
             self.files,
-            check_url=lambda url: self.network.check(url, https_only=True),
+            check_url=lambda url: self.sources.network.check(url, https_only=True),
             on_event=lambda: self._wake_sender(),
         )
 
     @cached_property
     def conference_importer(self) -> ConferenceImporter:
-        return ConferenceImporter(self.network)
+        return ConferenceImporter(self.sources.network)
 
     @cached_property
     def sender(self) -> "Sender":
         from .webhooks import Sender, SenderOptions  # imports an HTTP client
 
-        sender = Sender(self.store, self.network, self.files, SenderOptions())
+        sender = Sender(self.store, self.sources.network, self.files, SenderOptions())
         self._wake_sender = sender.wake
         return sender
 
@@ -208,7 +198,7 @@ class Application:
             preload=(preload,),
             max_calls=MAX_SANDBOX_CALLS,
         )
-        llm = Endpoints(self.llm_options)
+        llm = Endpoints(LlmOptions.from_settings(self.settings.llm))
         executor = Executor(
             store=self.store,
             registry=self.registry,
@@ -233,7 +223,7 @@ class Application:
             doctor.check_ocr(self.settings.documents),
             *doctor.check_media(self.settings.media),
             doctor.check_sites(),
-            *doctor.check_models(self.llm_options),
+            *doctor.check_models(LlmOptions.from_settings(self.settings.llm)),
         ]
 
     async def check(self) -> list[Finding]:

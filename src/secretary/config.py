@@ -155,14 +155,6 @@ class MediaSettings(Group):
     def max_duration(self) -> timedelta:
         return timedelta(hours=self.max_duration_hours)
 
-    @property
-    def piece_timeout(self) -> timedelta:
-        return timedelta(seconds=self.piece_timeout_sec)
-
-    @property
-    def keep_recording_bytes(self) -> int:
-        return self.keep_recording_mb * MEBIBYTE
-
 
 class CacheSettings(Group):
     max_mb: int = Field(default=10_240, ge=0)
@@ -216,13 +208,13 @@ def _base_url(text: str) -> str:
     return text
 
 
-def _stripped(value: Any) -> Any:
+def _strip(value: Any) -> Any:
     return (value.strip() or None) if isinstance(value, str) else value
 
 
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 ApiKey = Annotated[str, Field(pattern=r"^[!-~]+$")]
-OptionalKey = Annotated[ApiKey | None, BeforeValidator(_stripped), Field(repr=False)]
+OptionalKey = Annotated[ApiKey | None, BeforeValidator(_strip), Field(repr=False)]
 
 
 _LLM_TIMEOUT_SEC = 300

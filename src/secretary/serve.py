@@ -89,11 +89,11 @@ async def work(
             components = app.worker(
                 job_types=job_types, slots=slots, observer=observer, on_ended=app.sender.wake
             )
-            logger.info("Worker %s takes jobs", components.worker.worker_id)
+            on_signals(components.worker.drain)  # the second signal stops running jobs
             if with_probe:
                 await _work_with_probe(app, components)
             else:
-                on_signals(components.worker.drain)  # the second signal stops running jobs
+                logger.info("Worker %s takes jobs", components.worker.worker_id)
                 await run_worker(components)
 
 
@@ -102,12 +102,8 @@ async def _work_with_probe(app: Application, components: WorkerComponents) -> No
     from .api import create_probe
 
     group, keys = app.settings.generic_worker, app.settings.access.api_keys
-    with listen(
-        group.metrics_host,
-        group.metrics_port or 0,
-        loopback_only=not keys,
-        setting="generic_worker.metrics_host",
-    ) as listener:
+    host, port, setting = group.metrics_host, group.metrics_port or 0, "generic_worker.metrics_host"
+    with listen(host, port, loopback_only=not keys, setting=setting) as listener:
         stopping = asyncio.Event()
         probe = create_probe(
             app.job_service, api_keys=keys, stopping=stopping.is_set, metrics=app.metrics
@@ -115,6 +111,7 @@ async def _work_with_probe(app: Application, components: WorkerComponents) -> No
         server = HttpServer(
             probe, listener, lambda url: logger.info("Metrics are at %s/metrics", url)
         )
+        logger.info("Worker %s takes jobs", components.worker.worker_id)
         await _run_together(server, stopping, components)
 
 

@@ -44,6 +44,6 @@ def test_the_settings_set_the_limits() -> None:
 
 def test_the_settings_set_the_allowed_hosts() -> None:
     settings = Settings.model_validate({"network": {"allow_hosts": ["10.0.0.1"]}})
-    Application(settings).network.check("http://10.0.0.1/")
+    Application(settings).sources.network.check("http://10.0.0.1/")
     with pytest.raises(AddressRefused):
-        Application(settings).network.check("http://10.0.0.2/")
+        Application(settings).sources.network.check("http://10.0.0.2/")

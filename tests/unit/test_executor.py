@@ -19,7 +19,7 @@ from secretary.llm.templates import Library
 from secretary.storage.artifacts import JobFiles
 from secretary.storage.sources import Sources
 from secretary.store import Store
-from secretary.worker.executor import Executor, Stop, backoff
+from secretary.worker.executor import Execution, Executor, Stop, backoff
 from secretary.worker.sandbox import Sandbox
 
 from ..contract.factories import LAPSED, LEASE, claim
@@ -44,14 +44,14 @@ async def run(executor: Executor, job: Job, *, lease: timedelta = LEASE) -> Job:
     """The job as it is stored after one attempt."""
     await executor.store.add([job])
     (claimed,) = await claim(executor.store, lease=lease)
-    await executor.start(claimed).task
+    await Execution(executor, claimed).task
     return await executor.store.get(job.job_id)
 
 
 async def start(executor: Executor, job_type: str) -> Any:
     await executor.store.add([Job(job_type=job_type)])
     (claimed,) = await claim(executor.store)
-    return executor.start(claimed)
+    return Execution(executor, claimed)
 
 
 async def test_what_a_handler_returns_becomes_the_results(executor: Executor) -> None:
@@ -197,7 +197,7 @@ async def test_a_retryable_failure_is_tried_again_until_the_last_attempt(
     assert (waiting.status, waiting.failures) == (JobStatus.PENDING, 1)
     assert waiting.error is not None and waiting.error.details == {"service": "ocr"}
     (again,) = await claim(executor.store)
-    await executor.start(again).task
+    await Execution(executor, again).task
     failed = await executor.store.get(waiting.job_id)
     assert (failed.status, failed.failures, len(failed.attempts)) == (JobStatus.FAILED, 2, 2)
 
@@ -235,7 +235,7 @@ async def test_a_job_that_takes_its_process_down_twice_fails(executor: Executor)
     waiting = await run(executor, Job(job_type="deadly", max_attempts=1))
     assert (waiting.status, waiting.crashes, waiting.failures) == (JobStatus.PENDING, 1, 0)
     (again,) = await claim(executor.store)
-    await executor.start(again).task
+    await Execution(executor, again).task
     failed = await executor.store.get(waiting.job_id)
     assert failed.error is not None
     assert (failed.status, failed.error.code) == (JobStatus.FAILED, "WORKER_CRASHED")

@@ -16,7 +16,7 @@ from secretary.observability import logging as logs
 from secretary.storage.artifacts import JobFiles
 from secretary.storage.sources import Sources
 from secretary.store import Store
-from secretary.worker.executor import Executor
+from secretary.worker.executor import Execution, Executor
 from secretary.worker.sandbox import Sandbox
 
 from ..contract.factories import claim
@@ -53,7 +53,7 @@ async def test_while_a_job_runs_each_record_has_its_id_and_its_trace(
     )
     job = Job(job_type="talks", traceparent=TRACE)
     await store.add([job])
-    await executor.start((await claim(store))[0]).task
+    await Execution(executor, (await claim(store))[0]).task
     logger.info("Afterwards")
     during, after = (json.loads(line) for line in lines.getvalue().splitlines())
     assert (during["job_id"], during["trace_id"]) == (job.job_id, TRACE.split("-")[1])

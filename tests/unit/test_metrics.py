@@ -15,7 +15,7 @@ from secretary.observability.metrics import Metrics, ServiceStats
 from secretary.storage.artifacts import JobFiles
 from secretary.storage.sources import Sources
 from secretary.store import Store
-from secretary.worker.executor import Executor, Stop
+from secretary.worker.executor import Execution, Executor, Stop
 from secretary.worker.maintenance import Maintenance, MaintenanceOptions
 from secretary.worker.sandbox import Sandbox
 
@@ -70,7 +70,7 @@ async def run(
 ) -> None:
     await executor.store.add([Job(job_type=job_type)])
     (job,) = await claim(executor.store, lease=lease)
-    execution = executor.start(job)
+    execution = Execution(executor, job)
     if stop is not None:
         await asyncio.sleep(0)
         execution.stop(stop)

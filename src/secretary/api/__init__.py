@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fastapi import APIRouter, FastAPI
 
-from ..core.http_headers import StartSpan
 from ..jobs.conference_import import ConferenceImporter
 from ..jobs.events import EventHub
 from ..jobs.service import JobService
@@ -14,7 +13,7 @@ from ..observability.metrics import Metrics, ServiceStats
 from ..version import __version__
 from . import batches, dashboard, event_job, files, ingress, jobs, streams, system
 from .auth import Authenticator
-from .middleware import BODY_TIMEOUT, RequestMiddleware
+from .middleware import BODY_TIMEOUT, RequestMiddleware, StartSpan
 from .openapi import DESCRIPTION, TAGS
 from .responses import add_error_handlers
 

@@ -249,11 +249,7 @@ def _read_ranges(value: str | None, size: int) -> Ranges:
 
 
 def _blob_response(
-    files: JobFiles,
-    file: ArtifactFile,
-    ranges: Ranges,
-    media_type: str,
-    headers: dict[str, str],
+    files: JobFiles, file: ArtifactFile, ranges: Ranges, media_type: str, headers: dict[str, str]
 ) -> StreamingResponse:
     """Stream a file from the blob store."""
     if not ranges:

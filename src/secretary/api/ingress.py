@@ -59,13 +59,21 @@ class IngressRoute:
     job_type: str
     file_types: frozenset[str] = frozenset()
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    #: False where the text can be part of the request.
-    needs_source: bool = True
     example: Mapping[str, Any] | None = None
+
+    @property
+    def needs_source(self) -> bool:
+        return self.job_type != "transformer"  # there the text can be part of the request
 
 
 PDF_TYPES = frozenset({"pdf", "pptx", "odp", "ole"})
 TEXT_TYPES = OFFICE_TYPES | {"pdf"}
+TEXT_EXAMPLE = {"text": "# Apples\n\nThey are *red*.", "target_format": "html"}
+TEMPLATE_EXAMPLE = {
+    "text": "They are *red*.",
+    "template_content": "# {{name}}\n\n{{text}}",
+    "context": {"name": "Apples"},
+}
 
 ROUTES = (
     IngressRoute("/pdf/process", "pdf", PDF_TYPES),
@@ -77,24 +85,8 @@ ROUTES = (
     IngressRoute("/audio/process", "audio", AUDIO_TYPES | VIDEO_TYPES),
     IngressRoute("/video/process", "video", VIDEO_TYPES),
     IngressRoute("/video/youtube", "video"),
-    IngressRoute(
-        "/transformer/template",
-        "transformer",
-        TEXT_TYPES,
-        needs_source=False,
-        example={
-            "text": "They are *red*.",
-            "template_content": "# {{name}}\n\n{{text}}",
-            "context": {"name": "Apples"},
-        },
-    ),
-    IngressRoute(
-        "/transformer/text",
-        "transformer",
-        TEXT_TYPES,
-        needs_source=False,
-        example={"text": "# Apples\n\nThey are *red*.", "target_format": "html"},
-    ),
+    IngressRoute("/transformer/template", "transformer", TEXT_TYPES, example=TEMPLATE_EXAMPLE),
+    IngressRoute("/transformer/text", "transformer", TEXT_TYPES, example=TEXT_EXAMPLE),
     IngressRoute("/session/process", "session"),
 )
 #: Paths whose bodies may be as large as an upload.
@@ -160,7 +152,16 @@ RESPONSES = error_responses((415, *JOB_STATUS.values())) | {
 def ingress_router(registry: Registry) -> APIRouter:
     """Request bodies are documented with the parameters of the registered job types."""
     router = make_router("ingress")
+    job = properties_of(JobRequest)
+    common = {name: job[name] for name in sorted(JOB_FIELDS)} | properties_of(CallFields)
+    file = FILE | {"description": "The file, or name its `url`"}
     for route in ROUTES:
+        body = form_body(
+            common | parameters_of(registry, route.job_type),
+            file=file if route.file_types else None,
+            sources=SOURCES if route.needs_source else (),
+            example=route.example,
+        )
         router.add_api_route(
             route.path,
             _endpoint(route),
@@ -172,7 +173,7 @@ def ingress_router(registry: Registry) -> APIRouter:
             response_model=Accepted,
             response_description="The job was created",
             responses=RESPONSES,
-            openapi_extra={"parameters": [PREFER], **_request_body(route, registry)},
+            openapi_extra={"parameters": [PREFER], **body},
         )
     return router
 
@@ -185,9 +186,7 @@ def _endpoint(route: IngressRoute) -> Any:
         try:
             submitted = with_trace(request, read_submission(form, route))
             wait_seconds = _wait_seconds(request, form.fields)
-            job = await job_service.submit(
-                submitted, user=user, key=key, job_id=job_id, upload=form.upload
-            )
+            job = await job_service.submit(submitted, user=user, key=key, upload=form.upload)
         except SecretaryError as error:
             # After a store failure the job may exist all the same; then it needs its file.
             if not isinstance(error, StoreUnavailable):
@@ -202,18 +201,6 @@ def _endpoint(route: IngressRoute) -> Any:
         return response
 
     return endpoint
-
-
-def _request_body(route: IngressRoute, registry: Registry) -> Schema:
-    job = properties_of(JobRequest)
-    properties = {name: job[name] for name in sorted(JOB_FIELDS)}
-    properties |= properties_of(CallFields) | parameters_of(registry, route.job_type)
-    return form_body(
-        properties,
-        file=FILE | {"description": "The file, or name its `url`"} if route.file_types else None,
-        sources=SOURCES if route.needs_source else (),
-        example=route.example,
-    )
 
 
 def parameters_of(registry: Registry, job_type: str) -> Schema:

@@ -190,21 +190,16 @@ class Filter(BaseModel):
         )
 
 
+BULK_EXAMPLE: JsonObject = {
+    "action": "restart", "filter": {"status": "failed", "job_type": "pdf"}, "dry_run": True,
+}  # fmt: skip
+
+
 class BulkRequest(BaseModel):
     """An action on many jobs: those in `job_ids`, or those that match `filter`."""
 
     model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {
-                    "action": "restart",
-                    "filter": {"status": "failed", "job_type": "pdf"},
-                    "dry_run": True,
-                }
-            ]
-        },
+        frozen=True, extra="forbid", json_schema_extra={"examples": [BULK_EXAMPLE]}
     )
 
     action: BulkAction

@@ -4,17 +4,24 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core.errors import SecretaryError
-from ..core.http_headers import RequestSpan, StartSpan, read_traceparent, trace_id
+from ..core.http_headers import read_traceparent, trace_id
 from .auth import Authenticator
 from .responses import error_response, response_for, unexpected_error_response
 
+if TYPE_CHECKING:
+    from ..observability.otel import RequestSpan
+
 logger = logging.getLogger("secretary.requests")
+
+#: Called with the method and the `traceparent` header of the request.
+StartSpan = Callable[[str, str | None], "RequestSpan"]
 
 #: How long to wait for the next chunk of a body.
 BODY_TIMEOUT = 30.0
@@ -67,7 +74,12 @@ class RequestMiddleware:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         scope.setdefault("state", {})["arrived_at"] = time.time()
-        scope = _without_trailing_slash(scope)
+        path: str = scope["path"]
+        if path.startswith("/api/") and path.endswith("/"):
+            # Accept every API route with a trailing slash as well. A redirect would not do: some
+            # clients follow it without the body or with another method.
+            raw_path: bytes = scope.get("raw_path") or path.encode()
+            scope = {**scope, "path": path[:-1], "raw_path": raw_path.removesuffix(b"/")}
         response = _ObservedResponse(scope, send, self._record_response, self._span(scope))
         try:
             await self._handle(scope, receive, response.send)
@@ -78,7 +90,7 @@ class RequestMiddleware:
         finally:
             response.log()
 
-    def _span(self, scope: Scope) -> RequestSpan | None:
+    def _span(self, scope: Scope) -> "RequestSpan | None":
         if self._start_span is None or scope["path"].startswith(UNTRACED):
             return None
         parent = read_traceparent(Headers(scope=scope).get("traceparent"))
@@ -140,7 +152,7 @@ class _ObservedResponse:
     __slots__ = ("_began", "_record_response", "_scope", "_send", "_span", "status")
 
     def __init__(
-        self, scope: Scope, send: Send, record_response: RecordResponse, span: RequestSpan | None
+        self, scope: Scope, send: Send, record_response: RecordResponse, span: "RequestSpan | None"
     ) -> None:
         self._scope = scope
         self._span = span
@@ -199,13 +211,3 @@ def route_of(scope: Scope) -> str:
 
 def _too_large(limit: int) -> str:
     return f"The request body exceeds the limit of {limit:,} bytes"
-
-
-def _without_trailing_slash(scope: Scope) -> Scope:
-    """Accept every API route with a trailing slash as well. A redirect would not do: some clients
-    follow it without the body or with another method."""
-    path: str = scope["path"]
-    if not (path.startswith("/api/") and path.endswith("/")):
-        return scope
-    raw_path: bytes = scope.get("raw_path") or path.encode()
-    return {**scope, "path": path[:-1], "raw_path": raw_path.removesuffix(b"/")}

@@ -265,42 +265,37 @@ def status_of(error: SecretaryError) -> int:
 
 def add_error_handlers(api: FastAPI) -> None:
     """Return every error in the error envelope, including those raised by the framework."""
-    api.add_exception_handler(SecretaryError, _handle_secretary_error)
-    api.add_exception_handler(RequestValidationError, _handle_invalid_request)
-    api.add_exception_handler(HTTPException, _handle_http_exception)
-    api.add_exception_handler(ClientDisconnect, _handle_disconnect)
+    for kind in (SecretaryError, RequestValidationError, HTTPException, ClientDisconnect):
+        api.add_exception_handler(kind, _handle_error)
 
 
-async def _handle_secretary_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, SecretaryError)
-    if isinstance(error, StoreUnavailable):  # its message names files and servers
-        logger.error("%s %r: %s", request.method, request.url.path, error)
-        return error_response(503, "The job store is unavailable")
-    if status_of(error) == 500:
-        logger.error("%s %r", request.method, request.url.path, exc_info=error)
-        return error_response(500, "Internal error")
-    return response_for(error)
-
-
-async def _handle_invalid_request(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    is_json = media_type == "application/json" or media_type.endswith("+json")
-    if request.method == "POST" and not is_json:
-        message = "The request body must be JSON, sent with Content-Type: application/json"
-        return error_response(400, message)
-    # The first part of a location says where the value came from: body, query, path or header.
-    problems = ({**problem, "loc": problem["loc"][1:]} for problem in error.errors())
-    return response_for(invalid_request(problems))
-
-
-async def _handle_http_exception(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    status = error.status_code if error.status_code in CODES else 400
-    if status == 404:
-        return error_response(status, f"No route matches {request.url.path}")
-    headers = _allowed_methods(request, error) if status == 405 else error.headers
-    return error_response(status, str(error.detail), headers=headers)
+async def _handle_error(request: Request, error: Exception) -> JSONResponse:
+    match error:
+        case StoreUnavailable():  # its message names files and servers
+            logger.error("%s %r: %s", request.method, request.url.path, error)
+            return error_response(503, "The job store is unavailable")
+        case SecretaryError() if status_of(error) == 500:
+            logger.error("%s %r", request.method, request.url.path, exc_info=error)
+            return error_response(500, "Internal error")
+        case SecretaryError():
+            return response_for(error)
+        case RequestValidationError():
+            media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            is_json = media_type == "application/json" or media_type.endswith("+json")
+            if request.method == "POST" and not is_json:
+                message = "The request body must be JSON, sent with Content-Type: application/json"
+                return error_response(400, message)
+            # The first part of a location is where the value came from: body, query, path, header.
+            problems = ({**problem, "loc": problem["loc"][1:]} for problem in error.errors())
+            return response_for(invalid_request(problems))
+        case HTTPException(status_code=404):
+            return error_response(404, f"No route matches {request.url.path}")
+        case HTTPException():
+            status = error.status_code if error.status_code in CODES else 400
+            headers = _allowed_methods(request, error) if status == 405 else error.headers
+            return error_response(status, str(error.detail), headers=headers)
+    # Nobody receives this; it keeps a client that left from counting as a server error.
+    return error_response(400, "The client disconnected before the request body was complete")
 
 
 def _allowed_methods(request: Request, error: HTTPException) -> Mapping[str, str]:
@@ -308,13 +303,6 @@ def _allowed_methods(request: Request, error: HTTPException) -> Mapping[str, str
     matched = request.scope.get("route")
     if not isinstance(matched, Route):
         return error.headers or {}
-    routes = (route for route in request.app.routes if isinstance(route, Route))
-    methods = {
-        method for route in routes if route.path == matched.path for method in route.methods or ()
-    }
+    routes = [one for one in request.app.routes if getattr(one, "path", None) == matched.path]
+    methods = {method for one in routes if isinstance(one, Route) for method in one.methods or ()}
     return {"Allow": ", ".join(sorted(methods))}
-
-
-async def _handle_disconnect(request: Request, error: Exception) -> JSONResponse:
-    """Nobody receives this; it keeps a client that left from counting as a server error."""
-    return error_response(400, "The client disconnected before the request body was complete")

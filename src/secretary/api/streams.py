@@ -92,11 +92,7 @@ HEARTBEAT = b": heartbeat\n\n"
 #: How long a client should wait before it reconnects.
 RETRY_MILLISECONDS = 2000
 #: Non-ASCII characters that some clients treat as line ends, and their escapes.
-LINE_ENDS = {
-    "\x85".encode(): b"\\u0085",
-    "\u2028".encode(): b"\\u2028",
-    "\u2029".encode(): b"\\u2029",
-}
+LINE_ENDS = {end.encode(): f"\\u{ord(end):04x}".encode() for end in "\x85\u2028\u2029"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +312,16 @@ class ChangeFeed:
                 if pending is None:
                     yield HEARTBEAT
                     continue
-                before = START if pending.lost else sent_up_to
-                async for chunk in _encode_round(self._events(pending), before, pending.position):
+                # All events but the last get the position before the round.
+                before, previous = START if pending.lost else sent_up_to, None
+                async for event in self._events(pending):
+                    if previous is not None:
+                        chunk = await _encode_off_loop(previous, before)
+                        self._listener.started = True
+                        yield chunk
+                    previous = event
+                if previous is not None:
+                    chunk = await _encode_off_loop(previous, pending.position)
                     self._listener.started = True
                     yield chunk
                 sent_up_to = pending.position
@@ -385,14 +389,3 @@ class ChangeFeed:
                 self._finished = batch is None or batch.completed_at is not None
             if batch is not None and (changes or pending.lost):
                 yield batch_event(batch)
-
-
-async def _encode_round(events: AsyncIterator[Event], before: str, position: str) -> Chunks:
-    """All events but the last get the position before the round."""
-    previous: Event | None = None
-    async for event in events:
-        if previous is not None:
-            yield await _encode_off_loop(previous, before)
-        previous = event
-    if previous is not None:
-        yield await _encode_off_loop(previous, position)

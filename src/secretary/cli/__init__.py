@@ -55,17 +55,12 @@ def main() -> None:
         app(prog_name="secretary")  # with `python -m`, too: shell completion needs this name
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
-    except SecretaryError as error:
-        _print_traceback()
-        echo_err(str(error))
-        sys.exit(exit_code(error))
-    except OSError as error:
+    except (SecretaryError, OSError) as error:
+        if os.environ.get("SECRETARY_LOGGING__LEVEL") == "debug":
+            traceback.print_exc()
+        if isinstance(error, SecretaryError):
+            echo_err(str(error))
+            sys.exit(exit_code(error))
         # The disk is full or a directory is not writable: not a bug.
-        _print_traceback()
         echo_err(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         sys.exit(ExitCode.FAILED)
-
-
-def _print_traceback() -> None:
-    if os.environ.get("SECRETARY_LOGGING__LEVEL") == "debug":
-        traceback.print_exc()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 #: A job or batch as the HTTP API shows it.
 Document = dict[str, Any]
 
+Collection = Literal["jobs", "batches"]
 JobAction = Literal["cancel", "restart", "archive", "unarchive"]
 BatchAction = Literal["pause", "resume", "archive", "unarchive", "cancel", "restart-failed"]
 
@@ -76,33 +77,27 @@ class Backend(Protocol):
 
     async def submit(self, request: Document, file: Path | None = None) -> Document: ...
 
-    async def job(self, job_id: str) -> Document: ...
+    async def submit_batch(self, request: Document) -> Document: ...
+
+    async def get(self, collection: Collection, resource_id: str) -> Document: ...
+
+    async def find(self, collection: Collection, filters: ListFilter) -> Page:
+        """List jobs (without their results and logs) or batches, newest first."""
+
+    async def delete(self, collection: Collection, resource_id: str) -> None: ...
 
     async def follow(self, job_id: str, on_progress: OnProgress) -> Document:
         """Wait for the job to finish and return it."""
 
-    async def jobs(self, filters: ListFilter) -> Page:
-        """List jobs, without their results and logs."""
-
     async def change_job(self, job_id: str, action: JobAction) -> Document: ...
-
-    async def delete_job(self, job_id: str) -> None: ...
 
     async def fetch_file(self, job: Document, link: str, directory: Path) -> Path | None:
         """Return the path of a file that the results link to, or None if it does not exist.
 
         A file that is not on this machine is saved to `directory`."""
 
-    async def submit_batch(self, request: Document) -> Document: ...
-
-    async def batch(self, batch_id: str) -> Document: ...
-
-    async def batches(self, filters: ListFilter) -> Page: ...
-
     async def change_batch(self, batch_id: str, action: BatchAction) -> Document:
         """Return the batch, with the changed `job_ids` if the action applies to its jobs."""
-
-    async def delete_batch(self, batch_id: str) -> None: ...
 
     async def templates(self) -> list[Document]: ...
 

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from ..core.errors import Conflict, InvalidParameters
-from .backend import BatchAction, Document, ListFilter
+from .backend import FINAL, Backend, BatchAction, Document, JobProgress, ListFilter
+from .jobs import POLL_SECONDS
 from .options import (
     AsJson,
     Cursor,
@@ -22,9 +23,18 @@ from .options import (
     log_warnings_only,
     with_target,
 )
-from .output import echo, echo_err, print_batch, print_batches, print_json, print_page, print_talks
+from .output import (
+    ExitCode,
+    echo,
+    echo_err,
+    print_batch,
+    print_batches,
+    print_json,
+    print_page,
+    print_talks,
+    progress_display,
+)
 from .submit import read_parameters
-from .watch import watch_batch
 
 ACTIONS: dict[BatchAction, str] = {
     "pause": "Stop starting jobs of a batch; running jobs continue.",
@@ -54,7 +64,7 @@ def list_batches(
     filters = ListFilter(
         user_id=user, include_archived=include_archived, limit=limit, cursor=cursor
     )
-    page = target.run(lambda backend: backend.batches(filters))
+    page = target.run(lambda backend: backend.find("batches", filters))
     print_page("batches", page, print_batches, as_json=as_json)
 
 
@@ -62,11 +72,36 @@ def list_batches(
 @with_target
 def show(target: Target, batch_id: str, as_json: AsJson = False) -> None:
     """Show a batch with its job counts."""
-    batch = target.run(lambda backend: backend.batch(batch_id))
+    batch = target.run(lambda backend: backend.get("batches", batch_id))
     print_json(batch) if as_json else print_batch(batch)
 
 
-app.command("watch")(watch_batch)
+@app.command("watch")
+@with_target
+def watch_batch(target: Target, batch_id: str, as_json: AsJson = False) -> None:
+    """Show the progress of a batch until all its jobs finish. Exit with 0 if all completed."""
+
+    async def work(backend: Backend) -> Document:
+        with progress_display(lines=True) as display, display.job(batch_id) as on_progress:
+            while True:
+                batch = await backend.get("batches", batch_id)
+                on_progress(_batch_progress(batch))
+                if not batch["pending_jobs"] + batch["processing_jobs"]:
+                    return batch
+                await asyncio.sleep(POLL_SECONDS)
+
+    batch = target.run(work)
+    print_json(batch) if as_json else print_batch(batch)
+    if batch["completed_jobs"] != batch["total_jobs"]:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _batch_progress(batch: Document) -> JobProgress:
+    finished, total = sum(batch[f"{status}_jobs"] for status in FINAL), batch["total_jobs"]
+    failed = f", {batch['failed_jobs']} failed" if batch["failed_jobs"] else ""
+    paused = "" if batch["isActive"] else ", paused"
+    text = f"{finished} of {total} jobs have ended{failed}, {batch['processing_jobs']} run{paused}"
+    return JobProgress(100 * finished // total if total else 100, text)
 
 
 @app.command()
@@ -110,7 +145,7 @@ for _action, _help in ACTIONS.items():
 @with_target
 def delete(target: Target, batch_id: str) -> None:
     """Delete a finished batch with its jobs and their files."""
-    target.run(lambda backend: backend.delete_batch(batch_id))
+    target.run(lambda backend: backend.delete("batches", batch_id))
     echo(f"{batch_id} is deleted")
 
 

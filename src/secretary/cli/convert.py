@@ -309,7 +309,12 @@ class OutputWriter:
         self._directory.mkdir(parents=True, exist_ok=True)
         path = self._free_path(self._directory, output.file)
         markdown = output.markdown or "".join(f"![]({image.name})\n\n" for image in images)
-        markdown = _copy_images(path.with_name(f"{path.stem}_files"), images, markdown)
+        directory = path.with_name(f"{path.stem}_files")
+        for image in images:
+            directory.mkdir(exist_ok=True)
+            shutil.copyfile(image, directory / image.name)
+            link = f"]({quote(directory.name)}/{image.name})"
+            markdown = markdown.replace(f"]({image.name})", link)
         _write_atomically(path, markdown)
         echo(str(path))
         for source in output.subtitles if self._subtitles else []:
@@ -327,16 +332,6 @@ class OutputWriter:
         path = next(path for path in paths if path.resolve() not in self._taken)
         self._taken.add(path.resolve())
         return path
-
-
-def _copy_images(directory: Path, images: Sequence[Path], markdown: str) -> str:
-    """Copy the images and return the Markdown with links to them."""
-    for image in images:
-        directory.mkdir(exist_ok=True)
-        shutil.copyfile(image, directory / image.name)
-        link = f"]({quote(directory.name)}/{image.name})"
-        markdown = markdown.replace(f"]({image.name})", link)
-    return markdown
 
 
 def _write_atomically(path: Path, text: str) -> None:

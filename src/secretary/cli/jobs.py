@@ -3,16 +3,29 @@
 import asyncio
 import json
 import shutil
+import sys
 import tempfile
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from ..core.errors import Conflict, InvalidParameters, JobFailed, NotFound, StoreError
-from .backend import FINAL, Backend, Document, JobAction, ListFilter, Status, linked_file_name
+from .backend import (
+    FINAL,
+    Backend,
+    Document,
+    JobAction,
+    JobProgress,
+    ListFilter,
+    Status,
+    linked_file_name,
+)
 from .options import (
     AsJson,
     BatchFilter,
@@ -26,8 +39,13 @@ from .options import (
 )
 from .output import (
     ExitCode,
+    ShowJobs,
+    activity,
+    console,
     echo,
     echo_err,
+    job_table,
+    line_key,
     print_job,
     print_jobs,
     print_json,
@@ -35,11 +53,12 @@ from .output import (
     print_log_entry,
     print_page,
 )
-from .watch import watch_jobs
 
 T = TypeVar("T")
 
-LOG_POLL_SECONDS = 0.5
+POLL_SECONDS, LOG_POLL_SECONDS = 1.0, 0.5
+#: How many unfinished and how many recently finished jobs `watch` shows.
+MAX_ACTIVE, MAX_FINISHED = 30, 5
 #: `result` prints the first of these that a job has.
 TEXT_RESULTS = ("markdown_content", "extracted_text", "text")
 RESULTS_FILE = "results.json"
@@ -50,6 +69,8 @@ ACTIONS: dict[JobAction, str] = {
     "archive": "Hide jobs from lists; nothing is deleted.",
     "unarchive": "Show archived jobs in lists again.",
 }
+
+ARCHIVE_STATES = {"archive": "is archived", "unarchive": "is no longer archived"}
 
 JobIds = Annotated[list[str], typer.Argument(metavar="JOB_ID...")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job finishes")]
@@ -76,7 +97,7 @@ def list_jobs(
     filters = ListFilter(
         tuple(status or ()), job_type, batch, user, include_archived, limit, cursor
     )
-    page = target.run(lambda backend: backend.jobs(filters))
+    page = target.run(lambda backend: backend.find("jobs", filters))
     print_page("jobs", page, print_jobs, as_json=as_json)
 
 
@@ -84,11 +105,101 @@ def list_jobs(
 @with_target
 def show(target: Target, job_id: str, as_json: AsJson = False) -> None:
     """Show a job with its parameters, results and error."""
-    job = target.run(lambda backend: backend.job(job_id))
+    job = target.run(lambda backend: backend.get("jobs", job_id))
     print_json(job) if as_json else print_job(job)
 
 
-app.command("watch")(watch_jobs)
+@app.command("watch")
+@with_target
+def watch_jobs(
+    target: Target,
+    job_ids: Annotated[list[str] | None, typer.Argument(metavar="[JOB_ID]...")] = None,
+    job_type: JobTypeFilter = None,
+    batch: BatchFilter = None,
+    user: UserFilter = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show pending and running jobs until Ctrl-C, or the given jobs until they finish. Then exit
+    with 0 if all completed, else with 1."""
+    filters = ListFilter(job_type=job_type, batch_id=batch, user_id=user)
+
+    async def work(backend: Backend) -> list[Document]:
+        with _job_display(as_json=as_json) as show:
+            if job_ids:
+                return await _watch_until_finished(backend, job_ids, show)
+            return await _watch_forever(backend, filters, show)
+
+    if any(job["status"] != Status.COMPLETED for job in target.run(work)):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+async def _watch_until_finished(
+    backend: Backend, job_ids: Sequence[str], show: ShowJobs
+) -> list[Document]:
+    jobs: dict[str, Document] = {}
+    while True:
+        for job_id in job_ids:
+            if job_id not in jobs or jobs[job_id]["status"] not in FINAL:
+                jobs[job_id] = await backend.get("jobs", job_id)
+        show(list(jobs.values()))
+        if all(job["status"] in FINAL for job in jobs.values()):
+            return list(jobs.values())
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _watch_forever(backend: Backend, filters: ListFilter, show: ShowJobs) -> list[Document]:
+    """A job that leaves the list has finished, or was pushed out by others."""
+    finished: deque[Document] = deque(maxlen=MAX_FINISHED)
+    previous: dict[str, Document] = {}
+    while True:
+        active: list[Document] = []
+        # Running jobs first, so that a long queue does not hide them.
+        for status in (Status.PROCESSING, Status.PENDING):
+            if limit := MAX_ACTIVE - len(active):
+                page = await backend.find("jobs", replace(filters, status=(status,), limit=limit))
+                active += reversed(page.items)
+        current = {job["job_id"]: job for job in active}
+        for job_id in [key for key in previous if key not in current]:
+            with suppress(NotFound):  # deleted meanwhile
+                job = await backend.get("jobs", job_id)
+                finished.extend([job] if job["status"] in FINAL else [])
+        show([*finished, *active])
+        previous = current
+        await asyncio.sleep(POLL_SECONDS)
+
+
+@contextmanager
+def _job_display(*, as_json: bool) -> Iterator[ShowJobs]:
+    if as_json:
+        yield _on_change(lambda job: (job["status"], job["progress"]), print_json_line)
+    elif not sys.stdout.isatty():
+        yield _on_change(lambda job: (job["status"], line_key(JobProgress.of(job))), _print_line)
+    else:
+        from rich.live import Live
+
+        with Live(console=console(), auto_refresh=False) as live:
+            yield lambda jobs: live.update(job_table(jobs, live.console.width), refresh=True)
+
+
+def _on_change(
+    key: Callable[[Document], object], print_job: Callable[[Document], None]
+) -> ShowJobs:
+    """Print a job whenever its key changes."""
+    printed: dict[str, object] = {}
+
+    def show(jobs: Sequence[Document]) -> None:
+        for job in jobs:
+            if printed.get(job["job_id"]) != (current := key(job)):
+                printed[job["job_id"]] = current
+                print_job(job)
+
+    return show
+
+
+def _print_line(job: Document) -> None:
+    percent = f"{JobProgress.of(job).percent} %"
+    parts = (job["job_id"], job["job_type"], job["status"], percent, activity(job))
+    echo(f"{datetime.now():%H:%M:%S} {' '.join(parts)}".rstrip())
 
 
 @app.command()
@@ -124,7 +235,7 @@ async def _print_log(
     backend: Backend, job_id: str, lines: int | None = None, *, follow: bool, as_json: bool
 ) -> Document:
     """Print the log, or its last lines, and return the job as last read."""
-    job = await backend.job(job_id)
+    job = await backend.get("jobs", job_id)
     entries = job["logs"]
     new = entries if lines is None else entries[max(len(entries) - lines, 0) :]
     while True:
@@ -134,16 +245,11 @@ async def _print_log(
             return job
         last = job["logs"][-1] if job["logs"] else None
         await asyncio.sleep(LOG_POLL_SECONDS)
-        job = await backend.job(job_id)
-        new = _entries_after(last, job["logs"])
-
-
-def _entries_after(last: Document | None, entries: Sequence[Document]) -> Sequence[Document]:
-    """Return the entries after `last`, by comparison: a long log drops its oldest entries."""
-    for position in range(len(entries) - 1, -1, -1):
-        if entries[position] == last:
-            return entries[position + 1 :]
-    return entries
+        job = await backend.get("jobs", job_id)
+        # Found by comparison: a long log drops its oldest entries.
+        entries = job["logs"]
+        known = (at for at in range(len(entries), 0, -1) if entries[at - 1] == last)
+        new = entries[next(known, 0) :]
 
 
 def _reason(job: Document) -> str:
@@ -164,7 +270,7 @@ def result(
     """Print a job's Markdown or text, or else its results as JSON."""
 
     async def work(backend: Backend) -> list[Path]:
-        job = await backend.job(job_id)
+        job = await backend.get("jobs", job_id)
         _require_completed(job, target)
         if output is not None:
             return await _save_files(backend, job, output)
@@ -239,7 +345,9 @@ def _action_command(action: JobAction) -> Callable[..., None]:
                 print_json({"jobs": summaries})
             else:
                 for job in jobs:
-                    echo(f"{job['job_id']} {_new_state(job, action)}")
+                    is_stopping = job.get("cancel_requested") and job["status"] == Status.PROCESSING
+                    state = "will be cancelled" if is_stopping else f"is {job['status']}"
+                    echo(f"{job['job_id']} {ARCHIVE_STATES.get(action, state)}")
 
     return command
 
@@ -254,7 +362,7 @@ def delete(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
     """Delete finished jobs and their files."""
 
     async def delete_one(backend: Backend, job_id: str) -> str:
-        await backend.delete_job(job_id)
+        await backend.delete("jobs", job_id)
         return job_id
 
     with _changed(target, job_ids, delete_one) as deleted:
@@ -287,12 +395,3 @@ def _changed(
         echo_err(str(error))
     if errors:
         raise errors[-1]
-
-
-def _new_state(job: Document, action: JobAction) -> str:
-    if action == "archive":
-        return "is archived"
-    if action == "unarchive":
-        return "is no longer archived"
-    stopping = job.get("cancel_requested") and job["status"] == Status.PROCESSING
-    return "will be cancelled" if stopping else f"is {job['status']}"

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from ..app import Application
 from ..config import Settings
@@ -22,6 +23,7 @@ from ..store import BatchQuery, JobQuery
 from ..store.claims import worker_document
 from .backend import (
     BatchAction,
+    Collection,
     Document,
     JobAction,
     JobProgress,
@@ -69,15 +71,43 @@ class LocalBackend:
             parameters["file_source"] = upload.source()
         try:
             job_request = parse_request(JobRequest, {**request, "parameters": parameters})
-            job = await service.submit(job_request, job_id=job_id, upload=upload)
+            job = await service.submit(job_request, upload=upload)
         except InvalidParameters:
             if upload is not None:
                 await service.files.uploads.remove(job_id)
             raise
         return job.document()
 
-    async def job(self, job_id: str) -> Document:
-        return (await (await self._service()).job(job_id)).document()
+    async def submit_batch(self, request: Document) -> Document:
+        service = await self._service(create=True)
+        batch, _ = await service.submit_batch(parse_request(BatchRequest, request))
+        return batch.document()
+
+    async def get(self, collection: Collection, resource_id: str) -> Document:
+        service = await self._service()
+        if collection == "jobs":
+            return (await service.job(resource_id)).document()
+        return (await service.batch(resource_id)).document()
+
+    async def find(self, collection: Collection, filters: ListFilter) -> Page:
+        service = await self._service()
+        query: dict[str, Any] = {
+            "user_id": filters.user_id,
+            "archived": None if filters.include_archived else False,
+            "limit": filters.limit,
+            "cursor": filters.cursor,
+        }
+        if collection == "batches":
+            batches = await service.batches(BatchQuery(**query))
+            return Page([batch.document() for batch in batches.items], batches.next_cursor)
+        status = frozenset(JobStatus(status) for status in filters.status) or None
+        query |= {"status": status, "job_type": filters.job_type, "batch_id": filters.batch_id}
+        jobs = await service.jobs(JobQuery(**query))
+        return Page([_summary(job) for job in jobs.items], jobs.next_cursor)
+
+    async def delete(self, collection: Collection, resource_id: str) -> None:
+        service = await self._service()
+        await (service.delete if collection == "jobs" else service.delete_batch)(resource_id)
 
     async def follow(self, job_id: str, on_progress: OnProgress) -> Document:
         service, wait = await self._service(), FIRST_POLL
@@ -85,20 +115,7 @@ class LocalBackend:
             on_progress(JobProgress.of(_summary(job)))
             await asyncio.sleep(wait)
             wait = min(wait * 1.3, LONGEST_POLL)
-        return (job if self._in_place else await service.job(job_id)).document()
-
-    async def jobs(self, filters: ListFilter) -> Page:
-        query = JobQuery(
-            status=frozenset(JobStatus(status) for status in filters.status) or None,
-            job_type=filters.job_type,
-            batch_id=filters.batch_id,
-            user_id=filters.user_id,
-            archived=None if filters.include_archived else False,
-            limit=filters.limit,
-            cursor=filters.cursor,
-        )
-        page = await (await self._service()).jobs(query)
-        return Page([_summary(job) for job in page.items], page.next_cursor)
+        return (await service.job(job_id)).document()
 
     async def change_job(self, job_id: str, action: JobAction) -> Document:
         service = await self._service()
@@ -109,9 +126,6 @@ class LocalBackend:
                 return _summary(await service.restart(job_id))
             case "archive" | "unarchive":
                 return _summary(await service.archive(job_id, archived=action == "archive"))
-
-    async def delete_job(self, job_id: str) -> None:
-        await (await self._service()).delete(job_id)
 
     async def fetch_file(self, job: Document, link: str, directory: Path) -> Path | None:
         service, name = await self._service(), linked_file_name(job["job_id"], link)
@@ -130,24 +144,6 @@ class LocalBackend:
                 await asyncio.to_thread(stream.write, chunk)
         return target
 
-    async def submit_batch(self, request: Document) -> Document:
-        service = await self._service(create=True)
-        batch, _ = await service.submit_batch(parse_request(BatchRequest, request))
-        return batch.document()
-
-    async def batch(self, batch_id: str) -> Document:
-        return (await (await self._service()).batch(batch_id)).document()
-
-    async def batches(self, filters: ListFilter) -> Page:
-        query = BatchQuery(
-            user_id=filters.user_id,
-            archived=None if filters.include_archived else False,
-            limit=filters.limit,
-            cursor=filters.cursor,
-        )
-        page = await (await self._service()).batches(query)
-        return Page([batch.document() for batch in page.items], page.next_cursor)
-
     async def change_batch(self, batch_id: str, action: BatchAction) -> Document:
         service = await self._service()
         match action:
@@ -161,9 +157,6 @@ class LocalBackend:
             case "restart-failed":
                 job_ids = await service.restart_failed(batch_id)
         return {**(await service.batch(batch_id)).document(), "job_ids": job_ids}
-
-    async def delete_batch(self, batch_id: str) -> None:
-        await (await self._service()).delete_batch(batch_id)
 
     async def templates(self) -> list[Document]:
         templates = await asyncio.to_thread(self._app.templates.listed)

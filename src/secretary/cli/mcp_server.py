@@ -107,11 +107,12 @@ class Tools:
         last_page = min(last_page or len(pages), len(pages))
         if first_page > last_page:
             raise ToolError(f"There are {len(pages)} pages")
-        text, end = pages[first_page - 1], first_page
-        for page in pages[first_page:last_page]:
-            if len(text) + 2 + len(page) > MAX_CHARACTERS:
+        text, end = "", first_page
+        for number, page in enumerate(pages[first_page - 1 : last_page], first_page):
+            separator = "\n\n" if text else ""
+            if text and len(text) + len(separator) + len(page) > MAX_CHARACTERS:
                 break
-            text, end = f"{text}\n\n{page}", end + 1
+            text, end = text + separator + page, number
         return PageText(
             text=text[:MAX_CHARACTERS],
             first_page=first_page,

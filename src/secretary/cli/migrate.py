@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import Conflict, InvalidParameters
-from .backend import Document, JobProgress, OnProgress
+from .backend import FINAL, Document, JobProgress, OnProgress, Status
 from .options import AsJson, ConfigFile, DataDir, log_warnings_only, read_settings
 from .output import ProgressDisplay, echo_err, print_json, print_transfer_counts, progress_display
 
@@ -119,11 +119,7 @@ def copy(
 
 
 async def _copy_all(
-    source: "StorageLocation",
-    target: "StorageLocation",
-    display: ProgressDisplay,
-    *,
-    verify: bool,
+    source: "StorageLocation", target: "StorageLocation", display: ProgressDisplay, *, verify: bool
 ) -> CopyReport:
     """Copy the files first, so that every job in the target has them."""
     from ..migration import copy as migration
@@ -194,7 +190,8 @@ def import_legacy(
     config: ConfigFile = None,
 ) -> None:
     """Import the jobs and batches of the previous service (event_jobs and event_batches)."""
-    from ..migration.copy import MONGODB, SETTINGS
+    from ..migration.copy import MONGODB, SETTINGS, open_location, parse_address
+    from ..migration.legacy import LegacyImporter, open_legacy_source
 
     settings = read_settings(config, data_dir)
     log_warnings_only(settings)
@@ -203,37 +200,26 @@ def import_legacy(
     legacy_uri = (settings.storage.mongodb_uri or "") if uri == SETTINGS else uri
     if not legacy_uri.startswith(MONGODB):
         raise InvalidParameters("The older jobs are in a MongoDB: mongodb://host/database")
-    new_state: RunningJobs = "pending" if running == "pending" else "failed"
+
+    async def work() -> "LegacyReport":
+        async with AsyncExitStack() as stack:
+            source = await stack.enter_async_context(open_legacy_source(legacy_uri))
+            address, store, files = parse_address(SETTINGS, None, settings), None, None
+            if not (dry_run and _is_missing(address)):
+                target = await stack.enter_async_context(open_location(address))
+                store, files = target.store, target.files
+            state: RunningJobs = "pending" if running == "pending" else "failed"
+            importer = LegacyImporter(source, store, files, running=state, dry_run=dry_run)
+            with display.job("jobs") as on_progress:
+                return await importer.run(lambda count: on_progress(JobProgress(0, f"{count}")))
+
     with progress_display() as display:
-        report = asyncio.run(_import(legacy_uri, settings, new_state, dry_run, display))
+        report = asyncio.run(work())
     if as_json:
         print_json(_legacy_document(report))
     else:
         _print_legacy_report(report, dry_run=dry_run)
     _warn_about_retention(settings, report)
-
-
-async def _import(
-    uri: str, settings: "Settings", running: "RunningJobs", dry_run: bool, display: ProgressDisplay
-) -> "LegacyReport":
-    from ..migration.copy import SETTINGS, open_location, parse_address
-    from ..migration.legacy import LegacyImporter, open_legacy_source
-
-    async with AsyncExitStack() as stack:
-        source = await stack.enter_async_context(open_legacy_source(uri))
-        address = parse_address(SETTINGS, None, settings)
-        target = None
-        if not (dry_run and _is_missing(address)):
-            target = await stack.enter_async_context(open_location(address))
-        importer = LegacyImporter(
-            source,
-            target.store if target else None,
-            target.files if target else None,
-            running=running,
-            dry_run=dry_run,
-        )
-        with display.job("jobs") as on_progress:
-            return await importer.run(lambda count: on_progress(JobProgress(0, f"{count}")))
 
 
 def _is_missing(address: "StoreAddress") -> bool:
@@ -262,14 +248,9 @@ def _print_legacy_report(report: "LegacyReport", *, dry_run: bool) -> None:
 
 
 def _warn_about_retention(settings: "Settings", report: "LegacyReport") -> None:
-    retention = settings.retention
-    days = {
-        "completed": retention.completed_days,
-        "failed": retention.failed_days,
-        "cancelled": retention.cancelled_days,
-    }
-    limited = [f"retention.{status}_days" for status, number in days.items() if number]
-    if limited and any(status.value in days for status in report.by_status):
+    names = [f"{status}_days" for status in Status if status in FINAL]
+    limited = [f"retention.{name}" for name in names if getattr(settings.retention, name)]
+    if limited and any(status.value in FINAL for status in report.by_status):
         echo_err(
             "Finished jobs are deleted after the retention period, counted from when they"
             f" finished: adjust {', '.join(limited)} before you start the service"

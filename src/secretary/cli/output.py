@@ -10,15 +10,8 @@ from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import (
-    AccessDenied,
-    InvalidParameters,
-    InvalidSettings,
-    NotFound,
-    RateLimited,
-    SecretaryError,
-    StoreUnavailable,
-)
+from ..core import errors
+from ..core.errors import SecretaryError
 from .backend import FINAL, Document, JobProgress, OnProgress, Page, Status
 
 if TYPE_CHECKING:
@@ -83,12 +76,12 @@ class ExitCode(IntEnum):
 
 #: The first match counts; every other error is FAILED.
 EXIT_CODES: dict[type[SecretaryError], ExitCode] = {
-    InvalidSettings: ExitCode.USAGE,
-    InvalidParameters: ExitCode.USAGE,
-    StoreUnavailable: ExitCode.UNREACHABLE,
-    NotFound: ExitCode.NOT_FOUND,
-    AccessDenied: ExitCode.REFUSED,
-    RateLimited: ExitCode.REFUSED,
+    errors.InvalidSettings: ExitCode.USAGE,
+    errors.InvalidParameters: ExitCode.USAGE,
+    errors.StoreUnavailable: ExitCode.UNREACHABLE,
+    errors.NotFound: ExitCode.NOT_FOUND,
+    errors.AccessDenied: ExitCode.REFUSED,
+    errors.RateLimited: ExitCode.REFUSED,
 }
 
 

@@ -8,28 +8,20 @@ from urllib.parse import quote
 
 import httpx
 
-from ..client.connection import Connection, Retries
+from ..client.connection import Connection
 from ..client.errors import ApiError, Unreachable
 from ..client.errors import NotFound as FileNotFound
 from ..client.jobs import AsyncJob, download, file_path
 from ..client.models import JobDocument
 from ..client.requests import Task, new_idempotency_key, submit
-from ..core.errors import (
-    AccessDenied,
-    Conflict,
-    InvalidParameters,
-    JobFailed,
-    NotFound,
-    RateLimited,
-    SecretaryError,
-    StoreUnavailable,
-    Unauthorized,
-)
+from ..core import errors
+from ..core.errors import Conflict, InvalidParameters, NotFound, SecretaryError
 from ..observability.doctor import Finding, Verdict, check_disk_space
 from ..version import __version__
 from .backend import (
     WAITING,
     BatchAction,
+    Collection,
     Document,
     JobAction,
     JobProgress,
@@ -38,6 +30,171 @@ from .backend import (
     Page,
     linked_file_name,
 )
+
+T = TypeVar("T")
+
+#: Errors of the service that keep their message.
+SAME: dict[int, type[SecretaryError]] = {400: InvalidParameters, 404: NotFound, 409: Conflict}
+KEY_HELP = "Give its key in SECRETARY_API_KEY, or from a file: --api-key @FILE"
+
+
+class RemoteBackend:
+    def __init__(self, url: str, api_key: str | None) -> None:
+        try:
+            parts = httpx.URL(url)
+        except httpx.InvalidURL:
+            parts = httpx.URL()
+        if parts.scheme not in ("http", "https") or not parts.host:
+            raise InvalidParameters(
+                f"--url {url}: it must be the address of a service, such as http://127.0.0.1:5000"
+            )
+        self.url = url
+        self._connection = Connection(url, api_key=api_key)
+
+    async def ping(self) -> None:
+        """Fail at once if the service is not running; later requests are retried."""
+        await self._get("/api/health/live", attempts=1)
+
+    async def aclose(self) -> None:
+        await self._connection.close()
+
+    async def job_types(self) -> list[str]:
+        types = await self._get("/api/job-types")
+        return [each["job_type"] for each in types["job_types"]]
+
+    async def submit(self, request: Document, file: Path | None = None) -> Document:
+        request = {name: value for name, value in request.items() if value is not None}
+        if file is None:
+            created: Document = (await self._post("/api/jobs", request, key=new_idempotency_key()))[
+                "job"
+            ]
+            return created
+        try:
+            job = await self._translated(submit(self._connection, Task(**request), file=file))
+        except OSError as error:
+            raise InvalidParameters(f"{file}: {error.strerror}") from None
+        except ValueError as error:
+            raise InvalidParameters(f"--file: {error}") from None
+        return await self.get("jobs", job.job_id)
+
+    async def submit_batch(self, request: Document) -> Document:
+        created = await self._post("/api/batches", request, key=new_idempotency_key())
+        batch: Document = created["batch"]
+        return batch
+
+    async def get(self, collection: Collection, resource_id: str) -> Document:
+        return await self._get(_path(collection, resource_id))
+
+    async def find(self, collection: Collection, filters: ListFilter) -> Page:
+        page = await self._get(
+            f"/api/{collection}",
+            status=",".join(filters.status) or None,
+            job_type=filters.job_type,
+            batch_id=filters.batch_id,
+            user_id=filters.user_id,
+            archived="all" if filters.include_archived else None,
+            limit=filters.limit,
+            cursor=filters.cursor,
+        )
+        return Page(page[collection], page["next_cursor"])
+
+    async def delete(self, collection: Collection, resource_id: str) -> None:
+        await self._translated(self._connection.delete(_path(collection, resource_id)))
+
+    async def follow(self, job_id: str, on_progress: OnProgress) -> Document:
+        job = AsyncJob(self._connection, JobDocument(job_id=job_id))
+        with remote_errors(self.url):
+            async for update in job.updates():
+                is_waiting = update.step in ("pending", "queued")
+                text = WAITING if is_waiting else update.message or update.step
+                on_progress(JobProgress(update.percent, text))
+        return job.document.raw
+
+    async def change_job(self, job_id: str, action: JobAction) -> Document:
+        return await self._post(f"{_path('jobs', job_id)}/{action}", safe=action != "restart")
+
+    async def fetch_file(self, job: Document, link: str, directory: Path) -> Path | None:
+        if (name := linked_file_name(job["job_id"], link)) is None:
+            return None
+        path, target = file_path(job["job_id"], link), directory / PurePosixPath(name).name
+        with remote_errors(self.url):
+            try:
+                return await download(self._connection, path, target)
+            except FileNotFound:
+                return None
+
+    async def change_batch(self, batch_id: str, action: BatchAction) -> Document:
+        path = _path("batches", batch_id)
+        if action in ("pause", "resume"):
+            return await self._post(f"{path}/toggle-active", {"isActive": action == "resume"})
+        return await self._post(f"{path}/{action}", safe=action != "restart-failed")
+
+    async def templates(self) -> list[Document]:
+        templates: list[Document] = (await self._get("/api/templates"))["templates"]
+        return templates
+
+    async def workers(self) -> list[Document]:
+        workers: list[Document] = (await self._get("/api/workers"))["workers"]
+        return workers
+
+    async def findings(self) -> list[Finding]:
+        return await self._translated(check_service(self._connection))
+
+    async def _get(self, path: str, *, attempts: int | None = None, **query: Any) -> Document:
+        document: Document = await self._translated(
+            self._connection.get(path, attempts=attempts, **query)
+        )
+        return document
+
+    async def _post(
+        self, path: str, body: Any = None, *, safe: bool = True, key: str | None = None
+    ) -> Document:
+        answer = await self._translated(self._connection.post(path, body, safe=safe, key=key))
+        document: Document = answer["data"]
+        return document
+
+    async def _translated(self, request: Awaitable[T]) -> T:
+        with remote_errors(self.url):
+            return await request
+
+
+@contextmanager
+def remote_errors(url: str) -> Iterator[None]:
+    """Raise the client's errors as those that the local backend would raise."""
+    try:
+        yield
+    except Unreachable as error:
+        raise errors.StoreUnavailable(
+            f"Nothing answers at {url} ({error.reason}). Is the service running?"
+            " It is started with: secretary serve"
+        ) from error
+    except ApiError as error:
+        raise local_error(error, url) from error
+
+
+def local_error(error: ApiError, url: str) -> SecretaryError:
+    if error.code == "NO_JSON" or error.code.startswith("HTTP_"):
+        return errors.StoreUnavailable(f"The server at {url} is not Secretary: {error.message}")
+    if (kind := SAME.get(error.status)) is not None:
+        return kind(error.message)
+    if error.status == 401:
+        return errors.Unauthorized(f"The service at {url} rejected the API key. {KEY_HELP}")
+    if error.status == 403:
+        return errors.AccessDenied(f"The service at {url} does not allow this: {error.message}")
+    if error.status == 429:
+        return errors.RateLimited(error.message, retry_after=int(error.retry_after or 0))
+    if error.status >= 500:
+        return errors.StoreUnavailable(f"The service at {url} is unavailable: {error.message}")
+    failure = errors.JobFailed(error.message)
+    failure.code = error.code
+    return failure
+
+
+def _path(collection: Collection, resource_id: str) -> str:
+    return f"/api/{collection}/{quote(resource_id, safe='')}"
+
+
+# The doctor's checks
 
 #: Deliveries usually take seconds. After this many, a receiver is slow or no sender is running.
 MAX_WEBHOOK_DELAY = 300
@@ -92,189 +249,3 @@ def _check_workers(health: dict[str, Any], workers: list[dict[str, Any]]) -> Ite
     if others := {worker["version"] for worker in alive} - {health["version"]}:
         fact = f"workers of version {', '.join(sorted(others))} beside {health['version']}"
         yield Finding("versions", Verdict.INFO, fact)
-
-
-T = TypeVar("T")
-
-TIMEOUT = 60.0
-#: Errors of the service that keep their message.
-SAME: dict[int, type[SecretaryError]] = {400: InvalidParameters, 404: NotFound, 409: Conflict}
-KEY_HELP = "Give its key in SECRETARY_API_KEY, or from a file: --api-key @FILE"
-
-
-class RemoteBackend:
-    def __init__(self, url: str, api_key: str | None) -> None:
-        self.url = _checked_url(url)
-        self._connection = Connection(
-            self.url, api_key=api_key, user=None, timeout=TIMEOUT, retries=Retries(), verify=True
-        )
-
-    async def ping(self) -> None:
-        """Fail at once if the service is not running; later requests are retried."""
-        await self._get("/api/health/live", attempts=1)
-
-    async def aclose(self) -> None:
-        await self._connection.close()
-
-    async def job_types(self) -> list[str]:
-        types = await self._get("/api/job-types")
-        return [each["job_type"] for each in types["job_types"]]
-
-    async def submit(self, request: Document, file: Path | None = None) -> Document:
-        request = {name: value for name, value in request.items() if value is not None}
-        if file is None:
-            created: Document = (await self._post("/api/jobs", request, key=new_idempotency_key()))[
-                "job"
-            ]
-            return created
-        try:
-            job = await self._translated(submit(self._connection, Task(**request), file=file))
-        except OSError as error:
-            raise InvalidParameters(f"{file}: {error.strerror}") from None
-        except ValueError as error:
-            raise InvalidParameters(f"--file: {error}") from None
-        return await self.job(job.job_id)
-
-    async def job(self, job_id: str) -> Document:
-        return await self._get(_job_path(job_id))
-
-    async def follow(self, job_id: str, on_progress: OnProgress) -> Document:
-        job = AsyncJob(self._connection, JobDocument(job_id=job_id))
-        with remote_errors(self.url):
-            async for update in job.updates():
-                is_waiting = update.step in ("pending", "queued")
-                text = WAITING if is_waiting else update.message or update.step
-                on_progress(JobProgress(update.percent, text))
-        return job.document.raw
-
-    async def jobs(self, filters: ListFilter) -> Page:
-        return await self._list("jobs", filters)
-
-    async def change_job(self, job_id: str, action: JobAction) -> Document:
-        return await self._post(f"{_job_path(job_id)}/{action}", safe=action != "restart")
-
-    async def delete_job(self, job_id: str) -> None:
-        await self._translated(self._connection.delete(_job_path(job_id)))
-
-    async def fetch_file(self, job: Document, link: str, directory: Path) -> Path | None:
-        if (name := linked_file_name(job["job_id"], link)) is None:
-            return None
-        path, target = file_path(job["job_id"], link), directory / PurePosixPath(name).name
-        with remote_errors(self.url):
-            try:
-                return await download(self._connection, path, target)
-            except FileNotFound:
-                return None
-
-    async def submit_batch(self, request: Document) -> Document:
-        created = await self._post("/api/batches", request, key=new_idempotency_key())
-        batch: Document = created["batch"]
-        return batch
-
-    async def batch(self, batch_id: str) -> Document:
-        return await self._get(_batch_path(batch_id))
-
-    async def batches(self, filters: ListFilter) -> Page:
-        return await self._list("batches", filters)
-
-    async def change_batch(self, batch_id: str, action: BatchAction) -> Document:
-        path = _batch_path(batch_id)
-        if action in ("pause", "resume"):
-            return await self._post(f"{path}/toggle-active", {"isActive": action == "resume"})
-        return await self._post(f"{path}/{action}", safe=action != "restart-failed")
-
-    async def delete_batch(self, batch_id: str) -> None:
-        await self._translated(self._connection.delete(_batch_path(batch_id)))
-
-    async def templates(self) -> list[Document]:
-        templates: list[Document] = (await self._get("/api/templates"))["templates"]
-        return templates
-
-    async def workers(self) -> list[Document]:
-        workers: list[Document] = (await self._get("/api/workers"))["workers"]
-        return workers
-
-    async def findings(self) -> list[Finding]:
-        return await self._translated(check_service(self._connection))
-
-    async def _get(self, path: str, *, attempts: int | None = None, **query: Any) -> Document:
-        document: Document = await self._translated(
-            self._connection.get(path, attempts=attempts, **query)
-        )
-        return document
-
-    async def _post(
-        self, path: str, body: Any = None, *, safe: bool = True, key: str | None = None
-    ) -> Document:
-        answer = await self._translated(self._connection.post(path, body, safe=safe, key=key))
-        document: Document = answer["data"]
-        return document
-
-    async def _list(self, collection: str, filters: ListFilter) -> Page:
-        page = await self._get(
-            f"/api/{collection}",
-            status=",".join(filters.status) or None,
-            job_type=filters.job_type,
-            batch_id=filters.batch_id,
-            user_id=filters.user_id,
-            archived="all" if filters.include_archived else None,
-            limit=filters.limit,
-            cursor=filters.cursor,
-        )
-        return Page(page[collection], page["next_cursor"])
-
-    async def _translated(self, request: Awaitable[T]) -> T:
-        with remote_errors(self.url):
-            return await request
-
-
-@contextmanager
-def remote_errors(url: str) -> Iterator[None]:
-    """Raise the client's errors as those that the local backend would raise."""
-    try:
-        yield
-    except Unreachable as error:
-        raise StoreUnavailable(
-            f"Nothing answers at {url} ({error.reason}). Is the service running?"
-            " It is started with: secretary serve"
-        ) from error
-    except ApiError as error:
-        raise local_error(error, url) from error
-
-
-def local_error(error: ApiError, url: str) -> SecretaryError:
-    if error.code == "NO_JSON" or error.code.startswith("HTTP_"):
-        return StoreUnavailable(f"The server at {url} is not Secretary: {error.message}")
-    if (kind := SAME.get(error.status)) is not None:
-        return kind(error.message)
-    if error.status == 401:
-        return Unauthorized(f"The service at {url} rejected the API key. {KEY_HELP}")
-    if error.status == 403:
-        return AccessDenied(f"The service at {url} does not allow this: {error.message}")
-    if error.status == 429:
-        return RateLimited(error.message, retry_after=int(error.retry_after or 0))
-    if error.status >= 500:
-        return StoreUnavailable(f"The service at {url} is unavailable: {error.message}")
-    failure = JobFailed(error.message)
-    failure.code = error.code
-    return failure
-
-
-def _checked_url(url: str) -> str:
-    try:
-        parts = httpx.URL(url)
-        if parts.scheme in ("http", "https") and parts.host:
-            return url
-    except httpx.InvalidURL:
-        pass
-    raise InvalidParameters(
-        f"--url {url}: it must be the address of a service, such as http://127.0.0.1:5000"
-    )
-
-
-def _job_path(job_id: str) -> str:
-    return f"/api/jobs/{quote(job_id, safe='')}"
-
-
-def _batch_path(batch_id: str) -> str:
-    return f"/api/batches/{quote(batch_id, safe='')}"

@@ -12,15 +12,7 @@ import typer
 from ..core.errors import InvalidParameters
 from .backend import Backend, Document, Status
 from .options import AsJson, Target, complete_job_type, with_target
-from .output import (
-    ExitCode,
-    echo,
-    echo_err,
-    print_job,
-    print_jobs,
-    print_json,
-    progress_display,
-)
+from .output import ExitCode, echo, echo_err, print_job, print_jobs, print_json, progress_display
 
 #: Check for workers if a job is still pending after this time; a claim takes milliseconds.
 WORKER_CHECK_SECONDS = 2.0
@@ -158,7 +150,7 @@ async def _wait_for(target: Target, backend: Backend, jobs: Sequence[Document]) 
 
 async def _warn_without_workers(target: Target, backend: Backend, job_id: str) -> None:
     await asyncio.sleep(WORKER_CHECK_SECONDS)
-    job = await backend.job(job_id)
+    job = await backend.get("jobs", job_id)
     is_waiting = job["status"] == Status.PENDING
     if is_waiting and not any(worker["alive"] for worker in await backend.workers()):
         echo_err(

@@ -28,12 +28,7 @@ class AsyncClient:
         verify: bool | ssl.SSLContext = True,
     ) -> None:
         self._connection = Connection(
-            url,
-            api_key=api_key,
-            user=user,
-            timeout=timeout,
-            retries=retries or Retries(),
-            verify=verify,
+            url, api_key=api_key, user=user, timeout=timeout, retries=retries, verify=verify
         )
 
     async def __aenter__(self) -> "AsyncClient":
@@ -137,11 +132,7 @@ class AsyncClient:
         return await AsyncBatch(self._connection, BatchDocument(batch_id=batch_id)).refresh()
 
     def batches(
-        self,
-        *,
-        user_id: str | None = None,
-        archived: Archived | None = None,
-        page_size: int = 100,
+        self, *, user_id: str | None = None, archived: Archived | None = None, page_size: int = 100
     ) -> AsyncGenerator[AsyncBatch, None]:
         """Iterate over batches, newest first."""
         documents = self._connection.paginate(

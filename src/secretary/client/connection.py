@@ -60,11 +60,11 @@ class Connection:
         self,
         url: str,
         *,
-        api_key: str | None,
-        user: str | None,
-        timeout: float,
-        retries: Retries,
-        verify: bool | ssl.SSLContext,
+        api_key: str | None = None,
+        user: str | None = None,
+        timeout: float = 60.0,
+        retries: Retries | None = None,
+        verify: bool | ssl.SSLContext = True,
     ) -> None:
         headers = {b"User-Agent": f"secretary-client/{__version__}".encode()}
         if api_key is not None:
@@ -72,7 +72,7 @@ class Connection:
         if user is not None:
             headers[b"X-User-ID"] = user.encode()
         self.url = url.rstrip("/")
-        self.retries = retries
+        self.retries = retries or Retries()
         self._timeout = timeout
         if not self.url.startswith("https"):
             # Loading the trusted certificates takes 25 ms and is not needed without TLS.
@@ -193,19 +193,25 @@ class Connection:
                     yield event
 
     async def _send(
-        self,
-        build: Callable[[], httpx.Request],
-        *,
-        safe: bool = True,
-        attempts: int | None = None,
+        self, build: Callable[[], httpx.Request], *, safe: bool = True, attempts: int | None = None
     ) -> dict[str, Any]:
         failures = 0
         while True:
             try:
-                return _parse_response(await self._http.send(build()))
+                response = await self._http.send(build())
+                if response.status_code >= 300:
+                    raise _api_error(response)
+                break
             except (httpx.TransportError, ApiError) as error:
                 failures += 1
                 await self.back_off(error, failures, safe=safe, attempts=attempts)
+        try:
+            document = response.json()
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise ApiError(response.status_code, "NO_JSON", "The response is not from Secretary")
+        return document
 
     async def back_off(
         self, error: Exception, failures: int, *, safe: bool = True, attempts: int | None = None
@@ -277,18 +283,6 @@ def is_retryable(error: Exception, *, safe: bool) -> bool:
         return error.status in RETRYABLE_STATUSES if safe else error.status == 429
     unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
     return unsent or (safe and not isinstance(error, httpx.UnsupportedProtocol))
-
-
-def _parse_response(response: httpx.Response) -> dict[str, Any]:
-    if response.status_code >= 300:
-        raise _api_error(response)
-    try:
-        document = response.json()
-    except ValueError:
-        document = None
-    if not isinstance(document, dict):
-        raise ApiError(response.status_code, "NO_JSON", "The response is not from Secretary")
-    return document
 
 
 def _api_error(response: httpx.Response) -> ApiError:

@@ -27,10 +27,121 @@ CHUNK_BYTES = 256 * 1024
 #: A stream that cannot be rewound is buffered in memory up to this size, then on disk.
 SPOOL_BYTES = 8 * 1024 * 1024
 DEFAULT_FILE_NAME = "upload"
+#: Job types that take a file.
+UPLOAD_TYPES = ("pdf", "office", "imageocr", "audio", "video", "transformer")
+PLAIN_OPTIONS = ("job_name", "priority", "run_at", "max_attempts", "timeout_s", "user_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A job to be submitted, on its own or in a batch."""
+
+    job_type: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    webhook: Mapping[str, Any] | str | None = None
+    job_name: str | None = None
+    priority: int | None = None
+    run_at: datetime | None = None
+    max_attempts: int | None = None
+    timeout_s: float | None = None
+    user_id: str | None = None
+    access_control: Mapping[str, Any] | None = None
+    #: A path, bytes or an open file, for a job in a batch.
+    file: Source | None = None
+    file_name: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The body of `POST /api/jobs`."""
+        webhook = {"url": self.webhook} if isinstance(self.webhook, str) else self.webhook
+        options = {name: getattr(self, name) for name in PLAIN_OPTIONS} | {
+            "webhook": dict(webhook) if webhook is not None else None,
+            "access_control": dict(self.access_control) if self.access_control else None,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        return {"job_type": self.job_type, "parameters": dict(self.parameters), **given}
+
+    def form_fields(self) -> dict[str, str]:
+        """The fields of a form with a file."""
+        document = self.document()
+        del document["job_type"], document["parameters"]
+        return encode_fields({**self.parameters, **document})
+
+
+async def submit(
+    connection: Connection,
+    task: Task,
+    *,
+    file: Source | None = None,
+    file_name: str | None = None,
+    key: str | None = None,
+) -> JobDocument:
+    """Submit a job. Retries create no duplicates, because they share an idempotency key."""
+    key = key or new_idempotency_key()
+    if file is None:
+        answer = await connection.post("/api/jobs", task.document(), key=key)
+        return JobDocument.model_validate(answer["data"]["job"])
+    if task.job_type not in UPLOAD_TYPES:
+        types = ", ".join(UPLOAD_TYPES)
+        raise ValueError(f"A job of type {task.job_type!r} takes no file; these do: {types}")
+    async with open_source(file, file_name) as (content, name):
+        form = Form(task.form_fields(), (content, name))
+        action = "template" if task.job_type == "transformer" else "process"
+        answer = await connection.upload(f"/api/{task.job_type}/{action}", form, key=key)
+    return JobDocument(
+        job_id=answer["job_id"], job_type=task.job_type, job_name=task.job_name, status="pending"
+    )
+
+
+async def submit_batch(
+    connection: Connection,
+    jobs: Iterable[Task | Mapping[str, Any]],
+    options: Mapping[str, Any],
+    *,
+    key: str | None = None,
+) -> dict[str, Any]:
+    """Submit a batch, with all files in one request, and return the response."""
+    documents, files = split_files(jobs)
+    key = key or new_idempotency_key()
+    if not files:
+        return await connection.post("/api/batches", {**options, "jobs": documents}, key=key)
+    async with AsyncExitStack() as stack:
+        contents = [await stack.enter_async_context(open_source(*file)) for file in files]
+        fields = encode_fields({**options, "jobs": to_json(documents).decode()})
+        form = Form(fields, *contents)
+        return await connection.upload("/api/batches/from-files", form, key=key)
+
+
+def split_files(
+    jobs: Iterable[Task | Mapping[str, Any]],
+) -> tuple[list[dict[str, Any]], list[tuple[Source, str | None]]]:
+    """Separate the files from the jobs, whose `file` becomes an index into the files."""
+    documents: list[dict[str, Any]] = []
+    files: list[tuple[Source, str | None]] = []
+    for job in jobs:
+        if isinstance(job, Task):
+            document, file, name = job.document(), job.file, job.file_name
+        else:
+            document = dict(job)
+            file, name = document.pop("file", None), document.pop("file_name", None)
+        if "file" in document.get("parameters", {}):
+            raise ValueError("A file is not a parameter: use Task(…, file=…), or `file` of the job")
+        if file is not None:
+            document["file"] = len(files)
+            files.append((file, name))
+        documents.append(document)
+    return documents, files
+
+
+def new_idempotency_key() -> str:
+    return f"py-{uuid4().hex}"
+
+
+# Uploads
 
 
 class Form:
-    """A multipart form of fields and open files; `chunks` can be called repeatedly."""
+    """A multipart form of fields and open files, which are read from their current positions;
+    `chunks` can be called repeatedly."""
 
     def __init__(self, fields: Mapping[str, str], *files: tuple[BinaryIO, str]) -> None:
         boundary = secrets.token_hex(16)
@@ -39,48 +150,31 @@ class Form:
             _part_header(boundary, f'name="{_quote(key)}"') + value.encode() + b"\r\n"
             for key, value in fields.items()
         )
-        self._files = [_FilePart(boundary, file, name) for file, name in files]
         self._end = f"--{boundary}--\r\n".encode()
-
-    @property
-    def length(self) -> int:
-        return len(self._fields) + sum(part.length for part in self._files) + len(self._end)
+        self.length = len(self._fields) + len(self._end)
+        self._files: list[tuple[bytes, BinaryIO, int, int]] = []
+        for file, name in files:
+            disposition = f'name="file"; filename="{_quote(name)}"'
+            header = _part_header(boundary, disposition, binary=True)
+            start = file.tell()
+            size = file.seek(0, os.SEEK_END) - start
+            self._files.append((header, file, start, size))
+            self.length += len(header) + size + 2
 
     async def chunks(self) -> AsyncIterator[bytes]:
         yield self._fields
-        for part in self._files:
-            async for chunk in part.chunks():
+        for header, file, start, remaining in self._files:
+            file.seek(start)
+            yield header
+            # Of a file that grows meanwhile, send only the announced length.
+            while remaining:
+                chunk = await asyncio.to_thread(file.read, min(remaining, CHUNK_BYTES))
+                if not chunk:
+                    break
+                remaining -= len(chunk)
                 yield chunk
+            yield b"\r\n"
         yield self._end
-
-
-class _FilePart:
-    """A file of a form, read from its current position."""
-
-    def __init__(self, boundary: str, file: BinaryIO, name: str) -> None:
-        disposition = f'name="file"; filename="{_quote(name)}"'
-        self._header = _part_header(boundary, disposition, binary=True)
-        self._file = file
-        self._start = file.tell()
-        file.seek(0, os.SEEK_END)
-        self._size = file.tell() - self._start
-
-    @property
-    def length(self) -> int:
-        return len(self._header) + self._size + 2
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        self._file.seek(self._start)
-        yield self._header
-        remaining = self._size
-        # Of a file that grows meanwhile, send only the announced length.
-        while remaining:
-            chunk = await asyncio.to_thread(self._file.read, min(remaining, CHUNK_BYTES))
-            if not chunk:
-                break
-            remaining -= len(chunk)
-            yield chunk
-        yield b"\r\n"
 
 
 @asynccontextmanager
@@ -139,120 +233,3 @@ def _part_header(boundary: str, disposition: str, *, binary: bool = False) -> by
 def _quote(name: str) -> str:
     """Escape a name as browsers do."""
     return name.replace("\r", "%0D").replace("\n", "%0A").replace('"', "%22")
-
-
-#: Where to upload a file, by job type.
-UPLOAD_ROUTES = {
-    "pdf": "/api/pdf/process",
-    "office": "/api/office/process",
-    "imageocr": "/api/imageocr/process",
-    "audio": "/api/audio/process",
-    "video": "/api/video/process",
-    "transformer": "/api/transformer/template",
-}
-
-
-PLAIN_OPTIONS = ("job_name", "priority", "run_at", "max_attempts", "timeout_s", "user_id")
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A job to be submitted, on its own or in a batch."""
-
-    job_type: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    webhook: Mapping[str, Any] | str | None = None
-    job_name: str | None = None
-    priority: int | None = None
-    run_at: datetime | None = None
-    max_attempts: int | None = None
-    timeout_s: float | None = None
-    user_id: str | None = None
-    access_control: Mapping[str, Any] | None = None
-    #: A path, bytes or an open file, for a job in a batch.
-    file: Source | None = None
-    file_name: str | None = None
-
-    def document(self) -> dict[str, Any]:
-        """The body of `POST /api/jobs`."""
-        webhook = {"url": self.webhook} if isinstance(self.webhook, str) else self.webhook
-        options = {name: getattr(self, name) for name in PLAIN_OPTIONS} | {
-            "webhook": dict(webhook) if webhook is not None else None,
-            "access_control": dict(self.access_control) if self.access_control else None,
-        }
-        given = {name: value for name, value in options.items() if value is not None}
-        return {"job_type": self.job_type, "parameters": dict(self.parameters), **given}
-
-    def form_fields(self) -> dict[str, str]:
-        """The fields of a form with a file."""
-        document = self.document()
-        del document["job_type"], document["parameters"]
-        return encode_fields({**self.parameters, **document})
-
-
-async def submit(
-    connection: Connection,
-    task: Task,
-    *,
-    file: Source | None = None,
-    file_name: str | None = None,
-    key: str | None = None,
-) -> JobDocument:
-    """Submit a job. Retries create no duplicates, because they share an idempotency key."""
-    key = key or new_idempotency_key()
-    if file is None:
-        answer = await connection.post("/api/jobs", task.document(), key=key)
-        return JobDocument.model_validate(answer["data"]["job"])
-    if task.job_type not in UPLOAD_ROUTES:
-        types = ", ".join(UPLOAD_ROUTES)
-        raise ValueError(f"A job of type {task.job_type!r} takes no file; these do: {types}")
-    async with open_source(file, file_name) as (content, name):
-        form = Form(task.form_fields(), (content, name))
-        answer = await connection.upload(UPLOAD_ROUTES[task.job_type], form, key=key)
-    return JobDocument(
-        job_id=answer["job_id"], job_type=task.job_type, job_name=task.job_name, status="pending"
-    )
-
-
-async def submit_batch(
-    connection: Connection,
-    jobs: Iterable[Task | Mapping[str, Any]],
-    options: Mapping[str, Any],
-    *,
-    key: str | None = None,
-) -> dict[str, Any]:
-    """Submit a batch, with all files in one request, and return the response."""
-    documents, files = split_files(jobs)
-    key = key or new_idempotency_key()
-    if not files:
-        return await connection.post("/api/batches", {**options, "jobs": documents}, key=key)
-    async with AsyncExitStack() as stack:
-        contents = [await stack.enter_async_context(open_source(*file)) for file in files]
-        fields = encode_fields({**options, "jobs": to_json(documents).decode()})
-        form = Form(fields, *contents)
-        return await connection.upload("/api/batches/from-files", form, key=key)
-
-
-def split_files(
-    jobs: Iterable[Task | Mapping[str, Any]],
-) -> tuple[list[dict[str, Any]], list[tuple[Source, str | None]]]:
-    """Separate the files from the jobs, whose `file` becomes an index into the files."""
-    documents: list[dict[str, Any]] = []
-    files: list[tuple[Source, str | None]] = []
-    for job in jobs:
-        if isinstance(job, Task):
-            document, file, name = job.document(), job.file, job.file_name
-        else:
-            document = dict(job)
-            file, name = document.pop("file", None), document.pop("file_name", None)
-        if "file" in document.get("parameters", {}):
-            raise ValueError("A file is not a parameter: use Task(…, file=…), or `file` of the job")
-        if file is not None:
-            document["file"] = len(files)
-            files.append((file, name))
-        documents.append(document)
-    return documents, files
-
-
-def new_idempotency_key() -> str:
-    return f"py-{uuid4().hex}"

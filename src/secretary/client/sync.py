@@ -47,14 +47,15 @@ class Portal:
             while (item := self.run(_next(items))) is not None:
                 yield item[0]
         finally:
-            self._release(items)
+            if self._loop is not None and not self._closed:
+                if threading.current_thread() is self._thread:  # garbage collection ran there
+                    asyncio.run_coroutine_threadsafe(_close(items), self._loop)
+                else:
+                    self.run(_close(items))
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
         """Run `last`, then stop the loop. A second call does nothing."""
-        if self._closed:
-            last.close()
-            return
-        if self._loop is None:  # never used
+        if self._closed or self._loop is None:  # never used
             last.close()
             self._closed = True
             return
@@ -63,14 +64,6 @@ class Portal:
         finally:
             self._closed = True
             self._stop()
-
-    def _release(self, items: AsyncGenerator[Any, None]) -> None:
-        if self._closed or self._loop is None:
-            return
-        if threading.current_thread() is self._thread:  # garbage collection ran there
-            asyncio.run_coroutine_threadsafe(_close(items), self._loop)
-        else:
-            self.run(_close(items))
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:

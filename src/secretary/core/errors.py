@@ -38,8 +38,6 @@ def _rebuilt(kind: type[JobFailed], message: str, details: dict[str, Any]) -> Jo
 
 
 class InvalidParameters(JobFailed):
-    """The parameters are invalid for the job type."""
-
     code = "VALIDATION_ERROR"
 
 
@@ -52,14 +50,10 @@ class UnknownTemplate(InvalidParameters):
 
 
 class UnknownJobType(JobFailed):
-    """No handler is registered for this job type."""
-
     code = "UNKNOWN_JOB_TYPE"
 
 
 class DownloadFailed(JobFailed):
-    """The source could not be downloaded."""
-
     code = "DOWNLOAD_FAILED"
     retryable = True
 
@@ -110,8 +104,6 @@ class DiskFull(FileTooLarge):
 
 
 class ProcessingTimeout(JobFailed):
-    """The job exceeded its timeout."""
-
     code = "PROCESSING_TIMEOUT"
 
 

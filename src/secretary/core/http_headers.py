@@ -4,11 +4,9 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Protocol
 
 MAX_RETRY_AFTER_SECONDS = 10**9
 
@@ -43,19 +41,6 @@ def read_traceparent(text: str | None) -> str | None:
 
 def trace_id(traceparent: str | None) -> str | None:
     return traceparent.split("-")[1] if traceparent else None
-
-
-class RequestSpan(Protocol):
-    """The span of a request; see `observability.otel`."""
-
-    #: Of this span: jobs that the request adds become its children.
-    traceparent: str
-
-    def end(self, route: str, status: int) -> None: ...
-
-
-#: Called with the method and the `traceparent` header of the request.
-StartSpan = Callable[[str, str | None], RequestSpan]
 
 
 PREFIX = "whsec_"

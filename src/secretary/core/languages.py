@@ -114,18 +114,14 @@ LETTERS = {"deu": "äöüß", "fra": "êœ", "spa": "ñ¿¡", "por": "ãõ"}
 def detect_language(text: str, among: Collection[str] = ("deu", "eng")) -> str | None:
     """The language of `text`, or None if it is too short or too mixed."""
     words = re.findall(r"[^\W\d_]+", text.lower())
-    scores = sorted(
-        ((_score(words, code), code) for code in sorted(among) if code in COMMON_WORDS),
-        reverse=True,
-    )
+    scores: list[tuple[int, str]] = []
+    for code in set(among) & COMMON_WORDS.keys():
+        common, letters = set(COMMON_WORDS[code].split()), set(LETTERS.get(code, ""))
+        score = sum((word in common) + bool(letters & set(word)) for word in words)
+        scores.append((score, code))
+    scores.sort(reverse=True)
     if not scores or scores[0][0] < 3:
         return None
     if len(scores) > 1 and scores[0][0] < 2 * scores[1][0]:
         return None
     return scores[0][1]
-
-
-def _score(words: list[str], code: str) -> int:
-    common = set(COMMON_WORDS[code].split())
-    letters = set(LETTERS.get(code, ""))
-    return sum((word in common) + bool(letters & set(word)) for word in words)

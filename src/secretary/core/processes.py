@@ -106,7 +106,7 @@ def processes_with_token(token: str) -> list[Process]:
 
 def signal_tree(pid: int, number: signal.Signals) -> None:
     if not _has_proc():
-        _signal_group(pid, number)
+        _signal(pid, number, group=True)
     for process in tree(pid):
         _signal(process.pid, number)
 
@@ -114,12 +114,12 @@ def signal_tree(pid: int, number: signal.Signals) -> None:
 def kill_tree(pid: int) -> list[Process]:
     """Kill `pid` and its descendants; return them, as they take a moment to exit."""
     if not _has_proc():
-        _signal_group(pid, signal.SIGKILL)
+        _signal(pid, signal.SIGKILL, group=True)
     root = find(pid)
     if root is None:
         return []
     # The whole group at once: a fork bomb would outrun a walk over the tree.
-    _signal_group(pid, signal.SIGSTOP)
+    _signal(pid, signal.SIGSTOP, group=True)
     _signal(pid, signal.SIGSTOP)
     killed = kill_below(pid)
     # The root goes last: while it is alive, orphans are reparented to it (a subreaper), not init.
@@ -191,14 +191,9 @@ def _all_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()] if _has_proc() else []
 
 
-def _signal(pid: int, number: signal.Signals) -> None:
+def _signal(pid: int, number: signal.Signals, *, group: bool = False) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
-
-
-def _signal_group(leader: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, number)
+        (os.killpg if group else os.kill)(pid, number)
 
 
 def _read(path: str) -> bytes | None:
@@ -272,8 +267,7 @@ def running_program(command: Sequence[str], **options: Any) -> Iterator[subproce
         yield process
     finally:
         # The program may be only a wrapper for another process.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _signal(process.pid, signal.SIGKILL, group=True)
         process.wait()
         for pipe in (process.stdout, process.stderr):
             if pipe is not None:

@@ -39,12 +39,7 @@ from ..storage.append_log import RecordRef
 from ..storage.cache import CacheEntry, sha256_of
 from ..storage.sources import SourceFile
 from ..version import __version__
-from .parameters import (
-    DocumentResults,
-    LanguageParameters,
-    is_from_cache,
-    reusable_since,
-)
+from .parameters import DocumentResults, LanguageParameters, is_from_cache, reusable_since
 from .progress import PageProgress
 from .text_generation import apply_requested_template, requested_template
 

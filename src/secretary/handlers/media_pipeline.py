@@ -342,7 +342,7 @@ NotKept = Literal["off", "too_large", "not_playable", "no_room"]
 def _keep_recording(ctx: RecordingContext, media: Media) -> KeptRecording:
     """Keep the recording with the results if browsers can play it and it is not too large."""
     path = media.document.source.path
-    size, limit = path.stat().st_size, ctx.media.keep_recording_bytes
+    size, limit = path.stat().st_size, ctx.media.keep_recording_mb * 1024 * 1024
 
     def not_kept(reason: NotKept) -> KeptRecording:
         return KeptRecording(file=None, media_type=None, file_size=size, not_kept=reason)

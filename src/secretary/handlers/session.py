@@ -38,15 +38,7 @@ from ..media.transcript import (
     format_clock,
 )
 from ..storage import append_log
-from ..web.talk import (
-    ROOT,
-    VIDEO_KINDS,
-    LinkKind,
-    SessionPaths,
-    TalkPage,
-    best_url,
-    session_paths,
-)
+from ..web.talk import ROOT, VIDEO_KINDS, LinkKind, SessionPaths, TalkPage, best_url, session_paths
 from .media_pipeline import TIMEOUT, WRITE_TRANSCRIPT, link_or_copy
 from .office import OfficeParameters, office
 from .parameters import (
@@ -74,36 +66,23 @@ DEFAULT_TEMPLATE = "Session"
 #: Files of a transcript that are published with the document.
 TRANSCRIPT_FILES = (TEXT_FILE, SRT_FILE, VTT_FILE)
 
-#: Texts of the document that come from neither a model nor a template, by language.
-LABELS: Mapping[str, Mapping[str, str]] = {
-    "en": {
-        "about": "About the talk",
-        "transcript": "Transcript",
-        "slide": "Slide",
-        "text": "Text",
-        "video": "Video",
-        "files": "Transcript: {}",
-        "missing": "Not available",
-        "no_model": "This document has no summary: no language model is set.",
-        "missing page": "The page",
-        "missing video": "The video",
-        "missing subtitles": "The subtitles",
-        "missing slides": "The slides",
-    },
-    "de": {
-        "about": "Über den Vortrag",
-        "transcript": "Mitschrift",
-        "slide": "Folie",
-        "text": "Text",
-        "video": "Video",
-        "files": "Mitschrift: {}",
-        "missing": "Nicht verfügbar",
-        "no_model": "Ohne Zusammenfassung: Es ist kein Sprachmodell eingestellt.",
-        "missing page": "Die Seite",
-        "missing video": "Das Video",
-        "missing subtitles": "Die Untertitel",
-        "missing slides": "Die Folien",
-    },
+#: Texts of the document that come from neither a model nor a template, in English and German.
+LABELS: Mapping[str, tuple[str, str]] = {
+    "about": ("About the talk", "Über den Vortrag"),
+    "transcript": ("Transcript", "Mitschrift"),
+    "slide": ("Slide", "Folie"),
+    "text": ("Text", "Text"),
+    "video": ("Video", "Video"),
+    "files": ("Transcript: {}", "Mitschrift: {}"),
+    "missing": ("Not available", "Nicht verfügbar"),
+    "no_model": (
+        "This document has no summary: no language model is set.",
+        "Ohne Zusammenfassung: Es ist kein Sprachmodell eingestellt.",
+    ),
+    "missing page": ("The page", "Die Seite"),
+    "missing video": ("The video", "Das Video"),
+    "missing subtitles": ("The subtitles", "Die Untertitel"),
+    "missing slides": ("The slides", "Die Folien"),
 }
 
 
@@ -171,7 +150,8 @@ class Talk:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return LABELS.get(self.language, LABELS["en"])
+        is_german = self.language == "de"
+        return {name: german if is_german else text for name, (text, german) in LABELS.items()}
 
 
 @handles("session", SessionParameters, timeout=TIMEOUT)
@@ -216,38 +196,21 @@ def _empty_talk(missing: Sequence[MissingPart]) -> JobFailed:
 async def _read_talk(ctx: SessionContext) -> Talk:
     """Read all parts of a talk. What the client sent takes precedence over the page."""
     missing: list[MissingPart] = []
-
-    async def attempt(
-        part: str, url: str | None, read: Callable[..., Awaitable[T]], *args: Any
-    ) -> T | None:
-        """Read one part, with one retry. If it fails for good, the talk goes without it."""
-        if url is None:
-            return None
-        for is_retry in (False, True):
-            try:
-                return await read(ctx, url, *args)
-            except JobFailed as error:
-                if not is_retry and (error.retryable or isinstance(error, ProcessDied)):
-                    await ctx.log(f"{part}: {error.message} Retrying.", "warning")
-                    continue
-                message = f"{part}: {error.message} ({error.code}) The job continues without it."
-                await ctx.log(message, "warning")
-                reason = PartError(code=error.code, message=error.message)
-                missing.append(MissingPart(part=part, url=url, error=reason))
-                break
-        return None
-
     if ctx.parameters.url is not None:
         await ctx.progress("reading_page", 3, "Reading the page of the talk")
-    page = await attempt("page", ctx.parameters.url, _read_page)
+    page = await _attempt(ctx, missing, "page", ctx.parameters.url, _read_page)
     facts = _facts(ctx.parameters, page)
-    slides = await attempt("slides", facts["attachments_url"], _read_slides) or []
+    slides = await _attempt(ctx, missing, "slides", facts["attachments_url"], _read_slides) or []
     language = language_code(facts["source_language"] or "")
     # A person wrote the subtitles.
-    transcript = await attempt("subtitles", facts["subtitles_url"], _read_subtitles, language)
+    transcript = await _attempt(
+        ctx, missing, "subtitles", facts["subtitles_url"], _read_subtitles, language
+    )
     if transcript is None:
         with_frames = not slides
-        transcript = await attempt("video", facts["video_url"], _read_video, language, with_frames)
+        transcript = await _attempt(
+            ctx, missing, "video", facts["video_url"], _read_video, language, with_frames
+        )
     if transcript is not None and not slides:
         slides = [
             TalkSlide(
@@ -269,6 +232,32 @@ async def _read_talk(ctx: SessionContext) -> Talk:
         slides=slides,
         missing=missing,
     )
+
+
+async def _attempt(
+    ctx: SessionContext,
+    missing: list[MissingPart],
+    part: str,
+    url: str | None,
+    read: Callable[..., Awaitable[T]],
+    *args: Any,
+) -> T | None:
+    """Read one part, with one retry. If it fails for good, the talk goes without it."""
+    if url is None:
+        return None
+    for is_retry in (False, True):
+        try:
+            return await read(ctx, url, *args)
+        except JobFailed as error:
+            if not is_retry and (error.retryable or isinstance(error, ProcessDied)):
+                await ctx.log(f"{part}: {error.message} Retrying.", "warning")
+                continue
+            message = f"{part}: {error.message} ({error.code}) The job continues without it."
+            await ctx.log(message, "warning")
+            reason = PartError(code=error.code, message=error.message)
+            missing.append(MissingPart(part=part, url=url, error=reason))
+            break
+    return None
 
 
 def _facts(parameters: SessionParameters, page: TalkPage | None) -> dict[str, Any]:
@@ -485,9 +474,8 @@ def appendix(talk: Talk, *, has_model: bool) -> str:
         if talk.page_text.strip():
             blocks.append(f"## {labels['about']}\n\n{_lower_headings(talk.page_text)}")
         if talk.transcript is not None:
-            blocks.append(
-                f"## {labels['transcript']}\n\n{_lower_headings(talk.transcript.markdown)}"
-            )
+            text = _lower_headings(talk.transcript.markdown)
+            blocks.append(f"## {labels['transcript']}\n\n{text}")
     if talk.missing:
         lines = [
             f"- {labels[f'missing {part.part}']}"
@@ -524,10 +512,9 @@ def long_results(talk: Talk, structured: Mapping[str, Any], markdown: str) -> by
     room = MAX_RESULTS_BYTES
     results: dict[str, Any] = {"structured_data": dict(structured)}
     for name, text in texts.items():
-        if text is None or len(text) > room:
-            continue
-        room -= len(text)
-        results[name] = text
+        if text is not None and len(text) <= room:
+            room -= len(text)
+            results[name] = text
     return encode_json(results)
 
 

@@ -188,7 +188,8 @@ def _no_engine(language: str | None) -> EngineUnavailable:
 async def _transcribe_locally(
     ctx: MediaContext, engine: str, sound: str, chunk: Chunk, language: str | None
 ) -> Transcription:
-    directory, limit = ctx.media.speech_model_directory, ctx.media.piece_timeout
+    directory = ctx.media.speech_model_directory
+    limit = timedelta(seconds=ctx.media.piece_timeout_sec)
     return await ctx.run(
         TRANSCRIBE, Path(sound), chunk, engine, directory, language, wall_time=limit
     )
@@ -199,10 +200,7 @@ async def _transcribe_by_endpoint(
 ) -> Transcription:
     wav = await ctx.run(AS_WAV, sound, chunk.start, chunk.end, wall_time=WAV_TIMEOUT)
     transcription = await ctx.llm.transcribe(
-        wav,
-        file_name=f"piece_{chunk.number:04d}.wav",
-        seconds=chunk.seconds,
-        language=language,
+        wav, file_name=f"piece_{chunk.number:04d}.wav", seconds=chunk.seconds, language=language
     )
     words = tuple(
         TimedText(start + chunk.start, end + chunk.start, text)

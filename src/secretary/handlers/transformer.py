@@ -20,12 +20,7 @@ from ..llm.templates import Rendered, Template
 from ..storage.sources import source_url
 from .document_pipeline import PageOptions, check_source
 from .office import read_office
-from .parameters import (
-    MAX_TEXT,
-    LanguageParameters,
-    TransformerResults,
-    is_from_cache,
-)
+from .parameters import MAX_TEXT, LanguageParameters, TransformerResults, is_from_cache
 from .pdf import read_pdf
 from .progress import ScaledReporter, StepProgress
 from .text_generation import (

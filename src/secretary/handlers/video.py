@@ -40,13 +40,7 @@ from .media_pipeline import (
     get_transcript,
     resolve_media,
 )
-from .parameters import (
-    LANGUAGES,
-    OCR_LANGUAGE,
-    Frame,
-    RecordingResults,
-    reusable_since,
-)
+from .parameters import LANGUAGES, OCR_LANGUAGE, Frame, RecordingResults, reusable_since
 from .progress import MediaProgress
 from .transcription import FFMPEG_GRACE
 from .translation import check_translation

@@ -129,14 +129,11 @@ class JobService:
         *,
         user: str | None = None,
         key: str | None = None,
-        job_id: str | None = None,
         upload: Upload | None = None,
     ) -> Job:
-        """Add a job. `upload` came with the request and is stored under `job_id`. If the
-        idempotency key was used before, return the job of that request."""
+        """Add a job. `upload` came with the request; the job gets its id. If the idempotency key
+        was used before, return the job of that request."""
         job = make_job(request, self.registry, user=user, check_url=self.check_url)
-        if job_id is not None:
-            job = job.model_copy(update={"job_id": job_id})
         job = _with_upload(job, upload)
         added = await self.store.add([job], idempotency=_idempotency(request, user, key))
         if not added.replayed:
@@ -224,9 +221,7 @@ class JobService:
         except NotFound as error:
             raise Conflict(str(error)) from None
         try:
-            new_job = await self.submit(
-                request, user=user, key=key, job_id=new_job_id, upload=upload
-            )
+            new_job = await self.submit(request, user=user, key=key, upload=upload)
         except SecretaryError as error:
             # If the store failed, it may have stored the job, which then needs its upload.
             if not isinstance(error, StoreUnavailable):

@@ -119,26 +119,32 @@ def run_ffmpeg(
         # the name of a TV station can trigger.
         "GCONV_PATH": "/nonexistent",
     }
+    stderr = bytearray()
+
+    def keep_errors(data: bytes) -> None:
+        stderr.extend(data)
+        if len(stderr) > 3 * _STDERR_BYTES:
+            del stderr[_STDERR_BYTES:-_STDERR_BYTES]
+
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with running_program(command, env=environment, cwd=directory, bufsize=0, **pipes) as process:
         assert process.stdout is not None and process.stderr is not None
-        stderr = _StderrBuffer()
-        consumers = {process.stdout: on_output or (lambda _: None), process.stderr: stderr.append}
+        consumers = {process.stdout: on_output or (lambda _: None), process.stderr: keep_errors}
         deadline = time.monotonic() + timeout_s
-        _drain(consumers, deadline, timeout_s, on_tick)
         try:
+            _drain(consumers, deadline, on_tick)
             exit_code = process.wait(timeout=max(deadline - time.monotonic(), 1))
-        except subprocess.TimeoutExpired:
-            raise _timed_out(timeout_s) from None
+        except (TimeoutError, subprocess.TimeoutExpired):
+            text = f"ffmpeg did not finish within {timeout_s:g} s"
+            raise ProcessingTimeout(text, timeout_s=timeout_s) from None
         if exit_code < 0:
             raise WorkerCrashed("ffmpeg crashed while reading the file")
-        return FfmpegResult(exit_code, stderr.text())
+        return FfmpegResult(exit_code, stderr.decode(errors="replace"))
 
 
 def _drain(
     consumers: dict[IO[bytes], Callable[[bytes], None]],
     deadline: float,
-    timeout_s: float,
     on_tick: Callable[[], None] | None,
 ) -> None:
     next_tick = time.monotonic() + _TICK_S
@@ -149,7 +155,7 @@ def _drain(
             ready = selector.select(timeout=_TICK_S)
             now = time.monotonic()
             if now > deadline:
-                raise _timed_out(timeout_s)
+                raise TimeoutError
             if on_tick is not None and now >= next_tick:
                 on_tick()
                 next_tick = now + _TICK_S
@@ -161,42 +167,12 @@ def _drain(
                     selector.unregister(key.fileobj)
 
 
-def _timed_out(timeout_s: float) -> ProcessingTimeout:
-    text = f"ffmpeg did not finish within {timeout_s:g} s"
-    return ProcessingTimeout(text, timeout_s=timeout_s)
+def bounded(content: bytearray, limit_bytes: int, what: str) -> Callable[[bytes], None]:
+    """Return a consumer that collects output and raises when it exceeds a limit."""
 
+    def append(data: bytes) -> None:
+        content.extend(data)
+        if len(content) > limit_bytes:
+            raise FileTooLarge(f"{what} are larger than allowed", limit_bytes=limit_bytes)
 
-class _StderrBuffer:
-    """Keeps the start and the end of the output."""
-
-    def __init__(self) -> None:
-        self._head = bytearray()
-        self._tail = bytearray()
-
-    def append(self, data: bytes) -> None:
-        room = _STDERR_BYTES - len(self._head)
-        self._head += data[:room]
-        self._tail += data[room:]
-        if len(self._tail) > 2 * _STDERR_BYTES:
-            del self._tail[:-_STDERR_BYTES]
-
-    def text(self) -> str:
-        return (self._head + self._tail).decode(errors="replace")
-
-
-class BoundedOutput:
-    """Collects output and raises when it exceeds a limit."""
-
-    def __init__(self, limit_bytes: int, what: str) -> None:
-        self._limit_bytes = limit_bytes
-        self._what = what
-        self._content = bytearray()
-
-    def append(self, data: bytes) -> None:
-        self._content += data
-        if len(self._content) > self._limit_bytes:
-            text = f"{self._what} are larger than allowed"
-            raise FileTooLarge(text, limit_bytes=self._limit_bytes)
-
-    def text(self) -> str:
-        return self._content.decode(errors="replace")
+    return append

@@ -336,17 +336,15 @@ class Timeline:
         self._partial_line = lines.pop()[-_MAX_LINE:]
         for line in lines:
             fields = line.split(b",")
-            if len(fields) == 6 and not line.startswith(b"#"):
-                self._add_frame(int(fields[2]), int(fields[4]) // SAMPLE_BYTES)
-
-    def _add_frame(self, timestamp: int, count: int) -> None:
-        position = timestamp - self._start
-        if self.anchors:
-            self._check_for_jump(position + self._offset)
-        else:
-            starts_at_zero = abs(position) < _START_TOLERANCE * self._rate
-            self.anchors = (TimelineAnchor(0, 0 if starts_at_zero else position),)
-        self.samples += count
+            if len(fields) != 6 or line.startswith(b"#"):
+                continue
+            position = int(fields[2]) - self._start
+            if self.anchors:
+                self._check_for_jump(position + self._offset)
+            else:
+                starts_at_zero = abs(position) < _START_TOLERANCE * self._rate
+                self.anchors = (TimelineAnchor(0, 0 if starts_at_zero else position),)
+            self.samples += int(fields[4]) // SAMPLE_BYTES
 
     def _check_for_jump(self, position: int) -> None:
         last = self.anchors[-1]

@@ -14,14 +14,7 @@ from PIL import Image
 
 from ..core.errors import FileCorrupt, InvalidParameters
 from .probe import VideoTrack
-from .slides import (
-    MAX_SLIDES,
-    MAX_WINDOW_S,
-    ScannedWindow,
-    Slide,
-    SlideCandidate,
-    decode_frames,
-)
+from .slides import MAX_SLIDES, MAX_WINDOW_S, ScannedWindow, Slide, SlideCandidate, decode_frames
 
 #: Pixels of a thumbnail; one stands for 10 x 10 of a 1080p video, less than a word.
 WIDTH, HEIGHT = 192, 108
@@ -401,10 +394,9 @@ def _block_means(grey: Frame) -> NDArray[numpy.float64]:
 
 def _ink(grey: Frame) -> Pixels:
     high, low = grey.copy(), grey.copy()
-    for axis in (0, 1):
-        for near, here in ((slice(1, None), slice(None, -1)), (slice(None, -1), slice(1, None))):
-            at = (here, slice(None)) if axis == 0 else (slice(None), here)
-            of = (near, slice(None)) if axis == 0 else (slice(None), near)
+    after, before, every = slice(1, None), slice(None, -1), slice(None)
+    for here, near in ((before, after), (after, before)):
+        for at, of in (((here, every), (near, every)), ((every, here), (every, near))):
             high[at] = numpy.maximum(high[at], grey[of])
             low[at] = numpy.minimum(low[at], grey[of])
     ink: Pixels = high - low > INK_CONTRAST

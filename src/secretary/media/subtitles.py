@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from ..core.errors import FileCorrupt, FileTooLarge, UnsupportedFile
-from .ffmpeg import BoundedOutput, input_arguments, run_ffmpeg
+from .ffmpeg import bounded, input_arguments, run_ffmpeg
 from .probe import SubtitleTrack
 from .speech.engines import TimedText
 
@@ -37,7 +37,7 @@ def extract_subtitles(
     path: str, track: SubtitleTrack, *, timeout_s: float, program: str | None = None
 ) -> str:
     """Return a track of a recording as WebVTT; it may have no cues."""
-    output = BoundedOutput(MAX_TRACK_BYTES, "The subtitles in the file")
+    output = bytearray()
     result = run_ffmpeg(
         [
             *input_arguments(path),
@@ -47,11 +47,11 @@ def extract_subtitles(
         ],
         timeout_s=timeout_s,
         program=program,
-        on_output=output.append,
+        on_output=bounded(output, MAX_TRACK_BYTES, "The subtitles in the file"),
     )  # fmt: skip
     if "Decoder not found" in result.stderr:
         raise UnsupportedFile("ffmpeg has no decoder for the subtitles in the file")
-    text = output.text()
+    text = output.decode(errors="replace")
     if result.exit_code or not text.startswith("WEBVTT"):
         raise FileCorrupt("The subtitles in the file cannot be read: they are damaged")
     return text

@@ -277,14 +277,3 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
             raise httpcore.ConnectTimeout(f"Timeout while connecting to {host}") from error
         except (OSError, ValueError) as error:  # from the resolver
             raise httpcore.ConnectError(f"The name {host} cannot be resolved") from error
-
-    async def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,  # noqa: ASYNC109  (the signature is httpcore's)
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        raise AddressRefused("Unix sockets are not allowed")
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)

@@ -62,7 +62,8 @@ async def download(
     try:
         async with timeout, _open_response(network, url, limits) as response:
             _require_success(response)
-            content_type = _content_type(response)
+            kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+            content_type = kind if MEDIA_TYPE.fullmatch(kind) else None
             if content_type in unwanted:
                 name = response.url.host
                 text = f"{name} sends a file of the type {content_type}"
@@ -149,11 +150,6 @@ def _require_success(response: httpx.Response) -> None:
         failure.retry_after = wait and min(wait, MAX_RETRY_AFTER)
         raise failure
     raise DownloadRefused(text, host=host, status=status)
-
-
-def _content_type(response: httpx.Response) -> str | None:
-    value = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return value if MEDIA_TYPE.fullmatch(value) else None
 
 
 async def _save(

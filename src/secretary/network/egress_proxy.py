@@ -5,6 +5,7 @@ import base64
 import hmac
 import re
 import secrets
+from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -89,9 +90,7 @@ class EgressProxy:
         """Contains the password: keep it out of logs and command lines."""
         return f"http://{USER}:{self._password}@127.0.0.1:{self.port}"
 
-    async def handle_connection(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def handle_connection(self, reader: StreamReader, writer: StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -107,9 +106,7 @@ class EgressProxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _handle_request(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _handle_request(self, reader: StreamReader, writer: StreamWriter) -> None:
         if self.limit_reached.is_set() or len(self._tasks) > MAX_CONNECTIONS:
             return await _respond(writer, "503 Service Unavailable")
         try:
@@ -140,7 +137,7 @@ class EgressProxy:
                     self._copy_to_client(stream, writer), self._copy_to_server(stream, reader)
                 )
                 return
-            message = request.head() + body
+            message = request.head + body
             self._count(message)
             await stream.write(message, timeout=self._idle)
             try:
@@ -169,12 +166,12 @@ class EgressProxy:
                 return head, received
         raise _InvalidMessage("too many interim responses")
 
-    async def _copy_to_client(self, stream: Stream, writer: asyncio.StreamWriter) -> None:
+    async def _copy_to_client(self, stream: Stream, writer: StreamWriter) -> None:
         while chunk := await stream.read(CHUNK_BYTES, timeout=self._idle):
             self._count(chunk)
             await _send(writer, chunk)
 
-    async def _copy_to_server(self, stream: Stream, reader: asyncio.StreamReader) -> None:
+    async def _copy_to_server(self, stream: Stream, reader: StreamReader) -> None:
         while chunk := await reader.read(CHUNK_BYTES):
             self._count(chunk)
             await stream.write(chunk, timeout=self._idle)
@@ -201,16 +198,10 @@ class _ProxyRequest:
     method: str
     #: Where to connect to; for CONNECT it has no path.
     url: httpx.URL
-    headers: Headers
+    #: For the server, which closes the connection after its response.
+    head: bytes
     body_bytes: int
     authorization: str
-
-    def head(self) -> bytes:
-        """The head to send to the server, which closes the connection after its response."""
-        lines = [f"{self.method} {self.url.raw_path.decode('ascii')} HTTP/1.1"]
-        lines.append(f"Host: {self.url.netloc.decode('ascii')}")
-        lines += _forwarded_headers(self.headers, _DROPPED_REQUEST_HEADERS)
-        return _encode_head([*lines, "Connection: close"])
 
 
 def _parse_request(head: bytes) -> _ProxyRequest:
@@ -237,7 +228,13 @@ def _parse_request(head: bytes) -> _ProxyRequest:
         raise _InvalidMessage("invalid Content-Length")
     keys = _values(headers, "proxy-authorization")
     key = keys[0] if len(keys) == 1 else ""
-    return _ProxyRequest(method, url, headers, int(lengths[0]), key)
+    lines = [
+        f"{method} {url.raw_path.decode('ascii')} HTTP/1.1",
+        f"Host: {url.netloc.decode('ascii')}",
+        *_forwarded_headers(headers, _DROPPED_REQUEST_HEADERS),
+        "Connection: close",
+    ]
+    return _ProxyRequest(method, url, _encode_head(lines), int(lengths[0]), key)
 
 
 def _values(headers: Headers, wanted: str) -> list[str]:
@@ -294,11 +291,11 @@ async def _until_first_ends(*coroutines: Coroutine[Any, Any, object]) -> None:
         task.result()
 
 
-async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
+async def _send(writer: StreamWriter, data: bytes) -> None:
     writer.write(data)
     await writer.drain()
 
 
-async def _respond(writer: asyncio.StreamWriter, status: str, *headers: str) -> None:
+async def _respond(writer: StreamWriter, status: str, *headers: str) -> None:
     lines = [f"HTTP/1.1 {status}", *headers, "Content-Length: 0", "Connection: close"]
     await _send(writer, _encode_head(lines))

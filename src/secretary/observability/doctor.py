@@ -318,11 +318,14 @@ async def _check_jobs(store: Store) -> list[Finding]:
     counts = await store.counts()
     waiting = sum(by_status.get(JobStatus.PENDING, 0) for by_status in counts.values())
     running = sum(by_status.get(JobStatus.PROCESSING, 0) for by_status in counts.values())
-    fact = f"{waiting:,} waiting, {running:,} running"
-    if waiting and (waited := await _longest_wait(store)) is not None:
-        fact += f", the oldest for over {waited}"
+    fact, now = f"{waiting:,} waiting, {running:,} running", utc_now()
+    for words, age in WAIT_THRESHOLDS.items() if waiting else ():
+        query = JobQuery(status=frozenset({JobStatus.PENDING}), created_before=now - age, limit=100)
+        oldest = (await store.find(query)).items
+        if any(job.run_at is None or job.run_at < now - age for job in oldest):
+            fact += f", the oldest for over {words}"
+            break
     jobs = Finding("jobs", Verdict.OK, fact)
-    now = utc_now()
     alive = [worker for worker in await store.workers() if is_alive(worker)]
     if not alive:
         remedy = "Start one: `secretary worker`, or `secretary serve`, which includes one."
@@ -333,17 +336,6 @@ async def _check_jobs(store: Store) -> list[Finding]:
         ago = max(0, int((now - worker.seen_at).total_seconds()))  # its clock may be ahead of ours
         listed.append(f"{worker.worker_id} ({worker.slots} slots, seen {ago} s ago)")
     return [Finding("workers", Verdict.OK, "; ".join(listed)), jobs]
-
-
-async def _longest_wait(store: Store) -> str | None:
-    """Roughly how long the oldest runnable job has been waiting."""
-    now = utc_now()
-    for words, age in WAIT_THRESHOLDS.items():
-        query = JobQuery(status=frozenset({JobStatus.PENDING}), created_before=now - age, limit=100)
-        page = await store.find(query)
-        if any(job.run_at is None or job.run_at < now - age for job in page.items):
-            return words
-    return None
 
 
 def worst(findings: list[Finding]) -> Verdict:

@@ -30,15 +30,8 @@ def configure_logging(level: str, *, as_json: bool) -> None:
 def log_handler(stream: TextIO, *, as_json: bool) -> logging.Handler:
     """A handler that writes records as lines to a stream."""
     handler = logging.StreamHandler(stream)
-    handler.addFilter(_add_job)
     handler.setFormatter(_JsonLines() if as_json else _Lines())
     return handler
-
-
-def _add_job(record: logging.LogRecord) -> bool:
-    record.job_id = current_job.get()
-    record.trace_id = current_trace.get()
-    return True
 
 
 class _Lines(logging.Formatter):
@@ -49,7 +42,7 @@ class _Lines(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)-7s %(job)s%(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        job_id = getattr(record, "job_id", None)  # handlers of other libraries lack the filter
+        job_id = current_job.get()
         record.job = f"[{job_id}] " if job_id else ""
         text = CONTROL.sub(lambda match: ascii(match[0])[1:-1], super().format(record))
         return "\n    ".join(text.splitlines())
@@ -61,8 +54,8 @@ class _JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "job_id": getattr(record, "job_id", None),
-            "trace_id": getattr(record, "trace_id", None),
+            "job_id": current_job.get(),
+            "trace_id": current_trace.get(),
             "message": record.getMessage(),
             **getattr(record, "fields", {}),  # structured fields of the record
         }

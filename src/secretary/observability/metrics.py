@@ -191,23 +191,15 @@ OTHER_JOB_TYPE = "other"
 JOB_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400)
 ANSWER_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
-ENDED = "secretary_jobs_ended"
-RETRIES = "secretary_job_retries"
-RELEASED = "secretary_jobs_released"
-LOST = "secretary_leases_lost"
-RESCUED = "secretary_jobs_rescued"
-WEBHOOK_ATTEMPTS = "secretary_webhook_tries"
-REQUESTS = "secretary_http_requests"
-
 #: Description and labels of the counters of this process.
 COUNTERS: dict[str, tuple[str, list[str]]] = {
-    ENDED: ("Finished jobs", ["job_type", "status", "code"]),
-    RETRIES: ("Attempts to be retried", ["job_type", "code"]),
-    RELEASED: ("Jobs requeued at shutdown", ["job_type"]),
-    LOST: ("Jobs lost to another worker", ["job_type"]),
-    RESCUED: ("Jobs recovered from lost workers", ["end"]),
-    WEBHOOK_ATTEMPTS: ("Webhook delivery attempts", ["event", "outcome"]),
-    REQUESTS: ("HTTP responses", ["method", "route", "status"]),
+    "secretary_jobs_ended": ("Finished jobs", ["job_type", "status", "code"]),
+    "secretary_job_retries": ("Attempts to be retried", ["job_type", "code"]),
+    "secretary_jobs_released": ("Jobs requeued at shutdown", ["job_type"]),
+    "secretary_leases_lost": ("Jobs lost to another worker", ["job_type"]),
+    "secretary_jobs_rescued": ("Jobs recovered from lost workers", ["end"]),
+    "secretary_webhook_tries": ("Webhook delivery attempts", ["event", "outcome"]),
+    "secretary_http_requests": ("HTTP responses", ["method", "route", "status"]),
 }
 
 
@@ -257,33 +249,33 @@ class Metrics(Observer):
             self._run.labels(job_type).observe(max(ran, 0))
         match outcome:
             case Completed():
-                self._count(ENDED, job_type, "completed", "")
+                self._count("secretary_jobs_ended", job_type, "completed", "")
             case Failed(error=error, retry_at=None):
-                self._count(ENDED, job_type, "failed", error.code)
+                self._count("secretary_jobs_ended", job_type, "failed", error.code)
             case Failed(error=error):
-                self._count(RETRIES, job_type, error.code)
+                self._count("secretary_job_retries", job_type, error.code)
             case Cancelled():
-                self._count(ENDED, job_type, "cancelled", "CANCELLED")
+                self._count("secretary_jobs_ended", job_type, "cancelled", "CANCELLED")
             case Released():
-                self._count(RELEASED, job_type)
+                self._count("secretary_jobs_released", job_type)
 
     def lost(self, job: Job) -> None:
-        self._count(LOST, self._type(job.job_type))
+        self._count("secretary_leases_lost", self._type(job.job_type))
 
     def rescued(self, jobs: Sequence[Rescued]) -> None:
         for job in jobs:
             end = "cancelled" if job.cancelled else "failed" if job.failed else "queued"
-            self._count(RESCUED, end)
+            self._count("secretary_jobs_rescued", end)
 
     # Webhook sender
 
     def webhook_attempted(self, event: str, delivered: bool) -> None:
-        self._count(WEBHOOK_ATTEMPTS, event, "delivered" if delivered else "failed")
+        self._count("secretary_webhook_tries", event, "delivered" if delivered else "failed")
 
     # API
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        self._count(REQUESTS, method, route, str(status))
+        self._count("secretary_http_requests", method, route, str(status))
         self._answers.labels(method, route).observe(seconds)
 
     def _count(self, name: str, *labels: str) -> None:

@@ -55,9 +55,9 @@ class OtelTracer(Observer):
 
     # API
 
-    def request(self, method: str, traceparent: str | None) -> "_Request":
+    def request(self, method: str, traceparent: str | None) -> "RequestSpan":
         parent = _context(*_read(traceparent)) if traceparent else Context()
-        return _Request(self._tracer.start_span(method, parent, SpanKind.SERVER), method)
+        return RequestSpan(self._tracer.start_span(method, parent, SpanKind.SERVER), method)
 
     # Observer of the worker
 
@@ -112,7 +112,9 @@ class OtelTracer(Observer):
         _finish(attempt, now, code)
 
 
-class _Request:
+class RequestSpan:
+    """The span of an HTTP request; jobs that the request adds become its children."""
+
     def __init__(self, span: Span, method: str) -> None:
         self._span = span
         self._method = method

@@ -23,7 +23,7 @@ import orjson
 from ..core.errors import NotFound, StoreUnavailable
 from ..core.files import atomic_write, safe_name
 from ..core.job import RESULTS_FILE_KEY, Job, JobStatus, flatten_parameters
-from .blob_store import BlobInfo, BlobStore
+from .blob_store import BlobInfo, BlobStore, walk_files
 from .cache import ENTRY_FILE, Cache, CacheEntry
 from .sources import UPLOAD_GONE, Upload, Uploads, stale_job_directories
 
@@ -150,20 +150,8 @@ def _snapshot_logs(directory: _SyncedDirectory, target: Path) -> list[tuple[str,
 
 
 def _file_states(directory: str) -> dict[str, _FileState]:
-    return dict(_walk_files(directory, ""))
-
-
-def _walk_files(directory: str, prefix: str) -> Iterator[tuple[str, _FileState]]:
-    with suppress(FileNotFoundError), os.scandir(directory) as entries:
-        for entry in entries:
-            if INCOMPLETE.search(entry.name):
-                continue
-            with suppress(FileNotFoundError):
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _walk_files(entry.path, f"{prefix}{entry.name}/")
-                elif entry.is_file(follow_symlinks=False):
-                    status = entry.stat()
-                    yield f"{prefix}{entry.name}", _FileState(status.st_size, status.st_mtime_ns)
+    files = walk_files(directory, INCOMPLETE)
+    return {name: _FileState(status.st_size, status.st_mtime_ns) for name, status in files}
 
 
 #: Of the artifacts' keys in a blob store.
@@ -395,10 +383,9 @@ class JobFiles:
 
     async def discard_attempt(self, job: Job) -> None:
         """Remove the files of an attempt that failed. The upload stays for the next one."""
-        await self._remove_local_attempt(job.job_id, job.attempt)
         if self.blob_store is not None:
             await self.uploads.remove_local(job.job_id)
-            await self.blob_store.remove(_prefix(job))
+        await self.remove_attempt(job.job_id, job.attempt)
 
     async def remove_attempt(self, job_id: str, attempt: int) -> None:
         """Remove the files of an attempt whose worker died. The upload stays for the next one."""

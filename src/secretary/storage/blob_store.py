@@ -6,6 +6,7 @@ import re
 import shutil
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -124,10 +125,15 @@ class DirectoryBlobStore:
             await asyncio.to_thread(_copy, path, self.path_of(key))
 
     async def find(self, key: str) -> BlobInfo | None:
-        return await asyncio.to_thread(_blob_info, key, self.path_of(key))
+        try:
+            status = await asyncio.to_thread(self.path_of(key).lstat)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return _blob_info(key, status) if stat.S_ISREG(status.st_mode) else None
 
     async def list_blobs(self, prefix: str) -> AsyncIterator[BlobInfo]:
-        blobs = _walk(self.path_of(prefix.rstrip("/")), prefix)
+        files = walk_files(str(self.path_of(prefix.rstrip("/"))), INCOMPLETE, prefix)
+        blobs = (_blob_info(key, status) for key, status in files)
         while batch := await asyncio.to_thread(lambda: list(islice(blobs, LIST_BATCH))):
             for blob in batch:
                 yield blob
@@ -163,29 +169,25 @@ def _copy(source: Path, target: Path) -> None:
         writer.commit()
 
 
-def _blob_info(key: str, path: Path) -> BlobInfo | None:
-    try:
-        status = path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    if not stat.S_ISREG(status.st_mode):
-        return None
+def _blob_info(key: str, status: os.stat_result) -> BlobInfo:
     etag = f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
     return BlobInfo(key, status.st_size, status.st_mtime, status.st_mtime, etag)
 
 
-def _walk(directory: Path, prefix: str) -> Iterator[BlobInfo]:
-    try:
-        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for entry in entries:
-        if INCOMPLETE.search(entry.name):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(Path(entry.path), f"{prefix}{entry.name}/")
-        elif (blob := _blob_info(f"{prefix}{entry.name}", Path(entry.path))) is not None:
-            yield blob
+def walk_files(
+    directory: str, skip: re.Pattern[str], prefix: str = ""
+) -> Iterator[tuple[str, os.stat_result]]:
+    """The files below a directory, without links and names that match `skip`. `prefix` is put
+    before their paths in the directory."""
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
+        for entry in entries:
+            if skip.search(entry.name):
+                continue
+            with suppress(FileNotFoundError):  # removed meanwhile
+                if entry.is_dir(follow_symlinks=False):
+                    yield from walk_files(entry.path, skip, f"{prefix}{entry.name}/")
+                elif entry.is_file(follow_symlinks=False):
+                    yield f"{prefix}{entry.name}", entry.stat(follow_symlinks=False)
 
 
 def _read_chunk(path: Path, start: int, length: int) -> bytes:

@@ -6,11 +6,12 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from ..core.files import atomic_write
@@ -20,6 +21,8 @@ ENTRY_FILE = "entry.json"
 #: Entries used this recently may belong to a running job.
 IN_USE = timedelta(hours=1)
 _MEBIBYTE = 1024 * 1024
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +97,12 @@ class Cache:
     def prune(self) -> int:
         """Evict the least recently used entries until the rest fits, and all empty ones, which
         failed jobs leave behind. Returns how many were removed."""
-        entries = sorted(self._entries())
-        surplus = sum(size for _, size, _ in entries) - self.max_bytes
-        before = time.time() - IN_USE.total_seconds()
-        removed = 0
-        for used_at, size, directory in entries:
-            if used_at > before:
-                break
-            if size and surplus <= 0:
-                continue
+        evicted = evictable(self._entries(), self.max_bytes, in_use=IN_USE)
+        for directory in evicted:
             _remove_atomically(directory)
             with contextlib.suppress(OSError):  # there are other entries for this file
                 directory.parent.rmdir()
-            surplus -= size
-            removed += 1
-        return removed
+        return len(evicted)
 
     def size(self) -> int:
         """The total size in bytes. Reads every entry."""
@@ -123,6 +117,24 @@ class Cache:
             except OSError:  # removed meanwhile
                 continue
             yield used_at, sum(sizes), directory
+
+
+def evictable(
+    entries: Iterable[tuple[float, int, K]], max_bytes: int, *, in_use: timedelta
+) -> list[K]:
+    """The least recently used entries without which the rest fits, and all empty ones. An entry
+    is its time of last use, its size and its key."""
+    ordered = sorted(entries, key=itemgetter(0))
+    surplus = sum(size for _, size, _ in ordered) - max_bytes
+    before = time.time() - in_use.total_seconds()
+    evicted: list[K] = []
+    for used_at, size, key in ordered:
+        if used_at > before:
+            break
+        if not size or surplus > 0:
+            evicted.append(key)
+            surplus -= size
+    return evicted
 
 
 def sha256_of(path: Path) -> str:

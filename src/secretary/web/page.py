@@ -31,6 +31,7 @@ from .markup import (
 )
 from .talk import (
     MAX_TITLE,
+    VIDEO_KINDS,
     Link,
     LinkKind,
     TalkPage,
@@ -59,24 +60,6 @@ class Article:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtractedFields:
-    """What one source tells about a talk; empty if it does not. `text` is Markdown, everything else
-    plain text."""
-
-    title: str = ""
-    speakers: tuple[str, ...] = ()
-    text: str = ""
-    event: str = ""
-    track: str = ""
-    day: str = ""
-    starttime: str = ""
-    endtime: str = ""
-    room: str = ""
-    language: str = ""
-    links: tuple[Link, ...] = ()
-
-
 def read_article(path: str, url: str) -> Article:
     """Run this in a sandbox: the page is untrusted. Nothing is fetched, no script is run."""
     root = parse_page(read_page(path), url)
@@ -102,20 +85,20 @@ def parse_talk_page(data: bytes, url: str) -> TalkPage:
     root = parse_page(data, url)
     json_ld = _json_ld_fields(root, f"{_heading(root)} {_html_title(root)}", url)
     remove_unread(root)
-    site, site_fields = "", ExtractedFields()
+    site, site_fields = "", TalkPage()
     for name, parse in (("fosdem", _fosdem), ("pretalx", _pretalx), ("frab", _frab)):
         if extracted := parse(root):
             own_fields, labelled = extracted
             site, site_fields = name, _merge([own_fields, _label_fields(labelled)])
             break
-    players = ExtractedFields(links=tuple(_player_links(root)))
+    players = TalkPage(links=tuple(_player_links(root)))
     sources = [site_fields, players, json_ld, _meta_fields(root)]
     if not site:
         # All links in the content, and those to files and videos on the whole page.
         content = content_element(root)
         own = _links_in([content]) if content is not None else []
         links = [*own, *_links_in([root], media_only=content is not None)]
-        sources += [ExtractedFields(links=tuple(links)), _label_fields(root)]
+        sources += [TalkPage(links=tuple(links)), _label_fields(root)]
     merged = _merge(sources)
     text = site_fields.text or (main_text(root) if not site else "")
     text = text or json_ld.text or html_to_markdown(html.escape(_description(root)))
@@ -126,52 +109,39 @@ def parse_talk_page(data: bytes, url: str) -> TalkPage:
     heading = re.sub(r"^#+ |\\(?=[^\w\s])", "", first).strip()
     if first.startswith("#") and heading == merged.title and rest.strip():
         text = rest.lstrip("\n")
-    return _talk_page(merged, text, url, site)
-
-
-def _merge(sources: Iterable[ExtractedFields]) -> ExtractedFields:
-    """Take each field from the first source that has it, and the links of all."""
-    sources = list(sources)
-    values: dict[str, Any] = {
-        field.name: next(
-            filter(None, (getattr(source, field.name) for source in sources)), field.default
-        )
-        for field in fields(ExtractedFields)
-    }
-    links = tuple(deduplicated(link for source in sources for link in source.links))
-    return ExtractedFields(**{**values, "links": links})
-
-
-def _talk_page(merged: ExtractedFields, text: str, url: str, site: str) -> TalkPage:
     own_key = page_key(absolute_url(url) or url)
     links = [link for link in merged.links if page_key(link.url) != own_key]
 
     def of_kind(*kinds: LinkKind) -> tuple[Link, ...]:
         return tuple(link for link in links if link.kind in kinds)
 
-    return TalkPage(
+    return replace(
+        merged,
         url=url,
         site=site,
-        title=merged.title,
-        speakers=merged.speakers,
         text=text,
-        event=merged.event or None,
-        track=merged.track or None,
-        day=merged.day or None,
-        starttime=merged.starttime or None,
-        endtime=merged.endtime or None,
-        room=merged.room or None,
-        language=merged.language or None,
-        videos=of_kind(LinkKind.VIDEO, LinkKind.VIDEO_PAGE),
+        videos=of_kind(*VIDEO_KINDS),
         subtitles=of_kind(LinkKind.SUBTITLES),
         attachments=of_kind(LinkKind.ATTACHMENT),
         links=of_kind(LinkKind.OTHER),
     )
 
 
+def _merge(sources: Iterable[TalkPage]) -> TalkPage:
+    """Take each field from the first source that has it, and the links of all."""
+    sources = list(sources)
+    values: dict[str, Any] = {
+        field.name: next(
+            filter(None, (getattr(source, field.name) for source in sources)), field.default
+        )
+        for field in fields(TalkPage)
+    }
+    links = tuple(deduplicated(link for source in sources for link in source.links))
+    return TalkPage(**{**values, "links": links})
+
+
 # Headings, meta tags and links ------------------------------------------------------------------
 
-_MEDIA = frozenset({LinkKind.VIDEO, LinkKind.VIDEO_PAGE, LinkKind.SUBTITLES, LinkKind.ATTACHMENT})
 _SPEAKER = re.compile(r"/(speakers?|referent(en|innen)?|sprecher|persons?|people)/[^/?#]+", re.I)
 
 
@@ -186,12 +156,12 @@ def _html_title(root: Element) -> str:
     return text_of(root.find(".//head/title"), MAX_TITLE)
 
 
-def _meta_fields(root: Element) -> ExtractedFields:
+def _meta_fields(root: Element) -> TalkPage:
     tags = _meta_tags(root)
     start, end = tags.get("event:start_time", ""), tags.get("event:end_time", "")
     names = ("og:video:secure_url", "og:video:url", "og:video", "twitter:player")
     videos = [make_link(tags[name], kind=LinkKind.VIDEO_PAGE) for name in names if name in tags]
-    return ExtractedFields(
+    return TalkPage(
         title=_heading(root) or tags.get("og:title", "") or _html_title(root),
         speakers=unique_names(  # the texts of links to pages of speakers, outside of menus
             text_of(link, 200)
@@ -199,10 +169,10 @@ def _meta_fields(root: Element) -> ExtractedFields:
             if _SPEAKER.search(link.get("href") or "") and not is_within(link, FRAME)
         ),
         event=tags.get("og:site_name", ""),
-        day=parse_date(start) or "",
-        starttime=parse_time(start) or "",
-        endtime=parse_time(end) or "",
-        language=parse_language(root.get("lang") or tags.get("og:locale")) or "",
+        day=parse_date(start),
+        starttime=parse_time(start),
+        endtime=parse_time(end),
+        language=parse_language(root.get("lang") or tags.get("og:locale")),
         links=tuple(link for link in videos if link and link_kind(link.url) != LinkKind.OTHER),
     )
 
@@ -248,7 +218,11 @@ def _links_in(elements: list[Element], *, media_only: bool = False) -> list[Link
                 break
             href = anchor.get("href")
             link = make_link(href, text_of(anchor, 300)) if href else None
-            if link and (link.kind in _MEDIA or not media_only) and not is_within(anchor, FRAME):
+            if (
+                link
+                and (link.kind != LinkKind.OTHER or not media_only)
+                and not is_within(anchor, FRAME)
+            ):
                 links.append(link)
     return deduplicated(links)
 
@@ -269,18 +243,18 @@ _LABEL_TAGS = ("strong", "b", "th", "dt")
 _MAX_VALUE = 200
 
 
-def _label_fields(root: Element) -> ExtractedFields:
+def _label_fields(root: Element) -> TalkPage:
     values = _labelled_values(root)
     start = parse_time(values.get("start")) or ""
     end = parse_time(values.get("end")) or end_time(start, values.get("duration")) or ""
     day = values.get("day", "")
-    return ExtractedFields(
+    return TalkPage(
         track=values.get("track", ""),
         room=values.get("room", ""),
         day=parse_date(day) or day,
         starttime=start,
         endtime=end,
-        language=parse_language(values.get("language")) or "",
+        language=parse_language(values.get("language")),
     )
 
 
@@ -319,7 +293,7 @@ _MAX_OBJECTS = 2000
 JsonObject = dict[str, Any]
 
 
-def _json_ld_fields(root: Element, page_title: str, base: str) -> ExtractedFields:
+def _json_ld_fields(root: Element, page_title: str, base: str) -> TalkPage:
     """An event whose name is in the title of the page, or that is part of another event, is the
     talk; any other is the conference."""
     objects = list(_json_ld_objects(root))
@@ -330,8 +304,8 @@ def _json_ld_fields(root: Element, page_title: str, base: str) -> ExtractedField
     return _merge(
         [
             *([_event_fields(talk, base)] if talk else []),
-            *([ExtractedFields(event=_name(conference))] if conference else []),
-            *(ExtractedFields(links=tuple(_video_links(video, base))) for video in videos),
+            *([TalkPage(event=_name(conference))] if conference else []),
+            *(TalkPage(links=tuple(_video_links(video, base))) for video in videos),
         ]
     )
 
@@ -364,20 +338,20 @@ def _is_talk(event: JsonObject, page_title: str) -> bool:
     return bool(_first(event.get("superEvent"))) or bool(name and name in page_title.casefold())
 
 
-def _event_fields(event: JsonObject, base: str) -> ExtractedFields:
+def _event_fields(event: JsonObject, base: str) -> TalkPage:
     start, end = single_line(event.get("startDate"), 60), single_line(event.get("endDate"), 60)
     language = _first(event.get("inLanguage"))
     people = [*_as_list(event.get("performer")), *_as_list(event.get("actor"))]
-    return ExtractedFields(
+    return TalkPage(
         title=_name(event),
         speakers=unique_names(_name(person) for person in people),
         text=html_to_markdown(str(event.get("description") or "")),
         event=_name(_first(event.get("superEvent"))),
-        day=parse_date(start) or "",
-        starttime=parse_time(start) or "",
-        endtime=parse_time(end) or "",
+        day=parse_date(start),
+        starttime=parse_time(start),
+        endtime=parse_time(end),
         room=_name(_first(event.get("location"))),
-        language=parse_language(language.get("alternateName") or language.get("name")) or "",
+        language=parse_language(language.get("alternateName") or language.get("name")),
         links=tuple(_video_links(_first(event.get("recordedIn")), base)),
     )
 
@@ -417,7 +391,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 #: The fields of a page, and the element that has more of them with labels.
-SiteFields = tuple[ExtractedFields, Element]
+SiteFields = tuple[TalkPage, Element]
 
 
 def _fosdem(root: Element) -> SiteFields | None:
@@ -434,7 +408,7 @@ def _fosdem(root: Element) -> SiteFields | None:
         name = text_of(heading, 40).rstrip(":").casefold()
         if below is not None and below.tag == "ul" and name in ("links", "attachments"):
             lists.append(below)
-    return ExtractedFields(
+    return TalkPage(
         title=text_of(_first_with_class(root, "schedule-title"), MAX_TITLE) or title,
         event=event if title else "",
         speakers=unique_names(map(text_of, speakers)),
@@ -465,14 +439,14 @@ def _pretalx(root: Element) -> SiteFields | None:
     title_parts = [part.strip() for part in _html_title(root).split("::")]
     links = _links_in([*with_class(root, "resources"), *texts])
     size = re.compile(r"\s*\(\d+([.,]\d+)?\s*([KMGkmg]i?)?(B|bytes?)\)$")
-    return ExtractedFields(
+    return TalkPage(
         title=_text_without(heading, ("small", "button"), ("buttons", "speakers")),
         event=title_parts[1] if len(title_parts) > 2 else "",
         speakers=unique_names(map(text_of, people)),
         text=to_page_markdown(texts),
-        day=parse_date(start) or "",
-        starttime=parse_time(start) or "",
-        endtime=parse_time(end) or "",
+        day=parse_date(start),
+        starttime=parse_time(start),
+        endtime=parse_time(end),
         room=room,
         links=tuple(replace(link, title=size.sub("", link.title)) for link in links),
     ), heading
@@ -489,16 +463,16 @@ def _frab(root: Element) -> SiteFields | None:
     start, end, _ = _slot(heading.getparent())
     speakers = [title for card in cards for title in with_class(card, "title")]
     texts = [part for card in with_class(root, "card-body") for part in card if part.tag != "h4"]
-    return ExtractedFields(
+    return TalkPage(
         title=_without_type(text_of(heading, MAX_TITLE)),
         event=_html_title(root).rpartition(" | ")[2],
         speakers=unique_names(map(text_of, speakers)),
         text=to_page_markdown(texts),
         track=text_of(_first_with_class(root, "bg-success")),
         room=text_of(_first_with_class(root, "bg-secondary")),
-        day=parse_date(start) or "",
-        starttime=parse_time(start) or "",
-        endtime=parse_time(end) or "",
+        day=parse_date(start),
+        starttime=parse_time(start),
+        endtime=parse_time(end),
         links=_frab_links(with_class(root, "links-section")),
     ), heading.getparent()
 
@@ -507,7 +481,7 @@ def _older_frab(root: Element, basic: Element, details: Element) -> SiteFields:
     texts = [part for name in ("abstract", "description") for part in with_class(basic, name)]
     people = root.xpath(".//*[@id='sidebar']//td//a")
     heading = next((each for each in root.iter("h2") if text_of(each)), None)
-    return ExtractedFields(
+    return TalkPage(
         title=_without_type(text_of(heading, MAX_TITLE)),
         speakers=unique_names(map(text_of, people)),
         text=to_page_markdown(texts),

@@ -96,9 +96,7 @@ def session_parameters(
         _parameters(entry, event, stem)
         # Stems are made of all talks, so that they do not depend on the filter.
         for entry, stem in zip(entries, _stems(entries), strict=True)
-        if _any(tracks, partial(_matches_track, entry))
-        and _any(days, partial(_is_on, entry))
-        and _any(titles, partial(_is_titled, entry))
+        if _is_selected(entry, tracks, days, titles)
     ]
     if not selected:
         raise _no_match(entries)
@@ -138,27 +136,32 @@ def _parameters(entry: ScheduleEntry, event: str | None, stem: str) -> dict[str,
     return {name: value for name, value in parameters.items() if value}
 
 
-def _any(patterns: Sequence[str], matches: Callable[[str], bool]) -> bool:
-    return not patterns or any(matches(" ".join(pattern.split())) for pattern in patterns)
+def _is_selected(
+    entry: ScheduleEntry, tracks: Sequence[str], days: Sequence[str], titles: Sequence[str]
+) -> bool:
+    def any_of(patterns: Sequence[str], matches: Callable[[str], bool]) -> bool:
+        normalized = (" ".join(pattern.split()).casefold() for pattern in patterns)
+        return not patterns or any(map(matches, normalized))
 
+    def is_track(pattern: str) -> bool:
+        name = (entry.track or "").casefold()
+        pattern_without_sets = pattern.replace("[", "[[]")
+        return name == pattern or ("*" in pattern and fnmatchcase(name, pattern_without_sets))
 
-def _matches_track(entry: ScheduleEntry, pattern: str) -> bool:
-    name, pattern = (entry.track or "").casefold(), pattern.casefold()
-    return name == pattern or ("*" in pattern and fnmatchcase(name, pattern.replace("[", "[[]")))
+    return (
+        any_of(tracks, is_track)
+        and any_of(days, partial(_is_on, entry))
+        and any_of(titles, lambda part: part in entry.title.casefold())
+    )
 
 
 def _is_on(entry: ScheduleEntry, day: str) -> bool:
-    day = day.casefold()
     if day in (str(entry.day_number), entry.day):
         return True
     if entry.day is None:
         return False
     names = _WEEKDAYS[date.fromisoformat(entry.day).weekday()]
     return day in names or day == names[0][:3]
-
-
-def _is_titled(entry: ScheduleEntry, part: str) -> bool:
-    return part.casefold() in entry.title.casefold()
 
 
 def _no_match(entries: Sequence[ScheduleEntry]) -> InvalidParameters:

@@ -199,23 +199,23 @@ class TalkPage:
     """The page of a talk. `text` is Markdown, everything else plain text; None or empty if the page
     does not have it. `day` is a date if the page has one, else its own word. Links are absolute."""
 
-    url: str
+    url: str = ""
     #: `fosdem`, `pretalx`, `frab`, or empty.
-    site: str
-    title: str
-    speakers: tuple[str, ...]
-    text: str
-    event: str | None
-    track: str | None
-    day: str | None
-    starttime: str | None
-    endtime: str | None
-    room: str | None
-    language: str | None
-    videos: tuple[Link, ...]
-    subtitles: tuple[Link, ...]
-    attachments: tuple[Link, ...]
-    links: tuple[Link, ...]
+    site: str = ""
+    title: str = ""
+    speakers: tuple[str, ...] = ()
+    text: str = ""
+    event: str | None = None
+    track: str | None = None
+    day: str | None = None
+    starttime: str | None = None
+    endtime: str | None = None
+    room: str | None = None
+    language: str | None = None
+    videos: tuple[Link, ...] = ()
+    subtitles: tuple[Link, ...] = ()
+    attachments: tuple[Link, ...] = ()
+    links: tuple[Link, ...] = ()
 
 
 def unique_names(names: Iterable[object]) -> tuple[str, ...]:

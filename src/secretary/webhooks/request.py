@@ -255,11 +255,6 @@ class DeliveryResult:
     attempt: DeliveryAttempt
     retry_after: timedelta | None = None
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether the endpoint responded, even if it rejected this request."""
-        return self.attempt.status is not None and self.attempt.status < 500
-
 
 async def post(
     client: httpx.AsyncClient, network: Network, request: WebhookRequest, *, limit: timedelta

@@ -78,27 +78,23 @@ class CircuitBreakers:
     ) -> None:
         self._options = options
         self._clock = clock
-        self._failing: dict[str, _Endpoint] = {}
+        self.failing: dict[str, _Endpoint] = {}
 
     def allowed(self, endpoint: str, limit: int) -> int:
         """How many requests may be in flight to this endpoint, at most `limit`."""
-        state = self._failing.get(endpoint)
+        state = self.failing.get(endpoint)
         if state is None or not state.pauses:
             return limit
         return 0 if self._clock() < state.paused_until else min(1, limit)
 
-    @property
-    def failing(self) -> list[str]:
-        return list(self._failing)
-
     def succeeded(self, endpoint: str) -> None:
-        self._failing.pop(endpoint, None)
+        self.failing.pop(endpoint, None)
 
     def failed(self, endpoint: str) -> timedelta | None:
         """Record a failure; returns the pause it starts, if any."""
-        if len(self._failing) >= MAX_ENDPOINTS_REMEMBERED:
-            self._failing.clear()
-        state = self._failing.setdefault(endpoint, _Endpoint())
+        if len(self.failing) >= MAX_ENDPOINTS_REMEMBERED:
+            self.failing.clear()
+        state = self.failing.setdefault(endpoint, _Endpoint())
         state.failures += 1
         now = self._clock()
         if state.failures < self._options.failures or now < state.paused_until:
@@ -239,7 +235,7 @@ class Sender:
         if limit <= 0:
             return []
         busy = Counter(one.event.endpoint for one in self._sending.values())
-        for endpoint in self._breakers.failing:
+        for endpoint in [*self._breakers.failing]:
             allowed = self._breakers.allowed(endpoint, options.per_endpoint)
             busy[endpoint] += options.per_endpoint - allowed
         wanted = EventCapacity(
@@ -278,15 +274,15 @@ class Sender:
             await store.record_progress(event, None, self._progress_schedule(owner))
             return
         self.on_attempt(event.delivery.event, succeeded(result.attempt))
-        pause = None
-        if result.is_alive:
+        pause, status = None, result.attempt.status
+        if status is not None and status < 500:  # it responded, even if it rejected this request
             self._breakers.succeeded(event.endpoint)
         else:
             pause = self._breakers.failed(event.endpoint)
         if is_final:
             await self._record(event, result.attempt, retry_after=result.retry_after)
         else:
-            pace = None if result.attempt.status == GONE else self._progress_schedule(owner)
+            pace = None if status == GONE else self._progress_schedule(owner)
             await store.record_progress(event, result.attempt, pace)
         if pause is not None:
             text = "Webhook endpoint %s keeps failing; pausing for %s"

@@ -95,13 +95,9 @@ class Executor:
     #: Called with the id of an ended job that has a webhook.
     on_ended: Callable[[str], None] = lambda job_id: None
 
-    def start(self, job: Job) -> "Execution":
-        """Run `job` in the background."""
-        return Execution(self, job)
-
 
 class Execution:
-    """One claimed job, from start to recorded outcome."""
+    """One claimed job that runs in the background, from start to recorded outcome."""
 
     def __init__(self, executor: Executor, job: Job) -> None:
         self.job = job

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,6 +13,7 @@ from ..core.processes import has_died
 from ..jobs.events import Observer
 from ..storage.artifacts import JobFiles
 from ..storage.blob_store import BlobStore
+from ..storage.cache import evictable
 from ..store import JobQuery, WorkerStore
 
 logger = logging.getLogger(__name__)
@@ -152,7 +152,15 @@ class Maintenance:
         """Evict cache entries and remove orphans: a worker that lost its lease may have uploaded
         files after the job was deleted."""
         await blob_store.remove_incomplete()
-        entries = await prune_cache(blob_store, self._files.cache.max_bytes)
+        entries: dict[str, tuple[float, int]] = {}
+        async for blob in blob_store.list_blobs(CACHE):
+            prefix = "/".join(blob.key.split("/")[:4]) + "/"
+            used_at, size = entries.get(prefix, (0.0, 0))
+            entries[prefix] = (max(used_at, blob.stored_at), size + blob.size)
+        by_use = ((used_at, size, prefix) for prefix, (used_at, size) in entries.items())
+        evicted = evictable(by_use, self._files.cache.max_bytes, in_use=IN_USE)
+        for prefix in evicted:
+            await blob_store.remove(prefix)
         orphans = 0
         before, seen = time.time() - ORPHAN_AGE.total_seconds(), ""
         async for blob in blob_store.list_blobs(JOBS):
@@ -162,9 +170,9 @@ class Maintenance:
                 if await self._find(job_id) is None:
                     await self._files.remove(job_id)
                     orphans += 1
-        if entries or orphans:
+        if evicted or orphans:
             text = "Removed %d cache entries and %d orphaned jobs from the blob store"
-            logger.info(text, entries, orphans)
+            logger.info(text, len(evicted), orphans)
 
     async def sweep_uploads(self) -> int:
         """Remove uploads that no job will read: the process died, the job failed for good, or the
@@ -196,23 +204,3 @@ class Maintenance:
 
 def _after(delay: timedelta) -> float:
     return time.monotonic() + delay.total_seconds()
-
-
-async def prune_cache(blob_store: BlobStore, max_bytes: int) -> int:
-    """Evict the least recently used cache entries until the rest fits; returns how many."""
-    used_at: dict[str, float] = {}
-    sizes: Counter[str] = Counter()
-    async for blob in blob_store.list_blobs(CACHE):
-        prefix = "/".join(blob.key.split("/")[:4]) + "/"
-        used_at[prefix] = max(used_at.get(prefix, 0.0), blob.stored_at)
-        sizes[prefix] += blob.size
-    surplus = sizes.total() - max_bytes
-    before = time.time() - IN_USE.total_seconds()
-    removed = 0
-    for prefix in sorted(used_at, key=used_at.__getitem__):
-        if surplus <= 0 or used_at[prefix] > before:
-            break
-        await blob_store.remove(prefix)
-        surplus -= sizes[prefix]
-        removed += 1
-    return removed

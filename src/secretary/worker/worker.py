@@ -162,18 +162,19 @@ class Worker:
 
     def _start(self, job: Job) -> None:
         self._free -= 1
-        execution = self._executor.start(job)
+        execution = Execution(self._executor, job)
         self._running[job.job_id] = execution
         self._renew_now.set()
-        execution.task.add_done_callback(lambda task: self._on_finished(job, task))
 
-    def _on_finished(self, job: Job, task: asyncio.Task[None]) -> None:
-        if self._running.get(job.job_id) is not None and self._running[job.job_id].job is job:
-            del self._running[job.job_id]
-        self._free += 1
-        self._claim_now.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("The execution of %s failed unexpectedly", job.job_id, exc_info=error)
+        def on_finished(task: asyncio.Task[None]) -> None:
+            if self._running.get(job.job_id) is execution:
+                del self._running[job.job_id]
+            self._free += 1
+            self._claim_now.set()
+            if not task.cancelled() and (error := task.exception()) is not None:
+                logger.error("The execution of %s failed unexpectedly", job.job_id, exc_info=error)
+
+        execution.task.add_done_callback(on_finished)
 
     async def _watch_store(self) -> None:
         """Claim and renew when the store has changed, or after the poll interval."""

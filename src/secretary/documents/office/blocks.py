@@ -178,23 +178,20 @@ def check_cell_count(cells: int) -> None:
         raise FileTooLarge(f"A table has more than {MAX_CELLS:,} cells", limit=MAX_CELLS)
 
 
+def repeatable_cell(cell: Cell) -> Cell:
+    """Return the cell, or an empty one if it is too long or complex to be repeated."""
+    blocks = [block for block in cell if isinstance(block, Paragraph | Item)]
+    inlines = [inline for block in blocks for inline in block.content]
+    is_plain = len(blocks) == len(cell) and all(isinstance(inline, Run) for inline in inlines)
+    return cell if is_plain and len(plain_text(inlines)) <= REPEATED_CHARACTERS else ()
+
+
 def _fill(line: list[Cell], reaching: dict[int, tuple[Cell, int]]) -> None:
     while len(line) in reaching:
         cell, rows = reaching.pop(len(line))
         if rows > 1:
             reaching[len(line)] = (cell, rows - 1)
         line.append(cell)
-
-
-def repeatable_cell(cell: Cell) -> Cell:
-    size = 0
-    for block in cell:
-        if not isinstance(block, Paragraph | Item):
-            return ()
-        if not all(isinstance(inline, Run) for inline in block.content):
-            return ()
-        size += len(plain_text(block.content))
-    return cell if size <= REPEATED_CHARACTERS else ()
 
 
 MAX_PICTURES = 5000
@@ -226,7 +223,13 @@ class Pictures:
 
     def save(self, data: bytes) -> str | None:
         """Save a picture and return its file name; None if it is not saved or not an image."""
-        extension = _extension(data)
+        extension = next((name for start, name in _BEGINNINGS if data.startswith(start)), None)
+        if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+            extension = "webp"
+        elif data[40:44] == b" EMF":
+            extension = "emf"
+        elif b"<svg" in data[:1024]:
+            extension = "svg"
         if self._directory is None or extension is None:
             return None
         digest = hashlib.sha256(data).digest()
@@ -243,19 +246,8 @@ class Pictures:
 
     def end_page(self) -> tuple[str, ...]:
         """Return the pictures of the page that ends here."""
-        names = tuple(self._on_page)
-        self._on_page.clear()
+        names, self._on_page = tuple(self._on_page), {}
         return names
-
-
-def _extension(data: bytes) -> str | None:
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "webp"
-    if data[40:44] == b" EMF":
-        return "emf"
-    if b"<svg" in data[:1024]:
-        return "svg"
-    return next((name for start, name in _BEGINNINGS if data.startswith(start)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,15 +35,13 @@ class Archive:
         return name.lower() in self._members
 
     def read(self, name: str, max_bytes: int = MAX_PART_BYTES) -> bytes:
+        content = bytearray()
         with self.stream(name) as stream:
-            parts: list[bytes] = []
-            size = 0
             while chunk := stream.read(_CHUNK):
-                size += len(chunk)
-                if size > max_bytes:
+                content += chunk
+                if len(content) > max_bytes:
                     raise FileTooLarge("A part of the document is too large", limit_bytes=max_bytes)
-                parts.append(chunk)
-        return b"".join(parts)
+        return bytes(content)
 
     @contextmanager
     def stream(self, name: str) -> "Iterator[_CountingStream]":
@@ -122,11 +120,6 @@ def detect_ole_type(path: str) -> str:
     if kind is None:
         raise UnsupportedFile("The file has an unsupported legacy Microsoft format")
     return kind
-
-
-def reject_ole(path: str) -> None:
-    kind = detect_ole_type(path)
-    raise UnsupportedFile(f"The legacy format .{kind} can only be read as a PDF: use via_pdf")
 
 
 def _ole_stream_names(path: str) -> set[str]:

@@ -101,8 +101,14 @@ def html_blocks(root: Element, picture: Callable[[str, str], Picture]) -> list[B
                 hidden = element
                 walk.skip_subtree()
                 continue
-            _start(builder, name, element, picture)
+            builder.start(name, element)
+            if name == "img":
+                builder.add(picture(element.get("src") or "", element.get("alt") or ""))
+            elif name == "input" and (element.get("type") or "").lower() == "checkbox":
+                builder.add(Run("☒ " if element.get("checked") is not None else "☐ "))
             if name == "math":
+                text = element.get("alttext") or " ".join("".join(element.itertext()).split())
+                builder.text(text)
                 hidden = element
                 walk.skip_subtree()
             elif element.text:
@@ -174,18 +180,16 @@ class _BlockBuilder:
         self._flush()
         return self._levels[0].blocks
 
-    def picture(self, picture: Picture) -> None:
-        self._line.append(picture)
-
-    def sign(self, text: str) -> None:
-        self._line.append(Run(text))
+    def add(self, inline: Inline) -> None:
+        self._line.append(inline)
 
     def text(self, text: str) -> None:
         if self._code_parts is not None:
             self._code_parts.append(text)
             return
         text = _SPACE.sub(" ", text)
-        if not self._line or self._ends_in_space():
+        last = self._line[-1] if self._line else Run(" ")
+        if isinstance(last, Run) and last.text.endswith((" ", "\n")):
             text = text.lstrip(" ")
         if self._script is not None:
             text = superscript(text) if self._script == "sup" else subscript(text)
@@ -197,8 +201,10 @@ class _BlockBuilder:
         if name in _BLOCK_ELEMENTS:
             self._flush()
         match name:
-            case "br":
-                self._break()
+            case "br" if self._code_parts is not None:
+                self._code_parts.append("\n")
+            case "br" if self._line:
+                self._line.append(Run("\n"))
             case "hr":
                 self._flush()
                 self._add(Rule())
@@ -211,13 +217,23 @@ class _BlockBuilder:
                 self._lists.append(_List(name == "ol", start, form=form))
             case "li":
                 self._flush()
-                self._begin_item(element)
+                if len(self._lists) <= self._levels[-1].depth:
+                    self._lists.append(_List(False, 0, is_stray=True))
+                current = self._lists[-1]
+                current.count = parse_int(element.get("value"), current.count + 1)
+                is_decimal = current.is_ordered and not current.form
+                current.marker = f"{current.count}." if is_decimal else "-"
+                if current.is_ordered and current.form:
+                    self._line.append(Run(f"{format_number(current.count, current.form)}. "))
             case "dd":
                 self._lists.append(_List(False, 0, "-", is_stray=True))
             case "pre":
                 self._code_parts = []
             case "blockquote" | "table" | "caption" | "tr" | "td" | "th":
-                self._open(name, element)
+                self._flush()
+                is_in_table = any(level.name == "table" for level in self._levels)
+                if is_in_table or name not in ("td", "th", "tr"):
+                    self._levels.append(_Level(name, cell=element, depth=len(self._lists)))
             case "sup" | "sub":
                 self._script = name
         if self._code_parts is not None and (match := _LANGUAGE.search(element.get("class") or "")):
@@ -259,25 +275,6 @@ class _BlockBuilder:
             style = PLAIN
         self._styles.append(style)
 
-    def _break(self) -> None:
-        if self._code_parts is not None:
-            self._code_parts.append("\n")
-        elif self._line:
-            self._line.append(Run("\n"))
-
-    def _ends_in_space(self) -> bool:
-        last = self._line[-1]
-        return isinstance(last, Run) and last.text.endswith((" ", "\n"))
-
-    def _begin_item(self, element: Element) -> None:
-        if len(self._lists) <= self._levels[-1].depth:
-            self._lists.append(_List(False, 0, is_stray=True))
-        current = self._lists[-1]
-        current.count = parse_int(element.get("value"), current.count + 1)
-        current.marker = f"{current.count}." if current.is_ordered and not current.form else "-"
-        if current.is_ordered and current.form:
-            self._line.append(Run(f"{format_number(current.count, current.form)}. "))
-
     def _flush(self) -> None:
         line, self._line = self._line, []
         if is_blank(line):
@@ -296,12 +293,6 @@ class _BlockBuilder:
         """Add a block; blocks of a table outside its cells go before the table."""
         level = next(each for each in reversed(self._levels) if each.name != "tr")
         level.blocks.append(block)
-
-    def _open(self, name: str, element: Element) -> None:
-        self._flush()
-        is_stray = name in ("td", "th", "tr") and all(e.name != "table" for e in self._levels)
-        if not is_stray:
-            self._levels.append(_Level(name, cell=element, depth=len(self._lists)))
 
     def _close(self, name: str) -> None:
         if all(each.name != name for each in self._levels[1:]):
@@ -331,28 +322,14 @@ class _BlockBuilder:
                 parent.blocks += level.blocks
             case "table":
                 parent.blocks += level.blocks
-                parent.blocks += _table(level)
-
-
-def _start(
-    builder: _BlockBuilder, name: str, element: Element, picture: Callable[[str, str], Picture]
-) -> None:
-    builder.start(name, element)
-    if name == "img":
-        builder.picture(picture(element.get("src") or "", element.get("alt") or ""))
-    elif name == "input" and (element.get("type") or "").lower() == "checkbox":
-        builder.sign("☒ " if element.get("checked") is not None else "☐ ")
-    elif name == "math":
-        builder.text(element.get("alttext") or " ".join("".join(element.itertext()).split()))
-
-
-def _table(level: _Level) -> list[Block]:
-    """Return the table, or the content of its cells if it is used for layout."""
-    is_layout = level.cell is not None and level.cell.get("role") in ("presentation", "none")
-    cells = [spanning.cell for row in level.rows for spanning in row]
-    if is_layout or any(isinstance(block, Table) for cell in cells for block in cell):
-        return [block for cell in cells for block in cell]
-    return [Table(lay_out_cells(level.rows))] if cells else []
+                cells = [spanning.cell for row in level.rows for spanning in row]
+                inner = [block for cell in cells for block in cell]
+                role = level.cell.get("role") if level.cell is not None else None
+                # A table that is used for layout is replaced with the content of its cells.
+                if role in ("presentation", "none") or any(isinstance(b, Table) for b in inner):
+                    parent.blocks += inner
+                elif cells:
+                    parent.blocks.append(Table(lay_out_cells(level.rows)))
 
 
 def _link(target: str | None) -> str | None:
@@ -369,15 +346,22 @@ _CIPHER = "{http://www.w3.org/2001/04/xmlenc#}CipherReference"
 _DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>")
 #: Including internal entity declarations: entities remain unexpanded.
 _DOCTYPE = re.compile(r"<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>", re.DOTALL | re.IGNORECASE)
-_ENTITY = re.compile(r"&(\w+);")
-_XML_ENTITIES = {"amp", "lt", "gt", "quot", "apos"}
+_ENTITY = re.compile(r"&\w+;")
+_XML_ENTITIES = {"amp;", "lt;", "gt;", "quot;", "apos;"}
+_ENTITIES = {f"&{name}": text for name, text in html5.items() if name not in _XML_ENTITIES}
 _METADATA = {"title": "title", "creator": "author", "language": "language", "date": "created_at"}
 
 
 def read_epub(archive: Archive, pictures: Pictures) -> OfficeDocument:
     path = _package_path(archive)
     package = parse_xml(archive.read(path))
-    names = _spine(package, posixpath.dirname(path))
+    folder = posixpath.dirname(path)
+    items = {
+        each.get("id"): posixpath.normpath(posixpath.join(folder, unquote(each.get("href", ""))))
+        for each in package.iterfind(f"{_PACKAGE}manifest/{_PACKAGE}item")
+    }
+    spine = package.iterfind(f"{_PACKAGE}spine/{_PACKAGE}itemref")
+    names = [items[each.get("idref")] for each in spine if each.get("idref") in items]
     _reject_encrypted(archive, set(names))
     pages = []
     for number, name in enumerate(names, 1):
@@ -385,7 +369,10 @@ def read_epub(archive: Archive, pictures: Pictures) -> OfficeDocument:
         pages.append(build_page(number, blocks, pictures, name=posixpath.basename(name)))
     if not pages:
         raise FileCorrupt("The book has no content")
-    return OfficeDocument(pages=pages, facts=_metadata(package))
+    tags = {f"{_PACKAGE}metadata/{DUBLIN}{name}": fact for name, fact in _METADATA.items()}
+    facts = {fact: (package.findtext(tag) or "").strip() for tag, fact in tags.items()}
+    facts = {fact: text for fact, text in facts.items() if text}
+    return OfficeDocument(pages=pages, facts=facts)
 
 
 def _package_path(archive: Archive) -> str:
@@ -398,15 +385,6 @@ def _package_path(archive: Archive) -> str:
     raise FileCorrupt("The book has no package document")
 
 
-def _spine(package: Element, folder: str) -> list[str]:
-    items = {
-        each.get("id"): posixpath.normpath(posixpath.join(folder, unquote(each.get("href", ""))))
-        for each in package.iterfind(f"{_PACKAGE}manifest/{_PACKAGE}item")
-    }
-    order = package.iterfind(f"{_PACKAGE}spine/{_PACKAGE}itemref")
-    return [items[each.get("idref")] for each in order if each.get("idref") in items]
-
-
 def _reject_encrypted(archive: Archive, names: set[str]) -> None:
     """Fonts may be encrypted; if the text is, the book has DRM."""
     if "META-INF/encryption.xml" not in archive:
@@ -416,48 +394,26 @@ def _reject_encrypted(archive: Archive, names: set[str]) -> None:
             raise FileEncrypted("The book is copy-protected")
 
 
-def _metadata(package: Element) -> dict[str, str]:
-    facts: dict[str, str] = {}
-    for name, fact in _METADATA.items():
-        text = package.findtext(f"{_PACKAGE}metadata/{DUBLIN}{name}")
-        if text and text.strip():
-            facts[fact] = text.strip()
-    return facts
-
-
 def _blocks(archive: Archive, name: str, pictures: Pictures) -> list[Block]:
-    root = _root(archive.read(name))
-    _remove_internal_links(root)
+    data = archive.read(name)
+    text = _DOCTYPE.sub("", _DECLARATION.sub("", decode_markup(data)), count=1)
+    text = _ENTITY.sub(lambda match: _ENTITIES.get(match[0], match[0]), text)
+    try:
+        root = parse_xml(text.encode("utf-8", "replace"))
+    except etree.XMLSyntaxError:  # an HTML parser misreads self-closing elements
+        root = parse_html(data)
+    for link in root.iter("a", f"{XHTML}a"):
+        if not urlsplit(link.get("href") or "").scheme:  # leads nowhere in Markdown
+            link.attrib.pop("href", None)
 
     def picture(source: str, alt: str) -> Picture:
         if not pictures.are_saved:
             return Picture(alt)
-        data = decode_data_uri(source)
+        content = decode_data_uri(source)
         path = posixpath.join(posixpath.dirname(name), unquote(urlsplit(source).path))
         path = posixpath.normpath(path)
-        if data is None and source and path in archive:
-            data = archive.read(path)
-        return Picture(alt, pictures.save(data) if data else None)
+        if content is None and source and path in archive:
+            content = archive.read(path)
+        return Picture(alt, pictures.save(content) if content else None)
 
     return html_blocks(root, picture)
-
-
-def _root(data: bytes) -> Element:
-    """Parse as XML if possible: an HTML parser misreads self-closing elements."""
-    text = _DECLARATION.sub("", decode_markup(data))
-    text = _ENTITY.sub(lambda data: _entity_text(data[1], data[0]), _DOCTYPE.sub("", text, count=1))
-    try:
-        return parse_xml(text.encode("utf-8", "replace"))
-    except etree.XMLSyntaxError:
-        return parse_html(data)
-
-
-def _entity_text(name: str, written: str) -> str:
-    return written if name in _XML_ENTITIES else html5.get(f"{name};", written)
-
-
-def _remove_internal_links(root: Element) -> None:
-    """Remove links between parts, which lead nowhere in Markdown."""
-    for each in root.iter("a", f"{XHTML}a"):
-        if not urlsplit(each.get("href") or "").scheme:
-            each.attrib.pop("href", None)

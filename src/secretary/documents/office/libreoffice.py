@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -59,20 +59,20 @@ _ZIPPED = {"docx", "xlsx", "pptx", "odt", "ods", "odp"}
 _END_WITHIN = 1024
 #: Nobody listens here: the proxy for everything that tries to reach the network.
 _BLACKHOLE_HOST = "127.0.0.1"
-_BLACKHOLE_PORT = 9
+_BLACKHOLE_PORT = "9"
 #: No macros, no links, no updates.
-_SETTINGS: tuple[tuple[str, str, object], ...] = (
-    ("org.openoffice.Office.Common/Security/Scripting", "MacroSecurityLevel", 3),
-    ("org.openoffice.Office.Common/Security/Scripting", "DisableMacrosExecution", True),
-    ("org.openoffice.Office.Common/Security/Scripting", "DisableActiveContent", True),
-    ("org.openoffice.Office.Common/Security/Scripting", "BlockUntrustedRefererLinks", True),
-    ("org.openoffice.Office.Common/Misc", "UseLocking", False),
-    ("org.openoffice.Office.Common/Misc", "UseDocumentOOoLockFile", False),
-    ("org.openoffice.Office.Common/Save/Document", "AutoSave", False),
-    ("org.openoffice.Office.Recovery/AutoSave", "Enabled", False),
-    ("org.openoffice.Office.Writer/Content/Update", "Link", 2),
-    ("org.openoffice.Office.Calc/Content/Update", "Link", 2),
-    ("org.openoffice.Inet/Settings", "ooInetProxyType", 2),
+_SETTINGS: tuple[tuple[str, str, str], ...] = (
+    ("org.openoffice.Office.Common/Security/Scripting", "MacroSecurityLevel", "3"),
+    ("org.openoffice.Office.Common/Security/Scripting", "DisableMacrosExecution", "true"),
+    ("org.openoffice.Office.Common/Security/Scripting", "DisableActiveContent", "true"),
+    ("org.openoffice.Office.Common/Security/Scripting", "BlockUntrustedRefererLinks", "true"),
+    ("org.openoffice.Office.Common/Misc", "UseLocking", "false"),
+    ("org.openoffice.Office.Common/Misc", "UseDocumentOOoLockFile", "false"),
+    ("org.openoffice.Office.Common/Save/Document", "AutoSave", "false"),
+    ("org.openoffice.Office.Recovery/AutoSave", "Enabled", "false"),
+    ("org.openoffice.Office.Writer/Content/Update", "Link", "2"),
+    ("org.openoffice.Office.Calc/Content/Update", "Link", "2"),
+    ("org.openoffice.Inet/Settings", "ooInetProxyType", "2"),
     ("org.openoffice.Inet/Settings", "ooInetHTTPProxyName", _BLACKHOLE_HOST),
     ("org.openoffice.Inet/Settings", "ooInetHTTPProxyPort", _BLACKHOLE_PORT),
     ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyName", _BLACKHOLE_HOST),
@@ -83,9 +83,12 @@ _SETTINGS: tuple[tuple[str, str, object], ...] = (
 
 def convert_to_pdf(path: str, kind: str, target_directory: str, *, timeout_s: float) -> str:
     """Convert a file and return the path of the PDF in `into`. Nothing else remains there."""
-    program = _program()
+    program = shutil.which("soffice") or shutil.which("libreoffice") or shutil.which(_MAC)
+    if program is None:
+        raise EngineUnavailable(_MISSING)
     kind = _check_type(path, kind)
-    with _temporary_profile(target_directory) as work:
+    work = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=target_directory))
+    try:
         # A copy, so that LibreOffice sees neither the name nor the directory of the original.
         source = work / f"document.{'txt' if kind == 'text' else kind}"
         if kind in _TEXTS:
@@ -104,19 +107,14 @@ def convert_to_pdf(path: str, kind: str, target_directory: str, *, timeout_s: fl
         target = Path(target_directory) / "document.pdf"
         os.replace(pdf, target)
         return str(target)
+    finally:
+        _clear(work)
 
 
 def clear_profiles(target_directory: str) -> None:
     """Remove the profiles of processes that were killed."""
     for directory in Path(target_directory).glob(f"{_PREFIX}*"):
         _clear(directory)
-
-
-def _program() -> str:
-    program = shutil.which("soffice") or shutil.which("libreoffice") or shutil.which(_MAC)
-    if program is None:
-        raise EngineUnavailable(_MISSING)
-    return program
 
 
 def _check_type(path: str, kind: str) -> str:
@@ -147,7 +145,7 @@ def _command(program: str, kind: str, source: Path, work: Path) -> list[str]:
         name = name.format(ord(detect_delimiter(source.read_text(encoding="utf-8"))))
     return [
         program,
-        f"-env:UserInstallation={_profile_url(work)}",
+        f"-env:UserInstallation={(work / 'profile').resolve().as_uri()}",
         "--headless", "--norestore", "--nologo", "--nodefault", "--nolockcheck",
         f"--infilter={name}",
         "--convert-to", "pdf",
@@ -185,36 +183,20 @@ def _is_pdf(path: Path) -> bool:
         return False
 
 
-@contextlib.contextmanager
-def _temporary_profile(target_directory: str) -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=target_directory))
-    try:
-        yield directory
-    finally:
-        _clear(directory)
-
-
-def _profile_url(directory: Path) -> str:
-    return (directory / "profile").resolve().as_uri()
-
-
 def _clear(directory: Path) -> None:
-    for socket_directory in _SOCKETS:
-        with contextlib.suppress(OSError):  # usually there is none
-            os.unlink(f"{socket_directory}/{_socket_name(directory)}")
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-def _socket_name(directory: Path) -> str:
     url = "file://" + quote(str((directory / "profile").resolve()), safe=_UNESCAPED)
     digest = hashlib.md5(url.encode("utf-16-le"), usedforsecurity=False).digest()
-    return f"OSL_PIPE_{os.getuid()}_SingleOfficeIPC_{''.join(f'{byte:x}' for byte in digest)}"
+    name = f"OSL_PIPE_{os.getuid()}_SingleOfficeIPC_{''.join(f'{byte:x}' for byte in digest)}"
+    for socket_directory in _SOCKETS:
+        with contextlib.suppress(OSError):  # usually there is none
+            os.unlink(f"{socket_directory}/{name}")
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _write_profile(directory: Path) -> None:
     items = "".join(
         f'<item oor:path="/{escape(path, quote=False)}"><prop oor:name="{name}" oor:op="fuse">'
-        f"<value>{escape(_format_value(value), quote=False)}</value></prop></item>"
+        f"<value>{escape(value, quote=False)}</value></prop></item>"
         for path, name, value in _SETTINGS
     )
     directory.mkdir(parents=True)
@@ -225,7 +207,3 @@ def _write_profile(directory: Path) -> None:
         f' xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">{items}</oor:items>',
         encoding="utf-8",
     )
-
-
-def _format_value(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

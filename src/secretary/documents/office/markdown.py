@@ -25,7 +25,6 @@ from .blocks import (
     Quote,
     Rule,
     Run,
-    Style,
     Table,
 )
 
@@ -71,21 +70,38 @@ def to_markdown(blocks: Iterable[Block]) -> str:
 
 def _join_blocks(blocks: Iterable[Block], notes: list[Note]) -> str:
     parts: list[str] = []
-    indentation = _ListIndentation()
+    # Level and width of the marker of each list item around the next one.
+    open_items: list[tuple[int, int]] = []
     before: Block | None = None
     for block in blocks:
         if isinstance(block, Note):
             notes.append(block)
             continue
-        text = indentation.item(block) if isinstance(block, Item) else _block_markdown(block, notes)
+        is_next = isinstance(block, Item) and isinstance(before, Item) and block.marker
+        if isinstance(block, Item):
+            text = _item(block, open_items)
+        elif text := _block_markdown(block, notes):
+            open_items.clear()
         if not text:
             continue
-        if not isinstance(block, Item):
-            indentation.leave()
-        is_next = isinstance(block, Item) and isinstance(before, Item) and block.marker
         parts.append(("\n" if is_next else "\n\n") + text)
         before = block
     return "".join(parts).strip("\n")
+
+
+def _item(item: Item, open_items: list[tuple[int, int]]) -> str:
+    text = _inline_markdown(item.content)
+    if not text:
+        return ""
+    is_further = not item.marker
+    while open_items and open_items[-1][0] >= item.level + is_further:
+        open_items.pop()
+    indent = " " * sum(width for _, width in open_items)
+    text = text.replace("\n", "\n" + indent + " " * (len(item.marker) + 1))
+    if is_further:
+        return indent + text
+    open_items.append((item.level, len(item.marker) + 1))
+    return f"{indent}{item.marker} {text}"
 
 
 def _merge_code(blocks: Iterable[Block]) -> Iterator[Block]:
@@ -103,30 +119,6 @@ def _merge_code(blocks: Iterable[Block]) -> Iterator[Block]:
         yield Code("\n".join(lines))
 
 
-class _ListIndentation:
-    """Tracks the indentation of nested list items."""
-
-    def __init__(self) -> None:
-        self._open: list[tuple[int, int]] = []
-
-    def leave(self) -> None:
-        self._open.clear()
-
-    def item(self, item: Item) -> str:
-        text = _inline_markdown(item.content)
-        if not text:
-            return ""
-        is_further = not item.marker
-        while self._open and self._open[-1][0] >= item.level + is_further:
-            self._open.pop()
-        indent = " " * sum(width for _, width in self._open)
-        text = text.replace("\n", "\n" + indent + " " * (len(item.marker) + 1))
-        if is_further:
-            return indent + text
-        self._open.append((item.level, len(item.marker) + 1))
-        return f"{indent}{item.marker} {text}"
-
-
 def _block_markdown(block: Block, notes: list[Note]) -> str:
     match block:
         case Heading(level, content):
@@ -141,8 +133,14 @@ def _block_markdown(block: Block, notes: list[Note]) -> str:
         case Quote(blocks):
             inner = _join_blocks(_merge_code(blocks), notes)
             return "> " + inner.replace("\n", "\n> ").replace("> \n", ">\n") if inner else ""
+        case Table([[cell]]):
+            return _join_blocks(_merge_code(cell), notes)  # a box, not a table
         case Table(rows):
-            return _table(rows, notes)
+            written = [
+                [_table_cell(cell, notes, is_head=not number) for cell in row]
+                for number, row in enumerate(rows)
+            ]
+            return pipe_table(written) if any(any(row) for row in written) else ""
         case Grid():
             return _grid_table(block)
         case Rule():
@@ -154,16 +152,6 @@ def _block_markdown(block: Block, notes: list[Note]) -> str:
 def fenced_code(text: str, language: str) -> str:
     fence = code_fence(text, 3)
     return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}" if text.strip() else ""
-
-
-def _table(rows: Sequence[Sequence[Cell]], notes: list[Note]) -> str:
-    if len(rows) == 1 and len(rows[0]) == 1:
-        return _join_blocks(_merge_code(rows[0][0]), notes)  # a box, not a table
-    written = [
-        [_table_cell(cell, notes, is_head=not number) for cell in row]
-        for number, row in enumerate(rows)
-    ]
-    return pipe_table(written) if any(any(row) for row in written) else ""
 
 
 def _table_cell(cell: Cell, notes: list[Note], *, is_head: bool = False) -> str:
@@ -221,9 +209,14 @@ def _inline_markdown(
     `begins_line`: escape characters that are markup at the start of a line.
     """
     parts: list[str] = []
-    for link, runs in groupby(_merge_runs(content, is_bold_known), key=_link):
+    inlines = _merge_runs(content, is_bold_known)
+    for link, runs in groupby(inlines, lambda each: isinstance(each, Run) and each.style.link):
         text = _add_emphasis(list(runs))
-        parts.append(_add_link(text, link) if link else text)
+        if link and (core := text.strip()):
+            linked = f"[{core.replace(chr(10), ' ')}]({_encode_url(link)})"
+            start = text.index(core)
+            text = text[:start] + linked + text[start + len(core) :]
+        parts.append(text)
     text = "".join(parts).strip(" \t\n\r")
     if begins_line:
         text = _LINE_START.sub(r"\1\\\2", text)
@@ -240,10 +233,6 @@ def _encode_url(link: str) -> str:
     """Encode a URL for use in parentheses."""
     link = re.sub(r"[\x00-\x20]", lambda match: f"%{ord(match[0]):02X}", link.strip())
     return link.replace("(", "%28").replace(")", "%29").replace("<", "%3C").replace(">", "%3E")
-
-
-def _link(inline: Inline) -> str | None:
-    return inline.style.link if isinstance(inline, Run) else None
 
 
 def _merge_runs(content: Inlines, is_bold_known: bool) -> Iterator[Inline]:
@@ -264,14 +253,6 @@ def _merge_runs(content: Inlines, is_bold_known: bool) -> Iterator[Inline]:
             yield inline
     if text:
         yield Run(text, style)
-
-
-def _add_link(text: str, link: str) -> str:
-    core = text.strip()
-    if not core:
-        return text
-    before, after = text[: text.index(core)], text[text.index(core) + len(core) :]
-    return f"{before}[{core.replace(chr(10), ' ')}]({_encode_url(link)}){after}"
 
 
 class _EmphasisSpan(NamedTuple):
@@ -313,13 +294,11 @@ def _move_punctuation_out(runs: list[Inline]) -> list[_EmphasisSpan]:
     for index, span in enumerate(spans):
         if not span.marks or not span.core or span.core[0] == "`":
             continue
-        before = (
-            spans[index - 1].core[-1:]
-            if index and not _is_separated(spans[index - 1], span)
-            else ""
-        )
-        behind = spans[index + 1] if index + 1 < len(spans) else None
-        after = behind.core[:1] if behind and not _is_separated(span, behind) else ""
+        before = after = ""
+        if index and not span.before and not spans[index - 1].after:
+            before = spans[index - 1].core[-1:] if spans[index - 1].marks != span.marks else ""
+        if index + 1 < len(spans) and not span.after and not spans[index + 1].before:
+            after = spans[index + 1].core[:1] if spans[index + 1].marks != span.marks else ""
         if "~~" in span.marks and (before.isalnum() or after.isalnum()):
             span = spans[index] = span._replace(marks=("~~",))  # only one mark works in a word
         core = span.core
@@ -356,47 +335,33 @@ def _split_spans(runs: list[Inline]) -> list[_EmphasisSpan]:
     return spans
 
 
-def _is_separated(one: _EmphasisSpan, two: _EmphasisSpan) -> bool:
-    return bool(one.after or two.before or one.marks == two.marks)
-
-
 def _inline_parts(inline: Inline) -> tuple[str, tuple[str, ...]]:
+    """Return the Markdown of a run without its emphasis, and the marks of its emphasis."""
     match inline:
         case Picture(alt, file):
-            return _picture(alt, file), ()
+            alt = re.sub(r"\s+", " ", alt).strip()
+            if file is None:
+                return _escape(alt), ()
+            alt = re.sub(r"[\[\]\\]", r"\\\g<0>", alt)
+            is_displayed = file.endswith(_DISPLAYED_FORMATS)
+            return f"![{alt}]({file})" if is_displayed else f"[{alt or file}]({file})", ()
         case NoteReference(label):
             return f"[^{label}]", ()
         case Run(text, style) if style.math:
             return f"${text.strip()}$", ()
-        case Run(text, style) if style.code:
-            return _code(text), _marks(style)
         case Run(text, style):
-            core = text.strip()  # escaped without white space, as it will touch its marks
-            return text.replace(core, _escape(core), 1).replace("\t", " "), _marks(style)
-
-
-def _marks(style: Style) -> tuple[str, ...]:
-    if style == PLAIN:
-        return ()
-    marks = ((style.strike, "~~"), (style.bold, "**"), (style.italic, "*"))
-    return tuple(mark for is_set, mark in marks if is_set)
-
-
-def _picture(alt: str, file: str | None) -> str:
-    alt = re.sub(r"\s+", " ", alt).strip()
-    if file is None:
-        return _escape(alt)
-    alt = re.sub(r"[\[\]\\]", r"\\\g<0>", alt)
-    return f"![{alt}]({file})" if file.endswith(_DISPLAYED_FORMATS) else f"[{alt or file}]({file})"
-
-
-def _code(text: str) -> str:
-    text = text.replace("\n", " ")
-    if not text.strip():
-        return text
-    fence = code_fence(text, 1)
-    pad = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
+            marks = ((style.strike, "~~"), (style.bold, "**"), (style.italic, "*"))
+            if not style.code:
+                core = text.strip()  # escaped without white space, as it will touch its marks
+                text = text.replace(core, _escape(core), 1).replace("\t", " ")
+            elif text.strip():
+                text = text.replace("\n", " ")
+                fence = code_fence(text, 1)
+                pad = " " if text.startswith("`") or text.endswith("`") else ""
+                text = f"{fence}{pad}{text}{pad}{fence}"
+            else:
+                text = text.replace("\n", " ")
+            return text, tuple(mark for is_set, mark in marks if is_set)
 
 
 def to_text(blocks: Iterable[Block]) -> str:
@@ -422,15 +387,15 @@ def _text_lines(block: Block, notes: list[Note]) -> Iterator[str]:
                 yield from _text_lines(each, notes)
         case Table(rows):
             for row in rows:
-                yield "\t".join(_text_cell(cell, notes) for cell in row)
+                texts = (
+                    " ".join(line for block in cell for line in _text_lines(block, notes))
+                    for cell in row
+                )
+                yield "\t".join(map(_on_one_line, texts))
         case Grid(grid):
             yield from ("\t".join(map(_on_one_line, texts)) for texts in grid)
         case Note():
             notes.append(block)
-
-
-def _text_cell(cell: Cell, notes: list[Note]) -> str:
-    return _on_one_line(" ".join(line for block in cell for line in _text_lines(block, notes)))
 
 
 def _on_one_line(text: str) -> str:

@@ -53,26 +53,27 @@ class Part:
         path = posixpath.join(folder, "_rels", f"{name}.rels")
         if path not in self.archive:
             return {}
-        elements = parse_xml(self.archive.read(path)).iterchildren(f"{_PACKAGE}Relationship")
-        return {each.get("Id", ""): _relationship(each, folder) for each in elements}
+        relationships = {}
+        for each in parse_xml(self.archive.read(path)).iterchildren(f"{_PACKAGE}Relationship"):
+            kind, target = each.get("Type", "").rpartition("/")[2], each.get("Target", "")
+            is_outside = each.get("TargetMode") == "External"
+            if not is_outside:
+                target = posixpath.normpath(posixpath.join("/", folder, unquote(target)))
+                target = target.lstrip("/")
+            relationships[each.get("Id", "")] = Relationship(kind, target, is_outside)
+        return relationships
 
     def related(self, kind: str) -> "Part | None":
         """Return the first part with a relationship of this type."""
-        for relationship in self.relationships.values():
-            if relationship.kind == kind and self.has(relationship):
-                return Part(self.archive, relationship.target)
-        return None
+        related = (self.by_id(key) for key, each in self.relationships.items() if each.kind == kind)
+        return next(filter(None, related), None)
 
     def by_id(self, identity: str | None) -> "Part | None":
         relationship = self.relationships.get(identity or "")
-        return (
-            Part(self.archive, relationship.target)
-            if relationship and self.has(relationship)
-            else None
-        )
-
-    def has(self, relationship: Relationship) -> bool:
-        return not relationship.is_outside and relationship.target in self.archive
+        if relationship is None or relationship.is_outside:
+            return None
+        is_present = relationship.target in self.archive
+        return Part(self.archive, relationship.target) if is_present else None
 
     def link(self, identity: str | None) -> str | None:
         relationship = self.relationships.get(identity or "")
@@ -117,15 +118,6 @@ def choose_alternative(element: Element) -> Element | None:
     return chosen if chosen is not None else element.find(f"{MARKUP}Fallback")
 
 
-def _relationship(element: Element, folder: str) -> Relationship:
-    kind = element.get("Type", "").rpartition("/")[2]
-    target = element.get("Target", "")
-    if element.get("TargetMode") == "External":
-        return Relationship(kind, target, True)
-    path = posixpath.normpath(posixpath.join("/", folder, unquote(target)))
-    return Relationship(kind, path.lstrip("/"), False)
-
-
 C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
 #: The element that refers to a chart.
 CHART = f"{C}chart"
@@ -137,26 +129,27 @@ def chart_blocks(part: Part | None) -> list[Block]:
     if part is None:
         return []
     title = "".join(each.text or "" for each in part.root.iterfind(f".//{C}title//{DRAWING}t"))
-    series = [_series(each) for each in part.root.iter(f"{C}ser")]
     blocks: list[Block] = []
     if title.strip():
         blocks.append(Paragraph([Run(title.strip(), Style(bold=True))]))
-    rows = _rows(series)
-    return [*blocks, Grid(rows)] if rows else blocks
+    head = [""]
+    categories: dict[int, str] = {}
+    columns: list[dict[int, str]] = []
+    for series in part.root.iter(f"{C}ser"):
+        head.append(" ".join(_points(series, "tx").values()))
+        categories = {**_points(series, "cat", "xVal"), **categories}
+        columns.append(_points(series, "val", "yVal"))
+    rows = [
+        [categories.get(index, ""), *(column.get(index, "") for column in columns)]
+        for index in sorted({index for column in columns for index in column})
+    ]
+    return [*blocks, Grid([head, *rows])] if rows else blocks
 
 
-def _series(element: Element) -> tuple[str, dict[int, str], dict[int, str]]:
-    name = element.find(f"{C}tx")
-    categories = element.find(f"{C}cat")
-    if categories is None:
-        categories = element.find(f"{C}xVal")
-    values = element.find(f"{C}val")
-    if values is None:
-        values = element.find(f"{C}yVal")
-    return " ".join(_points(name).values()), _points(categories), _points(values)
-
-
-def _points(element: Element | None) -> dict[int, str]:
+def _points(series: Element, *names: str) -> dict[int, str]:
+    """Return the values of the first of these children."""
+    children = (series.find(f"{C}{name}") for name in names)
+    element = next((child for child in children if child is not None), None)
     if element is None:
         return {}
     points: dict[int, str] = {}
@@ -165,20 +158,6 @@ def _points(element: Element | None) -> dict[int, str]:
         if text is not None and len(points) < _MAX_POINTS:
             points[parse_int(point.get("idx"))] = text
     return points or {0: element.findtext(f".//{C}v") or ""}
-
-
-def _rows(series: list[tuple[str, dict[int, str], dict[int, str]]]) -> list[list[str]]:
-    if not any(values for _, _, values in series):
-        return []
-    categories: dict[int, str] = {}
-    for _, theirs, _ in series:
-        categories = {**theirs, **categories}
-    indexes = sorted({index for _, _, values in series for index in values})
-    head = ["", *(name for name, _, _ in series)]
-    return [head] + [
-        [categories.get(index, ""), *(values.get(index, "") for _, _, values in series)]
-        for index in indexes
-    ]
 
 
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
@@ -232,16 +211,6 @@ def _text(element: Element) -> str:
     return text.translate(_ESCAPED)
 
 
-def _radical(element: Element) -> str:
-    degree = _part(element, "deg")
-    return f"\\sqrt{f'[{degree}]' if degree else ''}{{{_part(element, 'e')}}}"
-
-
-def _before(element: Element) -> str:
-    scripts = f"_{{{_part(element, 'sub')}}}^{{{_part(element, 'sup')}}}"
-    return f"{{}}{scripts}{_part(element, 'e')}"
-
-
 def _base(element: Element) -> str:
     base = _part(element, "e")
     return base if len(base) == 1 else f"{{{base}}}"
@@ -249,32 +218,24 @@ def _base(element: Element) -> str:
 
 def _large(element: Element) -> str:
     sign = _property(element, "naryPr/chr", "∫")
-    below, above = _part(element, "sub"), _part(element, "sup")
-    text = _LARGE.get(sign, sign)
-    text += f"_{{{below}}}" if below else ""
-    text += f"^{{{above}}}" if above else ""
-    return f"{text} {_part(element, 'e')}"
+    scripts = _script(element, "_", "sub") + _script(element, "^", "sup")
+    return f"{_LARGE.get(sign, sign)}{scripts} {_part(element, 'e')}"
 
 
 def _delimited(element: Element) -> str:
     begin = _property(element, "dPr/begChr", "(") or "."
     end = _property(element, "dPr/endChr", ")") or "."
     between = _property(element, "dPr/sepChr", "|")
-    inner = between.join(to_latex(each) for each in element.iterchildren(f"{M}e"))
+    inner = _rows(element, "e", between)
     if (begin, end) in (("(", ")"), ("[", "]")) and "\\frac" not in inner:
         return f"{begin}{inner}{end}"
     braces = {"{": r"\{", "}": r"\}"}
     return f"\\left{braces.get(begin, begin)}{inner}\\right{braces.get(end, end)}"
 
 
-def _function(element: Element) -> str:
-    name = _part(element, "fName").strip()
-    return f"{name} {{{_part(element, 'e')}}}"
-
-
-def _accent(element: Element) -> str:
-    sign = _property(element, "accPr/chr", "\u0302")
-    return f"{_ACCENTS.get(sign, _HAT)}{{{_part(element, 'e')}}}"
+def _radical(element: Element) -> str:
+    degree = _part(element, "deg")
+    return f"\\sqrt{f'[{degree}]' if degree else ''}{{{_part(element, 'e')}}}"
 
 
 def _bar(element: Element) -> str:
@@ -282,24 +243,28 @@ def _bar(element: Element) -> str:
     return f"\\{'overline' if is_above else 'underline'}{{{_part(element, 'e')}}}"
 
 
+def _rows(element: Element, name: str, between: str) -> str:
+    return between.join(to_latex(each) for each in element.iterchildren(f"{M}{name}"))
+
+
 def _matrix(element: Element) -> str:
-    rows = (
-        " & ".join(to_latex(each) for each in row.iterchildren(f"{M}e"))
-        for row in element.iterchildren(f"{M}mr")
-    )
+    rows = (_rows(row, "e", " & ") for row in element.iterchildren(f"{M}mr"))
     return f"\\begin{{matrix}}{_NEXT.join(rows)}\\end{{matrix}}"
 
 
-def _lines(element: Element) -> str:
-    rows = (to_latex(each) for each in element.iterchildren(f"{M}e"))
-    return f"\\begin{{array}}{{l}}{_NEXT.join(rows)}\\end{{array}}"
+def _script(element: Element, sign: str, name: str) -> str:
+    text = _part(element, name)
+    return f"{sign}{{{text}}}" if text else ""
 
 
 _WRITERS: dict[str, Callable[[Element], str]] = {
     f"{M}{name}": writer
     for name, writer in {
-        "r": _text, "rad": _radical, "sPre": _before, "nary": _large, "d": _delimited,
-        "func": _function, "acc": _accent, "bar": _bar, "m": _matrix, "eqArr": _lines,
+        "r": _text, "nary": _large, "d": _delimited, "m": _matrix, "rad": _radical, "bar": _bar,
+        "eqArr": lambda e: f"\\begin{{array}}{{l}}{_rows(e, 'e', _NEXT)}\\end{{array}}",
+        "sPre": lambda e: f"{{}}_{{{_part(e, 'sub')}}}^{{{_part(e, 'sup')}}}{_part(e, 'e')}",
+        "func": lambda e: f"{_part(e, 'fName').strip()} {{{_part(e, 'e')}}}",
+        "acc": lambda e: f"{_ACCENTS.get(_property(e, 'accPr/chr', ''), _HAT)}{{{_part(e, 'e')}}}",
         "f": lambda e: f"\\frac{{{_part(e, 'num')}}}{{{_part(e, 'den')}}}",
         "sSup": lambda e: f"{_base(e)}^{{{_part(e, 'sup')}}}",
         "sSub": lambda e: f"{_base(e)}_{{{_part(e, 'sub')}}}",

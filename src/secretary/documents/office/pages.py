@@ -9,7 +9,7 @@ from ...core.callables import LazyCallable
 from ...core.errors import FileCorrupt, UnsupportedFile
 from ..pages import DocumentInfo, PageStore
 from .blocks import OfficeDocument, Pictures
-from .containers import MIB, open_archive, reject_ole
+from .containers import MIB, detect_ole_type, open_archive
 from .text import read_text
 
 #: Readers are imported when needed: processes that only send work to others load no parsers.
@@ -90,17 +90,16 @@ def _read_document(
             with open_archive(path, max_expanded_bytes) as archive:
                 return _SHEETS[kind](archive, pictures, max_cells)
         match kind:
-            case "text" if PurePath(name or path).suffix.lower() in _HTML_EXTENSIONS:
-                # HTML without a doctype: a fragment, or XHTML.
-                return _READ_HTML(path, pictures)
-            case "html":
+            # HTML without a doctype is detected as text: a fragment, or XHTML.
+            case "text" if PurePath(name or path).suffix.lower() not in _HTML_EXTENSIONS:
+                return read_text(path, name, pictures, max_cells)
+            case "html" | "text":
                 return _READ_HTML(path, pictures)
             case "rtf":
                 return _READ_RTF(path, pictures)
-            case "text":
-                return read_text(path, name, pictures, max_cells)
             case "ole":
-                reject_ole(path)
+                text = f"The legacy format .{detect_ole_type(path)} can only be read as a PDF"
+                raise UnsupportedFile(f"{text}: use via_pdf")
     except (etree.LxmlError, RecursionError, ValueError, LookupError, OverflowError) as error:
         # Anything that is not as the format requires: an invalid number, a part without a root.
         raise FileCorrupt(f"The {kind} file is damaged and cannot be read") from error

@@ -1,7 +1,7 @@
 """Reads PowerPoint presentations (pptx): one page per slide."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -71,8 +71,10 @@ def read_pptx(archive: Archive, pictures: Pictures) -> OfficeDocument:
             continue
         is_hidden = part.root.get("show") in ("0", "false")
         blocks = _Slide(part, pictures, layouts).blocks()
-        if is_hidden:
-            blocks = _marked_hidden(blocks)
+        if is_hidden and blocks and isinstance(blocks[0], Heading):
+            blocks[0] = Heading(1, [*blocks[0].content, Run(" (hidden)")])
+        elif is_hidden:
+            blocks.insert(0, Paragraph([Run("(hidden)")]))
         pages.append(build_page(len(pages) + 1, blocks, pictures, is_hidden=is_hidden))
     return OfficeDocument(pages=pages, facts=core_properties(archive))
 
@@ -83,7 +85,7 @@ def diagram_blocks(part: Part | None) -> list[Block]:
         return []
     blocks: list[Block] = []
     for point in part.root.iter(f"{DIAGRAM}pt"):
-        lines = _text_blocks(point.find(f"{DIAGRAM}t"), part, _Bullets(_no_bullets))
+        lines = _text_blocks(point.find(f"{DIAGRAM}t"), part)
         content = [each for line in lines if isinstance(line, Paragraph) for each in line.content]
         if plain_text(content).strip():
             blocks.append(Item(0, "-", content))
@@ -158,21 +160,6 @@ def _split_at_gaps(
     return groups
 
 
-@dataclass(slots=True)
-class _Bullets:
-    """How paragraphs of each level start unless they say so themselves."""
-
-    inherited: Callable[[int], Element | None]
-
-    def of(self, properties: Element | None, level: int) -> Element | None:
-        own = _bullet(properties)
-        return own if own is not None else self.inherited(level)
-
-
-def _no_bullets(level: int) -> Element | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class _Shape:
     element: Element
@@ -186,9 +173,10 @@ class _Slide:
         """`layouts`: those read so far, with masters, since many slides share a few of them."""
         self._part = part
         self._pictures = pictures
-        self._layout = _shared(part.related("slideLayout"), layouts)
+        layout = part.related("slideLayout")
+        self._layout = layouts.setdefault(layout.name, layout) if layout else None
         master = self._layout.related("slideMaster") if self._layout else None
-        self._master = _shared(master, layouts)
+        self._master = layouts.setdefault(master.name, master) if master else None
 
     def blocks(self) -> list[Block]:
         tree = self._part.root.find(f"{P}cSld/{P}spTree")
@@ -197,7 +185,7 @@ class _Slide:
         others = [shape for shape in shapes if shape.placeholder not in _TITLES]
         blocks: list[Block] = []
         for shape in titles:
-            blocks += self._title(shape)
+            blocks += slide_title(_text_blocks(shape.element.find(f"{P}txBody"), self._part))
         for shape in others:
             blocks += self._shape_blocks(shape)
         return blocks + self._notes()
@@ -233,10 +221,6 @@ class _Slide:
                     yield other
                     break
 
-    def _title(self, shape: _Shape) -> list[Block]:
-        body = shape.element.find(f"{P}txBody")
-        return slide_title(_text_blocks(body, self._part, _Bullets(_no_bullets)))
-
     def _shape_blocks(self, shape: _Shape) -> list[Block]:
         element = shape.element
         match element.tag.removeprefix(P):
@@ -244,33 +228,19 @@ class _Slide:
                 inner = self._sorted_shapes(element)
                 return [block for each in inner for block in self._shape_blocks(each)]
             case "pic":
-                return self._picture(element)
+                picture = self._part.drawn_picture(element, self._pictures)
+                return [Paragraph([picture])] if picture.alt or picture.file else []
             case "graphicFrame":
                 return self._frame(element)
             case "sp":
-                body = element.find(f"{P}txBody")
-                return _text_blocks(body, self._part, self._bullets(shape))
+                shapes = (element, *self._inherited(element))
+                styles = [each.find(f"{P}txBody/{A}lstStyle") for each in shapes]
+                if shape.placeholder in ("body", "obj") and self._master is not None:
+                    styles.append(self._master.root.find(f"{P}txStyles/{P}bodyStyle"))
+                styles = [style for style in styles if style is not None]
+                return _text_blocks(element.find(f"{P}txBody"), self._part, styles)
             case _:
                 return []
-
-    def _bullets(self, shape: _Shape) -> _Bullets:
-        own = shape.element.find(f"{P}txBody/{A}lstStyle")
-        styles = [
-            own,
-            *(each.find(f"{P}txBody/{A}lstStyle") for each in self._inherited(shape.element)),
-        ]
-        if shape.placeholder in ("body", "obj") and self._master is not None:
-            styles.append(self._master.root.find(f"{P}txStyles/{P}bodyStyle"))
-
-        def inherited(level: int) -> Element | None:
-            bullets = (_level_bullet(style, level) for style in styles)
-            return next((each for each in bullets if each is not None), None)
-
-        return _Bullets(inherited)
-
-    def _picture(self, element: Element) -> list[Block]:
-        picture = self._part.drawn_picture(element, self._pictures)
-        return [Paragraph([picture])] if picture.alt or picture.file else []
 
     def _frame(self, frame: Element) -> list[Block]:
         table = frame.find(f"{A}graphic/{A}graphicData/{A}tbl")
@@ -282,7 +252,8 @@ class _Slide:
         diagram = frame.find(f"{A}graphic/{A}graphicData/{DIAGRAM}relIds")
         if diagram is not None:
             return diagram_blocks(self._part.by_id(diagram.get(f"{RELATIONSHIP}dm")))
-        return [block for picture in frame.iter(f"{P}pic") for block in self._picture(picture)]
+        pictures = (_Shape(picture, None, None) for picture in frame.iter(f"{P}pic"))
+        return [block for picture in pictures for block in self._shape_blocks(picture)]
 
     def _notes(self) -> list[Block]:
         part = self._part.related("notesSlide")
@@ -292,18 +263,8 @@ class _Slide:
         for shape in part.root.iter(f"{P}sp"):
             placeholder = shape.find(f"./*/{P}nvPr/{P}ph")
             if placeholder is not None and placeholder.get("type") == "body":
-                blocks += _text_blocks(shape.find(f"{P}txBody"), part, _Bullets(_no_bullets))
+                blocks += _text_blocks(shape.find(f"{P}txBody"), part)
         return speaker_notes(blocks)
-
-
-def _shared(part: Part | None, layouts: dict[str, Part]) -> Part | None:
-    return layouts.setdefault(part.name, part) if part is not None else None
-
-
-def _marked_hidden(blocks: list[Block]) -> list[Block]:
-    if blocks and isinstance(blocks[0], Heading):
-        return [Heading(1, [*blocks[0].content, Run(" (hidden)")]), *blocks[1:]]
-    return [Paragraph([Run("(hidden)")]), *blocks]
 
 
 def _shapes(tree: Element) -> Iterator[Element]:
@@ -339,32 +300,33 @@ def _box(element: Element) -> Box | None:
     )  # fmt: skip
 
 
-def _text_blocks(body: Element | None, part: Part, bullets: _Bullets) -> list[Block]:
-    return list(_blocks(body, part, bullets)) if body is not None else []
-
-
-def _blocks(body: Element, part: Part, bullets: _Bullets) -> Iterator[Block]:
+def _text_blocks(body: Element | None, part: Part, styles: Sequence[Element] = ()) -> list[Block]:
+    """`styles`: the list styles for paragraphs without a bullet of their own."""
+    blocks: list[Block] = []
     counts: dict[int, tuple[str, int]] = {}
-    for paragraph in body.iterchildren(f"{A}p"):
+    for paragraph in body.iterchildren(f"{A}p") if body is not None else ():
         properties = paragraph.find(f"{A}pPr")
         level = parse_int(properties.get("lvl")) if properties is not None else 0
         level = min(max(level, 0), _MAX_LEVEL)
         content = _inlines(paragraph, part)
         if not content:
             continue
-        bullet = bullets.of(properties, level)
+        inherited = (style.find(f"{A}lvl{level + 1}pPr") for style in styles)
+        bullets = map(_bullet, (properties, *inherited))
+        bullet = next((bullet for bullet in bullets if bullet is not None), None)
         name = bullet.tag.removeprefix(A) if bullet is not None else "buNone"
         for deeper in [each for each in counts if each > level]:
             del counts[deeper]
-        if name == "buNone":
-            counts.pop(level, None)
-            yield Item(level - 1, "", content) if level else Paragraph(content)
-        elif name == "buAutoNum" and bullet is not None:
+        if name == "buAutoNum":
             marker, label = _number(bullet, level, counts)
-            yield Item(level, marker, [*([Run(label)] if label else []), *content])
+            blocks.append(Item(level, marker, [*([Run(label)] if label else []), *content]))
+            continue
+        counts.pop(level, None)
+        if name != "buNone":
+            blocks.append(Item(level, "-", content))
         else:
-            counts.pop(level, None)
-            yield Item(level, "-", content)
+            blocks.append(Item(level - 1, "", content) if level else Paragraph(content))
+    return blocks
 
 
 def _number(bullet: Element, level: int, counts: dict[int, tuple[str, int]]) -> tuple[str, str]:
@@ -418,31 +380,21 @@ def _run(text: str, properties: Element | None, part: Part) -> Run:
 def _bullet(properties: Element | None) -> Element | None:
     if properties is None:
         return None
-    for name in ("buNone", "buAutoNum", "buChar", "buBlip"):
-        bullet = properties.find(f"{A}{name}")
-        if bullet is not None:
-            return bullet
-    return None
-
-
-def _level_bullet(styles: Element | None, level: int) -> Element | None:
-    """Return the bullet of a level in a list style."""
-    return _bullet(styles.find(f"{A}lvl{level + 1}pPr")) if styles is not None else None
+    names = ("buNone", "buAutoNum", "buChar", "buBlip")
+    bullets = (properties.find(f"{A}{name}") for name in names)
+    return next((bullet for bullet in bullets if bullet is not None), None)
 
 
 def _table_rows(table: Element, part: Part) -> list[list[Cell]]:
     return lay_out_cells(
         [
-            _spanning(cell, part)
+            SpannedCell(
+                _text_blocks(cell.find(f"{A}txBody"), part),
+                parse_int(cell.get("gridSpan"), 1),
+                parse_int(cell.get("rowSpan"), 1),
+            )
             for cell in row.iterchildren(f"{A}tc")
             if not (parse_bool(cell.get("hMerge")) or parse_bool(cell.get("vMerge")))
         ]
         for row in table.iterchildren(f"{A}tr")
-    )
-
-
-def _spanning(cell: Element, part: Part) -> SpannedCell:
-    blocks = _text_blocks(cell.find(f"{A}txBody"), part, _Bullets(_no_bullets))
-    return SpannedCell(
-        blocks, parse_int(cell.get("gridSpan"), 1), parse_int(cell.get("rowSpan"), 1)
     )

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from fractions import Fraction
 from functools import lru_cache
+from itertools import takewhile
 from typing import NamedTuple
 
 from ...core.errors import FileTooLarge, UnsupportedFile
@@ -82,7 +83,14 @@ class SheetGrid:
         if not self._rows:
             return None
         rows = sorted(self._rows)
-        self._repeat(rows)
+        for row, column, last in self._merged:
+            text = self._rows.get(row, {}).get(column)
+            if not text or len(text) > REPEATED_CHARACTERS:
+                continue
+            # Rows without other cells are skipped: the merged cell was just tall.
+            for other in rows[bisect_right(rows, row) : bisect_right(rows, last)]:
+                self._count(1)
+                self._rows[other].setdefault(column, text)
         columns = sorted({column for cells in self._rows.values() for column in cells})
         self._remaining = self._max_cells
         self._count(len(rows) * len(columns))
@@ -102,22 +110,11 @@ class SheetGrid:
             lines.append(line)
         return Grid(lines, links)
 
-    def _repeat(self, rows: list[int]) -> None:
-        for row, column, last in self._merged:
-            text = self._rows.get(row, {}).get(column)
-            if not text or len(text) > REPEATED_CHARACTERS:
-                continue
-            # Rows without other cells are skipped: the merged cell was just tall.
-            for other in rows[bisect_right(rows, row) : bisect_right(rows, last)]:
-                self._count(1)
-                self._rows[other].setdefault(column, text)
-
     def _count(self, cells: int) -> None:
         self._remaining -= cells
         if self._remaining < 0:
-            raise FileTooLarge(
-                f"A sheet has more than {self._max_cells:,} cells", limit=self._max_cells
-            )
+            text = f"A sheet has more than {self._max_cells:,} cells"
+            raise FileTooLarge(text, limit=self._max_cells)
 
 
 class _Book:
@@ -126,52 +123,43 @@ class _Book:
     def __init__(self, workbook: Part) -> None:
         properties = workbook.root.find(f"{S}workbookPr")
         self.is_1904 = properties is not None and parse_bool(properties.get("date1904"))
-        self.strings = _strings(workbook.related("sharedStrings"))
+        self.strings: list[str] = []
+        if part := workbook.related("sharedStrings"):
+            with part.archive.stream(part.name) as stream:
+                self.strings = [_rich_text(each) for each in iter_elements(stream, [f"{S}si"])]
         self._codes = _number_formats(workbook.related("styles"))
         self._numbers: dict[tuple[str, str], str] = {}
 
     def number(self, text: str, style: str | None) -> str:
+        code = self._codes.get(style or "0")
+        if code is None and len(text) <= _SHORT_NUMBER and _PLAIN_NUMBER.fullmatch(text):
+            return text
         try:
-            return self._number(text, style)
+            if code is None:
+                return format_general(float(text))
+            # A few numbers are repeated all over most sheets.
+            formatted = self._numbers.get((text, code))
+            if formatted is None:
+                formatted = format_value(float(text), code, is_1904=self.is_1904)
+                if len(self._numbers) < 100_000:
+                    self._numbers[text, code] = formatted
+            return formatted
         except ValueError:
             return text  # not a number: keep it as it is
-
-    def _number(self, text: str, style: str | None) -> str:
-        code = self._codes.get(style or "0")
-        if code is None:
-            if len(text) <= _SHORT_NUMBER and _PLAIN_NUMBER.fullmatch(text):
-                return text
-            return format_general(float(text))
-        # A few numbers are repeated all over most sheets.
-        key = (text, code)
-        formatted = self._numbers.get(key)
-        if formatted is None:
-            formatted = format_value(float(text), code, is_1904=self.is_1904)
-            if len(self._numbers) < 100_000:
-                self._numbers[key] = formatted
-        return formatted
-
-
-def _strings(part: Part | None) -> list[str]:
-    if part is None:
-        return []
-    with part.archive.stream(part.name) as stream:
-        return [_rich_text(element) for element in iter_elements(stream, [f"{S}si"])]
 
 
 def _rich_text(element: Element) -> str:
     """Join the runs of a string, without its phonetic guide (rPh)."""
-    parts = []
+    text = ""
     for child in element:
         if child.tag == f"{S}t":
-            parts.append(child.text or "")
+            text += child.text or ""
         elif child.tag == f"{S}r":
-            parts.append(child.findtext(f"{S}t") or "")
-    text = "".join(parts)
-    return _ESCAPED.sub(_unescaped, text) if "_x" in text else text
+            text += child.findtext(f"{S}t") or ""
+    return _ESCAPED.sub(_unescape, text) if "_x" in text else text
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     char = chr(int(match[1], 16))
     return char if char.isprintable() or char in "\n\t" else ""
 
@@ -204,11 +192,23 @@ def _sheet_blocks(part: Part, book: _Book, pictures: Pictures, max_cells: int) -
             match element.tag.removeprefix(S):
                 case "row":
                     row = parse_int(element.get("r"), row + 2) - 1
-                    _read_row(element, row, book, cells)
+                    column = -1
+                    for cell in element:
+                        if cell.tag == f"{S}c":
+                            reference = cell.get("r")
+                            column = _column(reference) if reference else column + 1
+                            if text := _cell_text(cell, book):
+                                cells.put(row, column, text)
                 case "mergeCell":
-                    _merge(element.get("ref", ""), cells)
+                    corners = map(_REFERENCE.fullmatch, element.get("ref", "").partition(":")[::2])
+                    start, end = corners
+                    if start and end:
+                        cells.merge(int(start[2]) - 1, _column(start[1]), int(end[2]) - 1)
                 case "hyperlink":
-                    _link(element, part, cells)
+                    target = part.link(element.get(f"{RELATIONSHIP}id"))
+                    start = _REFERENCE.match(element.get("ref", ""))
+                    if target and start:
+                        cells.link(int(start[2]) - 1, _column(start[1]), target)
                 case "drawing":
                     drawings.append(element.get(f"{RELATIONSHIP}id"))
                 case "chartsheet":
@@ -218,18 +218,6 @@ def _sheet_blocks(part: Part, book: _Book, pictures: Pictures, max_cells: int) -
         yield grid
     for identity in drawings:
         yield from _read_drawing(part.by_id(identity), pictures, has_charts=is_chart)
-
-
-def _read_row(row: Element, number: int, book: _Book, cells: SheetGrid) -> None:
-    column = -1
-    for cell in row:
-        if cell.tag != f"{S}c":
-            continue
-        reference = cell.get("r")
-        column = _column(reference) if reference else column + 1
-        text = _cell_text(cell, book)
-        if text:
-            cells.put(number, column, text)
 
 
 def _column(reference: str) -> int:
@@ -268,20 +256,6 @@ def _cell_text(cell: Element, book: _Book) -> str:
             return str(value).replace("T00:00:00", "").replace("T", " ")
         case _:
             return str(value)
-
-
-def _merge(reference: str, cells: SheetGrid) -> None:
-    first, _, last = reference.partition(":")
-    start, end = _REFERENCE.fullmatch(first), _REFERENCE.fullmatch(last)
-    if start and end:
-        cells.merge(int(start[2]) - 1, _column(start[1]), int(end[2]) - 1)
-
-
-def _link(element: Element, part: Part, cells: SheetGrid) -> None:
-    target = part.link(element.get(f"{RELATIONSHIP}id"))
-    reference = _REFERENCE.match(element.get("ref", ""))
-    if target and reference:
-        cells.link(int(reference[2]) - 1, _column(reference[1]), target)
 
 
 def _read_drawing(part: Part | None, pictures: Pictures, *, has_charts: bool) -> Iterator[Block]:
@@ -406,41 +380,32 @@ def _section(matches: list[re.Match[str]]) -> _Section:
             tokens.append(_Token(kind, match[kind]))
     is_date = any(token.kind in ("date", "elapsed", "half") for token in tokens)
     if not is_date:
-        tokens = [plain for token in tokens for plain in _without_fraction(token)]
+        # Only in times `.00` is a fraction of a second, otherwise it is a point and digits.
+        parsed, tokens = tokens, []
+        for token in parsed:
+            if token.kind == "fraction":
+                tokens += [_Token("point", "."), *(_Token("digit", "0") for _ in token.text[1:])]
+            else:
+                tokens.append(token)
     is_general = any(token.kind == "general" for token in tokens)
     return _Section(tuple(tokens), is_date, is_general, condition, is_german)
 
 
-def _without_fraction(token: _Token) -> list[_Token]:
-    """Split `.00` into point and digits: only in times it is a fraction of a second."""
-    if token.kind != "fraction":
-        return [token]
-    return [_Token("point", "."), *(_Token("digit", sign) for sign in token.text[1:])]
-
-
 def _choose_section(parts: tuple[_Section, ...], value: float) -> tuple[_Section, float]:
-    conditional = [part for part in parts if part.condition]
-    if conditional:
+    if any(part.condition for part in parts):
         for part in parts[:3]:
-            if part.condition is None or _matches(part.condition, value):
+            sign, limit = part.condition or ("", 0.0)
+            if (
+                part.condition is None
+                or ("<" in sign and value < limit)
+                or (">" in sign and value > limit)
+                or ("=" in sign and value == limit)
+            ):
                 return part, value
         return parts[0], value
     if value < 0 and len(parts) > 1:
         return parts[1], -value
-    if value == 0 and len(parts) > 2:
-        return parts[2], value
-    return parts[0], value
-
-
-def _matches(condition: tuple[str, float], value: float) -> bool:
-    sign, limit = condition
-    if sign == "<>":
-        return value != limit
-    return (
-        ("<" in sign and value < limit)
-        or (">" in sign and value > limit)
-        or ("=" in sign and value == limit)
-    )
+    return parts[2 if value == 0 and len(parts) > 2 else 0], value
 
 
 def _format_number(section: _Section, value: float) -> str:
@@ -466,7 +431,10 @@ def _format_number(section: _Section, value: float) -> str:
 def _fill_digits(tokens: tuple[_Token, ...], number: Decimal) -> str:
     """Fill the digits of a number into the placeholders of a format."""
     whole, after = _split_at_point(tokens)
-    number /= 1000 ** _scaling(tokens)
+    last = max(index for index, token in enumerate(tokens) if token.kind == "digit")
+    # Each comma after the last digit divides by a thousand.
+    commas = takewhile(lambda token: token.kind == "comma", tokens[last + 1 :])
+    number /= 1000 ** len(list(commas))
     decimals = min(sum(token.kind == "digit" for token in after), _MAX_DECIMALS)
     with localcontext() as context:
         context.prec = 400
@@ -479,17 +447,6 @@ def _split_at_point(tokens: tuple[_Token, ...]) -> tuple[list[_Token], list[_Tok
     kinds = [token.kind for token in tokens]
     at = kinds.index("point") if "point" in kinds else len(tokens)
     return list(tokens[:at]), list(tokens[at:])
-
-
-def _scaling(tokens: tuple[_Token, ...]) -> int:
-    """Count the commas after the last digit: each divides by a thousand."""
-    last = max(index for index, token in enumerate(tokens) if token.kind == "digit")
-    count = 0
-    for token in tokens[last + 1 :]:
-        if token.kind != "comma":
-            break
-        count += 1
-    return count
 
 
 def _whole_part(tokens: list[_Token], digits: str) -> str:
@@ -574,8 +531,15 @@ def _format_date(value: float, section: _Section, *, is_1904: bool) -> str | Non
     has_seconds = any(
         token.kind in ("date", "elapsed") and token.text[0] in "sS" for token in tokens
     )
+    days = int(value)
+    milliseconds = round((value - days) * 86_400_000)
+    if has_seconds and decimals < 3:
+        unit = 10 ** (3 - decimals)
+        milliseconds = (milliseconds + unit // 2) // unit * unit
+    # Day 60 is 29 February 1900, which never existed.
+    start = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30 if days >= 60 else 31)
     try:
-        moment = _moment(value, is_1904, decimals if has_seconds else None)
+        moment = start + timedelta(days=days, milliseconds=milliseconds)
     except OverflowError:  # rounded up beyond the year 9999
         return None
     has_am_pm = any(token.kind == "half" for token in tokens)
@@ -583,17 +547,6 @@ def _format_date(value: float, section: _Section, *, is_1904: bool) -> str | Non
         _format_token(token, moment, value, has_am_pm=has_am_pm, is_german=section.is_german)
         for token in tokens
     ).strip()
-
-
-def _moment(value: float, is_1904: bool, decimals: int | None) -> datetime:
-    days = int(value)
-    milliseconds = round((value - days) * 86_400_000)
-    if decimals is not None and decimals < 3:
-        unit = 10 ** (3 - decimals)
-        milliseconds = (milliseconds + unit // 2) // unit * unit
-    # Day 60 is 29 February 1900, which never existed.
-    start = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30 if days >= 60 else 31)
-    return start + timedelta(days=days, milliseconds=milliseconds)
 
 
 def _with_minutes(tokens: tuple[_Token, ...]) -> list[_Token]:
@@ -638,26 +591,16 @@ def _date_part(text: str, moment: datetime, has_am_pm: bool, is_german: bool) ->
     match text[0]:
         case "y":
             return f"{moment.year % 100:02}" if size <= 2 else f"{moment.year:04}"
+        case "m" | "d" if size <= 2:
+            return f"{moment.month if text[0] == 'm' else moment.day:0{size}}"
         case "m":
-            return _number_or_name(moment.month, _MONTHS[is_german].split()[moment.month - 1], size)
+            name = _MONTHS[is_german].split()[moment.month - 1]
+            return name[: {3: 3, 5: 1}.get(size, len(name))]
         case "d":
-            return _number_or_name(
-                moment.day, _WEEKDAYS[is_german].split()[moment.weekday()], size, is_german
-            )
+            name = _WEEKDAYS[is_german].split()[moment.weekday()]
+            return name[: {3: 2 if is_german else 3, 5: 1}.get(size, len(name))]
         case "h":
             hour = (moment.hour % 12 or 12) if has_am_pm else moment.hour
             return f"{hour:0{min(size, 2)}}"
         case _:
             return f"{moment.second:0{min(size, 2)}}"
-
-
-def _number_or_name(number: int, name: str, size: int, is_short: bool = False) -> str:
-    match size:
-        case 1 | 2:
-            return f"{number:0{size}}"
-        case 3:
-            return name[: 2 if is_short else 3]
-        case 5:
-            return name[0]
-        case _:
-            return name

@@ -26,23 +26,22 @@ INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
 FLOAT = re.compile(r"[-+]?[0-9]{1,15}\.[0-9]{1,15}(?:[eE][-+]?[0-9]{1,2})?")
 
 
-class NotPlain(yaml.MarkedYAMLError):
-    """YAML with features that front matter may not use."""
-
-
 class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # as PyYAML requires
     depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
+        problem = None
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise NotPlain(problem="`&` and `*` cannot be used", problem_mark=event.start_mark)
-        if getattr(event, "tag", None) not in (None, "!"):
-            raise NotPlain(problem="`!` cannot be used", problem_mark=event.start_mark)
+            problem = "`&` and `*` cannot be used"
+        elif getattr(event, "tag", None) not in (None, "!"):
+            problem = "`!` cannot be used"
+        elif self.depth >= MAX_DEPTH:
+            problem = "it is nested too deeply"
+        if problem is not None:
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
         self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise NotPlain(problem="it is nested too deeply", problem_mark=event.start_mark)
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
@@ -56,7 +55,7 @@ def _data_of(node: yaml.Node, text_of: Callable[[str], Any]) -> Any:
             for key, value in node.value:
                 if not isinstance(key, yaml.ScalarNode):
                     text = "a key must be a single word or text"
-                    raise NotPlain(problem=text, problem_mark=key.start_mark)
+                    raise yaml.MarkedYAMLError(problem=text, problem_mark=key.start_mark)
                 pairs[str(key.value)] = _data_of(value, text_of)
             return pairs
         case yaml.SequenceNode():
@@ -70,7 +69,7 @@ def _data_of(node: yaml.Node, text_of: Callable[[str], Any]) -> Any:
                 return int(text)
             return float(text) if FLOAT.fullmatch(text) else text_of(text)
         case _:
-            raise NotPlain(problem="it is neither a value nor a list nor a mapping")
+            raise yaml.MarkedYAMLError(problem="it is neither a value nor a list nor a mapping")
 
 
 #: YAML parsers need not support longer keys.
@@ -220,7 +219,6 @@ class _Tokens:
 def read_entries(
     pieces: Sequence[str | Placeholder],
     first_line: int,
-    *,
     report_error: Report,
     report_warning: Report,
 ) -> list[Entry]:

@@ -108,7 +108,13 @@ def _level(around: "deque[np.ndarray]", index: int) -> np.ndarray:
 
 def _active_runs(levels: np.ndarray) -> list[tuple[int, int]]:
     """Return runs of active frames without clicks, joined over short gaps."""
-    active = levels > _thresholds(levels)
+    thresholds = np.empty_like(levels)
+    reach = _BLOCKS_AROUND * _BLOCK
+    for start in range(0, len(levels), _BLOCK):
+        end = start + _BLOCK
+        speech = np.quantile(levels[max(0, start - reach) : end + reach], _LEVEL_QUANTILE)
+        thresholds[start:end] = max(_MARGIN, _LEVEL_SHARE * speech)
+    active = levels > thresholds
     changes = np.flatnonzero(np.diff(active.astype(np.int8), prepend=0, append=0))
     joined: list[tuple[int, int]] = []
     for start, end in changes.reshape(-1, 2).tolist():
@@ -117,16 +123,6 @@ def _active_runs(levels: np.ndarray) -> list[tuple[int, int]]:
         else:
             joined.append((start, end))
     return [run for run in joined if run[1] - run[0] >= _SHORTEST / FRAME]
-
-
-def _thresholds(levels: np.ndarray) -> np.ndarray:
-    thresholds = np.empty_like(levels)
-    reach = _BLOCKS_AROUND * _BLOCK
-    for start in range(0, len(levels), _BLOCK):
-        end = start + _BLOCK
-        speech = np.quantile(levels[max(0, start - reach) : end + reach], _LEVEL_QUANTILE)
-        thresholds[start:end] = max(_MARGIN, _LEVEL_SHARE * speech)
-    return thresholds
 
 
 def _split(levels: np.ndarray, start: int, end: int) -> list[tuple[int, int]]:

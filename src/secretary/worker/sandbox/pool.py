@@ -69,7 +69,6 @@ class Sandbox:
         self._started = 0
         self._is_open = False
         self._watchdog: Watchdog | None = None
-        self._heartbeat = Heartbeat()
         self._children: set[Child] = set()
         self._leaving: set[Child] = set()
         self._idle: list[Child] = []
@@ -107,7 +106,6 @@ class Sandbox:
         """Call about once a second after the first call. Without a heartbeat for
         `WATCHDOG_TIMEOUT` this process counts as suspended, and every call ends as
         `SandboxInterrupted`."""
-        self._heartbeat.beat()
         if self._watchdog is not None:
             self._watchdog.heartbeat()
 
@@ -176,7 +174,7 @@ class Sandbox:
                 await _uncancellable(self._end(child) if immediately else self._stop(child))
                 raise error
             case None:
-                was_suspended = self._heartbeat.was_suspended
+                was_suspended = self._watchdog is not None and self._watchdog.was_suspended
                 await _uncancellable(self._end(child))
                 if was_suspended:
                     raise SandboxInterrupted("this process was suspended, and its calls were ended")
@@ -265,7 +263,7 @@ class Sandbox:
         self._children.discard(child)
         if not self._is_open:
             return
-        if self._heartbeat.was_suspended:  # not the child's fault
+        if self._watchdog is not None and self._watchdog.was_suspended:  # not the child's fault
             self._fill()
             return
         logger.error("Could not start a sandbox process: %s", child.output.tail)
@@ -318,7 +316,8 @@ class Watchdog:
     def __init__(self, token: str, *, timeout: float = WATCHDOG_TIMEOUT) -> None:
         self._token = token
         self._timeout = timeout
-        self._is_armed = False
+        self._last_beat = math.inf
+        self._resumed_at = -HEARTBEAT_GAP
         self._died_at = -RESTART_INTERVAL
         self._is_closed = False
         self._start()
@@ -326,7 +325,7 @@ class Watchdog:
     def _start(self) -> None:
         reading, self._lifeline = os.pipe()
         os.set_blocking(self._lifeline, False)
-        if self._is_armed:  # arm the new one at once: this process may be suspended
+        if self._last_beat < math.inf:  # arm the new one at once: we may be suspended any time
             os.write(self._lifeline, b".")
         try:
             # Run by path and without site: it needs nothing of the package and stays small.
@@ -350,7 +349,9 @@ class Watchdog:
         self._start()
 
     def heartbeat(self) -> None:
-        self._is_armed = True
+        if self._is_overdue:
+            self._resumed_at = time.monotonic()
+        self._last_beat = time.monotonic()
         try:
             os.write(self._lifeline, b".")
         except BlockingIOError:  # its pipe is full, which is enough
@@ -363,22 +364,10 @@ class Watchdog:
         os.close(self._lifeline)
         await asyncio.wait([self._exit], timeout=KILL_TIMEOUT)
 
-
-class Heartbeat:
-    """Detects from gaps between its beats that this process was suspended."""
-
-    def __init__(self) -> None:
-        self._last_beat = math.inf
-        self._resumed_at = -HEARTBEAT_GAP
-
-    def beat(self) -> None:
-        if self._is_overdue:
-            self._resumed_at = time.monotonic()
-        self._last_beat = time.monotonic()
-
     @property
     def was_suspended(self) -> bool:
-        """Whether the watchdog may have killed a child whose death is noticed now."""
+        """Whether it may have killed a child whose death is noticed now: gaps between heartbeats
+        show that this process was suspended."""
         return self._is_overdue or time.monotonic() - self._resumed_at < HEARTBEAT_GAP
 
     @property
