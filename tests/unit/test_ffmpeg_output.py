@@ -47,20 +47,16 @@ def test_tracks_are_listed_with_their_kinds() -> None:
     streams = parse_streams(SAID)
     assert streams.duration == 3723.5
     assert streams.start == 1.4
-    assert streams.video_tracks == (
-        VideoTrack(stream=0, codec="h264", width=1920, height=1080, rate=29.97),
-    )
+    assert streams.video_tracks == (VideoTrack(stream=0, codec="h264", width=1920, height=1080),)
     german, english, unknown = streams.audio_tracks
     assert german == AudioTrack(
-        stream=1, codec="aac", channels=6, layout="5.1(side)", rate=48000, language="de",
-        title="Kommentar:",
+        stream=1, codec="aac", channels=6, layout="5.1(side)", language="de",
     )  # fmt: skip
     assert (english.channels, english.is_default, english.language) == (17, True, "en")
-    assert (unknown.stream, unknown.codec, unknown.channels, unknown.rate) == (6, "none", 0, 0)
+    assert (unknown.stream, unknown.codec, unknown.channels) == (6, "none", 0)
     assert streams.subtitle_tracks == (
         SubtitleTrack(
-            stream=3, codec="mov_text", language="fr", is_default=True, is_forced=True,
-            title="Signs",
+            stream=3, codec="mov_text", language="fr", is_forced=True,
         ),
     )  # fmt: skip
 

@@ -112,7 +112,6 @@ class TestKinds:
     def test_a_video_has_moving_pictures(self, name: str) -> None:
         (picture,) = probe(str(video(name))).video_tracks
         assert (picture.width, picture.height) == (320, 240)
-        assert picture.rate is None or 1 <= picture.rate <= 25
 
     @pytest.mark.parametrize("name", SOUNDS)
     def test_a_sound_has_none(self, name: str) -> None:
@@ -177,7 +176,6 @@ class TestTracks:
             (2, "en"),
             (3, "fr"),
         ]
-        assert [each.title for each in sounds] == [None, None, "Commentaire"]
 
     def test_without_any_there_is_none_to_choose(self, tmp_path: Path) -> None:
         recording = probe(str(made(tmp_path / "mute.mp4", *moving(1))))
@@ -467,7 +465,7 @@ def small_disk(path: Path) -> Iterator[Path]:
 def test_a_track_is_chosen_by_language_then_default_then_order() -> None:
     def track(stream: int, language: str | None, *, is_default: bool = False) -> AudioTrack:
         return AudioTrack(
-            stream=stream, codec="aac", channels=1, layout="mono", rate=RATE, language=language,
+            stream=stream, codec="aac", channels=1, layout="mono", language=language,
             is_default=is_default,
         )  # fmt: skip
 

@@ -55,7 +55,6 @@ def test_forced_tracks_are_marked(tmp_path: Path) -> None:
     path = film(tmp_path, "a.mkv", "srt", "-disposition:s:0", "forced")
     (track,) = probe(str(path)).subtitle_tracks
     assert track.is_forced
-    assert not track.is_default
 
 
 def test_a_track_that_is_not_there_is_refused(tmp_path: Path) -> None:

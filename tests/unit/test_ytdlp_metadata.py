@@ -109,22 +109,20 @@ class TestSubtitles:
     def test_all_that_were_written_the_wanted_languages_first(self) -> None:
         info = {"subtitles": {"fr": [], "en-GB": [], "de": []}, "language": "de"}
         request = replace(REQUEST, languages=("en",))
-        assert select_subtitles(info, request) == (["en-GB", "de", "fr"], False)
+        assert select_subtitles(info, request) == ["en-GB", "de", "fr"]
 
     def test_no_name_of_a_language_leads_elsewhere(self) -> None:
         tags = ["../x", "a/b", "-en", "en.*", "all", "live_chat", "", "en\n", "x" * 50, "e"]
-        assert select_subtitles({"subtitles": dict.fromkeys(tags)}, REQUEST) == ([], False)
+        assert select_subtitles({"subtitles": dict.fromkeys(tags)}, REQUEST) == []
 
     def test_only_so_many(self) -> None:
         tags = [f"{a}{b}" for a in "abcde" for b in "abcde"]
-        assert len(select_subtitles({"subtitles": dict.fromkeys(tags)}, REQUEST)[0]) == 8
+        assert len(select_subtitles({"subtitles": dict.fromkeys(tags)}, REQUEST)) == 8
 
-    def test_those_of_a_machine_only_when_asked_and_only_of_what_is_spoken(self) -> None:
+    def test_those_of_a_machine_are_left_out(self) -> None:
         info = {"automatic_captions": {"af": [], "en-orig": [], "en": []}, "language": "en"}
-        assert select_subtitles(info, REQUEST) == ([], False)
-        asked = replace(REQUEST, automatic_subtitles=True)
-        assert select_subtitles(info, asked) == (["en-orig"], True)
-        assert select_subtitles({**info, "subtitles": {"de": []}}, asked) == (["de"], False)
+        assert select_subtitles(info, REQUEST) == []
+        assert select_subtitles({**info, "subtitles": {"de": []}}, REQUEST) == ["de"]
 
 
 def test_what_a_site_says_is_taken_where_it_makes_sense() -> None:

@@ -18,11 +18,9 @@ class AudioTrack:
     channels: int
     #: ffmpeg's name: `mono`, `5.1(side)`; `17 channels` if the layout is unknown.
     layout: str
-    rate: int
     #: ISO 639-1; None if the file does not name it.
     language: str | None = None
     is_default: bool = False
-    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +29,6 @@ class VideoTrack:
     codec: str
     width: int
     height: int
-    #: Average frames per second; None if the file does not name it.
-    rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +36,8 @@ class SubtitleTrack:
     stream: int
     codec: str
     language: str | None = None
-    is_default: bool = False
     #: Covers only signs and foreign-language passages.
     is_forced: bool = False
-    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +97,8 @@ _STREAM = re.compile(
 )
 _DURATION = re.compile(r"  Duration: (\d{1,9}):(\d\d):(\d\d(?:\.\d+)?)")
 _START = re.compile(r", start: (-?\d{1,12}\.\d{1,6})")
-_TITLE = re.compile(r"\s{4,}title\s*: (.*)")
-_AUDIO = re.compile(r", (?P<rate>\d{1,9}) Hz(?:, (?P<layout>[^,]{1,60}))?")
+_LAYOUT = re.compile(r", \d{1,9} Hz, ([^,]{1,60})")
 _SIZE = re.compile(r", (?P<width>\d{1,6})x(?P<height>\d{1,6})\b")
-_FRAME_RATE = re.compile(r", (?P<rate>\d{1,6}(?:\.\d{1,3})?)(?P<thousand>k?) fps")
 _TEXT_SUBTITLES = {"subrip", "srt", "ass", "ssa", "webvtt", "mov_text", "text"}
 _STILL_IMAGE = ("(attached pic)", "(timed thumbnails)", "(still image)")
 _CHANNELS = {
@@ -148,33 +140,37 @@ def parse_streams(log: str, container: str = "") -> Recording:
     audio: dict[int, AudioTrack] = {}
     video: dict[int, VideoTrack] = {}
     subtitles: dict[int, SubtitleTrack] = {}
-    for line, title in _stream_lines(log):
+    for line in _stream_lines(log):
         stream = _STREAM.fullmatch(line)
         number = int(stream["number"]) if stream else -1
         if stream is None or number in audio | video | subtitles:
             continue
         match stream["type"]:
             case "Audio":
-                audio[number] = _audio_track(stream, title)
+                match = _LAYOUT.search(stream["rest"])
+                layout = match[1].strip() if match else ""
+                audio[number] = AudioTrack(
+                    stream=number,
+                    codec=stream["codec"],
+                    channels=_channels(layout),
+                    layout=layout,
+                    language=language_code(stream["language"] or ""),
+                    is_default="(default)" in stream["rest"],
+                )
             case "Video" if not stream["rest"].rstrip().endswith(_STILL_IMAGE):
-                size, frames = _SIZE.search(stream["rest"]), _FRAME_RATE.search(stream["rest"])
+                size = _SIZE.search(stream["rest"])
                 video[number] = VideoTrack(
                     stream=number,
                     codec=stream["codec"],
                     width=int(size["width"]) if size else 0,
                     height=int(size["height"]) if size else 0,
-                    rate=float(frames["rate"]) * (1000 if frames["thousand"] else 1)
-                    if frames
-                    else None,
                 )
             case "Subtitle" if stream["codec"] in _TEXT_SUBTITLES:
                 subtitles[number] = SubtitleTrack(
                     stream=number,
                     codec=stream["codec"],
                     language=language_code(stream["language"] or ""),
-                    is_default="(default)" in stream["rest"],
                     is_forced="(forced)" in stream["rest"],
-                    title=title,
                 )
     times = next((line for line in log.split("\n") if line.startswith("  Duration: ")), "")
     duration, start = _DURATION.match(times), _START.search(times)
@@ -189,41 +185,18 @@ def parse_streams(log: str, container: str = "") -> Recording:
     )
 
 
-def _stream_lines(log: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the line of each stream of the input file, with the title among the tags that follow.
-    Tags are indented deeper than the `Metadata:` above them; their text comes from the file and may
-    imitate other lines."""
-    stream_line = title = metadata_indent = None
+def _stream_lines(log: str) -> Iterator[str]:
+    """Yield the line of each stream of the input file. Tags are indented deeper than `Metadata:`
+    above them; their text comes from the file and may imitate other lines."""
+    metadata_indent = None
     for line in log.split("\n"):
         if line.startswith(("Stream mapping:", "Output #0")):
-            break
+            return
         indent = len(line) - len(line.lstrip(" "))
-        if metadata_indent is not None and indent > metadata_indent:
-            if title is None and (match := _TITLE.fullmatch(line)):
-                title = _one_line(match[1]) or None
-            continue
-        metadata_indent = indent if line.strip() == "Metadata:" else None
-        if line.lstrip().startswith("Stream #"):
-            if stream_line is not None:
-                yield stream_line, title
-            stream_line, title = line, None
-    if stream_line is not None:
-        yield stream_line, title
-
-
-def _audio_track(stream: re.Match[str], title: str | None) -> AudioTrack:
-    audio = _AUDIO.search(stream["rest"])
-    layout = (audio["layout"] or "").strip() if audio else ""
-    return AudioTrack(
-        stream=int(stream["number"]),
-        codec=stream["codec"],
-        channels=_channels(layout),
-        layout=layout,
-        rate=int(audio["rate"]) if audio else 0,
-        language=language_code(stream["language"] or ""),
-        is_default="(default)" in stream["rest"],
-        title=title,
-    )
+        if metadata_indent is None or indent <= metadata_indent:
+            metadata_indent = indent if line.strip() == "Metadata:" else None
+            if line.lstrip().startswith("Stream #"):
+                yield line
 
 
 def _channels(layout: str) -> int:

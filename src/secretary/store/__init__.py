@@ -20,29 +20,10 @@ from .stats import StatsStore, Throughput
 from .transfer import TransferStore
 
 __all__ = [
-    "STORES",
-    "Added",
-    "BatchQuery",
-    "BatchStore",
-    "Capacity",
-    "Change",
-    "Changes",
-    "ClaimStore",
-    "IdempotencyKey",
-    "JobQuery",
-    "JobStore",
-    "OutboxStore",
-    "Page",
-    "Renewal",
-    "Rescued",
-    "StatsStore",
-    "Store",
-    "Throughput",
-    "TransferStore",
-    "WorkerInfo",
-    "WorkerStore",
-    "open_store",
-]
+    "STORES", "Added", "BatchQuery", "BatchStore", "Capacity", "Change", "Changes", "ClaimStore",
+    "IdempotencyKey", "JobQuery", "JobStore", "OutboxStore", "Page", "Renewal", "Rescued",
+    "StatsStore", "Store", "Throughput", "TransferStore", "WorkerInfo", "open_store",
+]  # fmt: skip
 
 STORES = {
     "sqlite": "secretary.store.sqlite:SqliteStore",

@@ -1,9 +1,10 @@
 """What workers ask of a store: leases, claims, progress, outcomes and the rescue of lost jobs."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -50,18 +51,15 @@ def is_alive(worker: WorkerInfo) -> bool:
 
 def worker_document(worker: WorkerInfo) -> dict[str, Any]:
     """Return a worker as clients see it."""
-    return {
-        "worker_id": worker.worker_id,
-        "host": worker.host,
-        "slots": worker.slots,
-        "version": worker.version,
+    document = asdict(worker) | {
         "job_types": list(worker.job_types),
         "handles": list(worker.handles),
         "started_at": iso(worker.started_at),
         "seen_at": iso(worker.seen_at),
-        "draining": worker.draining,
         "alive": is_alive(worker),
     }
+    del document["pid"], document["birth"]
+    return document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,14 +219,25 @@ class FairScheduler:
         self._served_at = {queue: self._served_at.get(queue, now) for queue in heads}
         chosen: list[Candidate] = []
         while len(chosen) < capacity.slots:
-            allowed = [queue for queue in heads if _type_has_room(queue[0], capacity, running)]
+            allowed = [
+                queue
+                for queue in heads
+                if running.per_type[queue[0]] < capacity.max_per_type.get(queue[0], math.inf)
+            ]
             if not allowed:
                 break
             queue = min(allowed, key=lambda queue: self._rank(queue, heads[queue], now))
             head = heads[queue]
-            if _user_has_room(head.user_id, capacity, running):
+            max_per_user = None if head.user_id is None else capacity.max_per_user
+            if max_per_user is None or running.per_user[head.user_id] < max_per_user:
                 chosen.append(head)
-                self._note(queue, head, now, running)
+                running.per_type[queue[0]] += 1
+                running.per_user[head.user_id] += 1
+                self._served_at[queue] = now
+                if len(self._user_served) > MAX_USERS_REMEMBERED:
+                    self._user_served.clear()
+                self._tick += 1
+                self._user_served[head.user_id] = self._tick
             following = next(queues[queue], None)
             if following is None:
                 del heads[queue]
@@ -239,23 +248,3 @@ class FairScheduler:
     def _rank(self, queue: JobClass, head: Candidate, now: float) -> tuple[int, int, Any]:
         aged = int((now - self._served_at[queue]) / AGEING.total_seconds())
         return (-(queue[1] + aged), self._user_served.get(head.user_id, 0), head.arrival)
-
-    def _note(self, queue: JobClass, head: Candidate, now: float, running: Running) -> None:
-        running.per_type[queue[0]] += 1
-        running.per_user[head.user_id] += 1
-        self._served_at[queue] = now
-        if len(self._user_served) > MAX_USERS_REMEMBERED:
-            self._user_served.clear()
-        self._tick += 1
-        self._user_served[head.user_id] = self._tick
-
-
-def _type_has_room(job_type: str, capacity: Capacity, running: Running) -> bool:
-    limit = capacity.max_per_type.get(job_type)
-    return limit is None or running.per_type[job_type] < limit
-
-
-def _user_has_room(user_id: str | None, capacity: Capacity, running: Running) -> bool:
-    if capacity.max_per_user is None or user_id is None:
-        return True
-    return running.per_user[user_id] < capacity.max_per_user

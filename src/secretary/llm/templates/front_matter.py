@@ -219,7 +219,6 @@ class _Tokens:
 def read_entries(
     pieces: Sequence[str | Placeholder],
     first_line: int,
-    *,
     report_error: Report,
     report_warning: Report,
 ) -> list[Entry]:

@@ -54,9 +54,7 @@ def parse(text: str, name: str = "inline", *, language: str | None = None) -> Te
     head, body, head_line, body_line = _halves(document, name)
     head_parts = _without_comments(find_placeholders(head, head_line, report_error))
     body_parts = find_placeholders(body, body_line, report_error)
-    entries = read_entries(
-        head_parts, head_line, report_error=report_error, report_warning=report_warning
-    )
+    entries = read_entries(head_parts, head_line, report_error, report_warning)
     fields = _fields(head_parts, body_parts, report_warning)
     if len(fields) > MAX_FIELDS:
         report_error(1, f"There are more than {MAX_FIELDS} fields")
@@ -66,10 +64,9 @@ def parse(text: str, name: str = "inline", *, language: str | None = None) -> Te
         raise invalid_template(name, faults)
     slots = [piece if isinstance(piece, str) else Slot(piece.name) for piece in body_parts]
     sections = _sections(slots)
-    used = [
-        *(slot.name for entry in entries for slot in _slots_in(entry.value)),
-        *(piece.name for piece in slots if isinstance(piece, Slot)),
-    ]
+    values = [*(entry.value for entry in entries), *slots]
+    used = dict.fromkeys(slot.name for slot in _slots_in(values))
+    known = {*fields, SOURCE_KEY, NAME_KEY}
     first = head.partition("\n")[0]  # the title is a comment on the first line
     title = first[1:].strip()[:200] if first.startswith("#") else ""
     return Template(
@@ -77,9 +74,7 @@ def parse(text: str, name: str = "inline", *, language: str | None = None) -> Te
         title=title or name,
         language=language,
         fields=tuple(fields.values()),
-        context_keys=tuple(
-            key for key in dict.fromkeys(used) if key not in {*fields, SOURCE_KEY, NAME_KEY}
-        ),
+        context_keys=tuple(key for key in used if key not in known),
         entries=tuple(entries),
         sections=sections,
         system_prompt=prompt,

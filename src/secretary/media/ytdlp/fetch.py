@@ -260,11 +260,17 @@ class _SiteDownload:
         options = self._base_options()
         info = await self._read_info(options)
         metadata.check_limits(info, self.request, self.host)
-        languages, automatic = metadata.select_subtitles(info, self.request)
+        languages = metadata.select_subtitles(info, self.request)
         progress = _Progress(metadata.sizes(info)[1] or None, self.on_progress)
         options |= {**_DOWNLOADING, "--load-info-json": str(self._info_file)}
-        subtitles = _subtitle_options(languages, automatic=automatic)
-        result = await self._run({**options, **subtitles}, on_line=progress.parse)
+        subtitles = {
+            "--write-subs": None,
+            "--sub-langs": ",".join(map(re.escape, languages)),
+            "--sub-format": "vtt/srt/best",
+            "--convert-subs": "vtt",
+        }
+        with_subtitles = {**options, **subtitles} if languages else options
+        result = await self._run(with_subtitles, on_line=progress.parse)
         if result.exit_code and languages and self.proxy.refused is None:
             result = await self._run(options, on_line=progress.parse)  # subtitles are optional
         path = await self._downloaded_file(result)
@@ -404,17 +410,6 @@ class _SiteDownload:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-
-
-def _subtitle_options(languages: Sequence[str], *, automatic: bool) -> Options:
-    if not languages:
-        return {}
-    return {
-        "--write-auto-subs" if automatic else "--write-subs": None,
-        "--sub-langs": ",".join(map(re.escape, languages)),
-        "--sub-format": "vtt/srt/best",
-        "--convert-subs": "vtt",
-    }
 
 
 async def _write(stream: asyncio.StreamWriter | None, data: bytes) -> None:

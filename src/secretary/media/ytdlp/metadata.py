@@ -48,8 +48,6 @@ class SiteRequest:
     allow_hosts: tuple[str, ...] = ()
     limits: DownloadLimits = field(default_factory=DownloadLimits)
     max_duration: timedelta | None = None
-    #: Accept captions that the site has generated, if there are no others.
-    automatic_subtitles: bool = False
     #: Preferred languages of subtitles.
     languages: tuple[str, ...] = ()
 
@@ -130,27 +128,19 @@ def sizes(info: Info) -> tuple[int, int]:
     return int(exact), int(estimated)
 
 
-def select_subtitles(info: Info, request: SiteRequest) -> tuple[Sequence[str], bool]:
-    """Return the languages of the subtitles to download, and whether they are generated."""
+def select_subtitles(info: Info, request: SiteRequest) -> list[str]:
+    """Return the languages of the subtitles to download, without captions that the site has
+    generated."""
+
+    def primary(tag: str) -> str:
+        return tag.split("-")[0].lower()
+
     spoken = _text(info.get("language"))
     preferred = [*request.languages, *([spoken] if spoken else [])]
-    written = _languages(info.get("subtitles"), preferred)
-    if written or not request.automatic_subtitles:
-        return written[:MAX_SUBTITLES], False
-    # All other generated captions are machine translations of the original.
-    automatic = _languages(info.get("automatic_captions"), preferred)
-    original = [tag for tag in automatic if tag.endswith("-orig") or tag == spoken]
-    return (original or automatic)[:1], True
-
-
-def _languages(tracks: Any, preferred: Sequence[str]) -> list[str]:
-    ranks = {_primary(tag): rank for rank, tag in reversed(list(enumerate(preferred)))}
-    tags = [tag for tag in tracks or {} if LANGUAGE.fullmatch(tag)]
-    return sorted(tags, key=lambda tag: ranks.get(_primary(tag), len(preferred)))
-
-
-def _primary(tag: str) -> str:
-    return tag.split("-")[0].lower()
+    ranks = {primary(tag): rank for rank, tag in reversed(list(enumerate(preferred)))}
+    tags = [tag for tag in info.get("subtitles") or {} if LANGUAGE.fullmatch(tag)]
+    tags.sort(key=lambda tag: ranks.get(primary(tag), len(preferred)))
+    return tags[:MAX_SUBTITLES]
 
 
 def to_site_media(

@@ -1,11 +1,11 @@
 """Workers and their leases, claims, and the rescue of lost jobs."""
 
 import asyncio
+import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
-from typing import Any
 from uuid import uuid4
 
 from pymongo import ReturnDocument, UpdateOne
@@ -110,10 +110,10 @@ class Claims:
     """Runs one claim of this process at a time: concurrent ones would compete for the same jobs,
     and they share a scheduler."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, shielded_calls: ShieldedCalls) -> None:
         self._db = db
         self._scheduler = FairScheduler()
-        self._shielded_calls = ShieldedCalls()
+        self._shielded_calls = shielded_calls
         self._lock = asyncio.Lock()
         #: Tokens of claims whose caller was cancelled or whose result is unknown, with their
         #: worker and until when they may take effect.
@@ -132,15 +132,19 @@ class Claims:
         async with self._lock:
             await self._undo_orphaned_claims()
 
-    async def close(self) -> None:
-        await self._shielded_calls.close()
-
     async def _claim(self, worker_id: str, capacity: Capacity, token: str) -> list[Job]:
         async with self._lock:
             await self._undo_orphaned_claims()
             await asyncio.gather(require_registered(self._db, worker_id), promote(self._db))
-            claimed = await self._take(worker_id, capacity, token)
-            allowed = await self._keep_allowed(worker_id, capacity, claimed)
+            claimed: list[Document] = []
+            for _ in range(MAX_TRIES):
+                remaining = replace(capacity, slots=capacity.slots - len(claimed))
+                chosen = await self._choose(remaining) if remaining.slots > 0 else []
+                started = await _start_jobs(self._db, chosen, worker_id, token) if chosen else []
+                claimed += started
+                if len(started) == len(chosen):
+                    break
+            allowed = await _keep_allowed(self._db, worker_id, capacity, claimed, token)
             return [job_from(document) for document in await with_overflow(self._db, allowed)]
 
     async def _undo_orphaned_claims(self) -> None:
@@ -152,19 +156,6 @@ class Claims:
             )
             if time.monotonic() > until:
                 del self._orphaned_claims[token]
-
-    async def _take(self, worker_id: str, capacity: Capacity, token: str) -> list[Document]:
-        claimed: list[Document] = []
-        for _ in range(MAX_TRIES):
-            remaining = replace(capacity, slots=capacity.slots - len(claimed))
-            chosen = await self._choose(remaining) if remaining.slots > 0 else []
-            if not chosen:
-                break
-            won = await _start_jobs(self._db, chosen, worker_id, token)
-            claimed += won
-            if len(won) == len(chosen):
-                break
-        return claimed
 
     async def _choose(self, capacity: Capacity) -> list[Candidate]:
         names, running = await asyncio.gather(
@@ -179,30 +170,29 @@ class Claims:
         heads = {queue: iter(jobs) for queue, jobs in zip(queues, waiting, strict=True)}
         return self._scheduler.choose(heads, capacity, running)
 
-    async def _keep_allowed(
-        self, worker_id: str, capacity: Capacity, claimed: list[Document]
-    ) -> list[Document]:
-        """Check limits again now that the claim is visible: others may have claimed concurrently.
 
-        Of all workers that exceed a limit together, the last to check sees it and undoes its
-        claims. A worker that was unregistered meanwhile keeps nothing: a rescue removes the
-        worker before it looks for its jobs, so one of the two finds them.
-        """
-        if not claimed:
-            return []
-        db = self._db
-        try:
-            await require_registered(db, worker_id)
-        except LeaseLost:
-            await _undo_claims(db, {job["_id"]: _queue_fields_of(job) for job in claimed}, claimed)
-            raise
-        refused = {
-            job["_id"]: _queue_fields_of(job) for job in await _over_limits(db, capacity, claimed)
-        }
-        inactive = await _start_batches(db, [job for job in claimed if job["_id"] not in refused])
-        refused |= {j["_id"]: {"held": True} for j in claimed if j.get("batch_id") in inactive}
-        await _undo_claims(db, refused, claimed)
-        return [job for job in claimed if job["_id"] not in refused]
+async def _keep_allowed(
+    db: Database, worker_id: str, capacity: Capacity, claimed: list[Document], token: str
+) -> list[Document]:
+    """Check limits again now that the claim is visible: others may have claimed concurrently.
+
+    Of all workers that exceed a limit together, the last to check sees it and undoes its claims. A
+    worker that was unregistered meanwhile keeps nothing: a rescue removes the worker before it
+    looks for its jobs, so one of the two finds them.
+    """
+    if not claimed:
+        return []
+    try:
+        await require_registered(db, worker_id)
+    except LeaseLost:
+        await _undo_claims(db, {job["_id"]: job["place"] for job in claimed}, token)
+        raise
+    surplus = await _over_limits(db, capacity, claimed)
+    refused = {job["_id"]: job["place"] for job in surplus}
+    inactive = await _start_batches(db, [job for job in claimed if job["_id"] not in refused])
+    refused |= {job["_id"]: {"held": True} for job in claimed if job.get("batch_id") in inactive}
+    await _undo_claims(db, refused, token)
+    return [job for job in claimed if job["_id"] not in refused]
 
 
 async def _running_jobs(db: Database, capacity: Capacity) -> Running:
@@ -266,7 +256,8 @@ async def _start_jobs(
     db: Database, chosen: Sequence[Candidate], worker_id: str, token: str
 ) -> list[Document]:
     """Claim those jobs that are still pending, and return them."""
-    placements = {candidate.key["_id"]: _queue_fields_of(candidate.key) for candidate in chosen}
+    keys = [candidate.key for candidate in chosen]
+    placements = {key["_id"]: {"line": key["line"], "turn": key["turn"]} for key in keys}
     ids = list(placements)
     now = now_stamp()
     update = queue_update(
@@ -294,11 +285,6 @@ async def _start_jobs(
     return [won[one] | {"place": place} for one, place in placements.items() if one in won]
 
 
-def _queue_fields_of(job: Mapping[str, Any]) -> Document:
-    placement: Document = job.get("place") or {"line": job["line"], "turn": job["turn"]}
-    return placement
-
-
 async def _over_limits(
     db: Database, capacity: Capacity, claimed: Sequence[Document]
 ) -> list[Document]:
@@ -307,8 +293,7 @@ async def _over_limits(
     surplus: list[Document] = []
     for job in reversed(claimed):
         job_type, user_id = job["job_type"], job.get("user_id")
-        limit = capacity.max_per_type.get(job_type)
-        too_many = limit is not None and running.per_type[job_type] > limit
+        too_many = running.per_type[job_type] > capacity.max_per_type.get(job_type, math.inf)
         if capacity.max_per_user is not None and user_id is not None:
             too_many = too_many or running.per_user[user_id] > capacity.max_per_user
         if too_many:
@@ -332,22 +317,17 @@ async def _start_batches(db: Database, claimed: Sequence[Document]) -> set[str]:
     return inactive
 
 
-async def _undo_claims(
-    db: Database, placements: Mapping[str, Document], jobs: Sequence[Document]
-) -> None:
+async def _undo_claims(db: Database, placements: Mapping[str, Document], token: str) -> None:
     """Undo claims; only the attempt number stays used."""
-    tokens = {job["_id"]: job["claim"] for job in jobs}
-    if not placements:
-        return
-    await db.jobs.bulk_write(
-        [
-            UpdateOne(
-                {"_id": job_id, "status": "processing", "claim": tokens[job_id]},
-                _undo_update(placement) | db.change_time,
-            )
-            for job_id, placement in placements.items()
-        ]
-    )
+    updates = [
+        UpdateOne(
+            {"_id": job_id, "status": "processing", "claim": token},
+            _undo_update(placement) | db.change_time,
+        )
+        for job_id, placement in placements.items()
+    ]
+    if updates:
+        await db.jobs.bulk_write(updates)
 
 
 def _undo_update(placement: Document) -> Document:

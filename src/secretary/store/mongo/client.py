@@ -171,14 +171,10 @@ class WriteBatcher(Generic[T, R]):
             except Exception as error:  # passed on to the callers
                 answers = [error] * len(group)
             for (_, future), answer in zip(group, answers, strict=True):
-                _resolve(future, answer)
+                if future.done():
+                    continue
+                if isinstance(answer, Exception):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)
         self._writing = None
-
-
-def _resolve(future: asyncio.Future[R], answer: R | Exception) -> None:
-    if future.done():
-        return
-    if isinstance(answer, Exception):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
@@ -60,7 +61,7 @@ NewJob = tuple[Job, Document]
 
 
 async def new_job(db: Database, job: Job, key: Document | None = None) -> NewJob:
-    document = job_document(job, arrival=db.arrival_numbers.next()) | db.new_change_time
+    document = job_document(job, arrival=db.next_arrival()) | db.new_change_time
     document |= first_event(job.webhook)
     document |= await write_value(db, job.job_id, "parameters", job.parameters)
     return job, document | ({"idempotency_key": key} if key else {})
@@ -94,7 +95,7 @@ async def add_batch(
     db: Database, jobs: Sequence[Job], batch: Batch, *, key: Document | None = None
 ) -> None:
     """Insert the jobs as `staged`, which is invisible; inserting the batch makes them exist."""
-    document = batch_document(batch, arrival=db.arrival_numbers.next()) | db.new_change_time
+    document = batch_document(batch, arrival=db.next_arrival()) | db.new_change_time
     document |= {"idempotency_key": key} if key else {}
     if not jobs:
         await _insert_batch(db, document | {"open": True})
@@ -285,7 +286,11 @@ class Housekeeping:
         await _remove_staged(db)
         deleted = db.jobs.find({"status": DELETED}, {"_id": 1}, limit=MAX_TIDIED, hint="by_status")
         await remove_deleted(db, [job["_id"] for job in await deleted.to_list()])
-        await _settle_open(db)
+        unsettled = {"open": True, "staged": {"$exists": False}}
+        batches = await db.batches.find(unsettled, {"_id": 1}, hint="open").to_list()
+        for batch in batches:
+            await settle_batch(db, batch["_id"])
+        await resume_paused(db, [batch["_id"] for batch in batches])
         await drop_expired(db.activity)
         await self._sweep(db.logs)
         # A job's parameters are written shortly before the job itself.
@@ -362,14 +367,13 @@ async def record_deletion(db: Database, *, job_id: str | None, batch_id: str | N
     await db.traces.insert_one(trace | db.new_change_time)
 
 
-async def _settle_open(db: Database) -> None:
-    unsettled = db.batches.find(
-        {"open": True, "staged": {"$exists": False}}, {"_id": 1}, hint="open"
-    )
-    ids = [batch["_id"] for batch in await unsettled.to_list()]
-    for batch_id in ids:
-        await settle_batch(db, batch_id)
-    await resume_paused(db, ids)
+#: The state of a restarted job; None removes a field.
+RESTARTED: dict[str, Any] = {
+    **dict.fromkeys(("failures", "crashes", "cancel_requested", "resources")),
+    **dict.fromkeys(("results", "results_in")),
+    "archived": False,
+    "progress": QUEUED.model_dump(),
+}
 
 
 async def cancel(db: Database, query: JobQuery) -> list[str]:
@@ -391,7 +395,13 @@ async def restart(db: Database, query: JobQuery) -> list[str]:
         batches.update(job["batch_id"] for job in jobs if "batch_id" in job)
         await _reopen(db, batches)
         placements = await placements_for(db, jobs)
-        return [_restart_one(*pair) for pair in zip(jobs, placements, strict=True)]
+        changes: list[Change] = []
+        for job, placement in zip(jobs, placements, strict=True):
+            unchanged = {name: job.get(name) for name in ("status", "attempt", "completed_at")}
+            change = pending(job, unchanged, placement, **RESTARTED)
+            update = merge_updates(change.update, restarted(job))
+            changes.append(replace(change, update=update))
+        return changes
 
     batches: set[str] = set()
     changed = await change_matching(db, query, plan, among=FINISHED)
@@ -410,24 +420,6 @@ async def _reopen(db: Database, batch_ids: Collection[str]) -> None:
             | db.change_time,
         )
         await withdraw(db, sorted(batch_ids))
-
-
-def _restart_one(job: Document, placement: Document) -> Change:
-    unchanged = {name: job.get(name) for name in ("status", "attempt", "completed_at")}
-    change = pending(
-        job,
-        unchanged,
-        placement,
-        failures=None,
-        crashes=None,
-        cancel_requested=None,
-        archived=False,
-        progress=QUEUED.model_dump(),
-        results=None,
-        results_in=None,
-        resources=None,
-    )
-    return replace(change, update=merge_updates(change.update, restarted(job)))
 
 
 async def archive(db: Database, query: JobQuery, *, archived: bool = True) -> list[str]:

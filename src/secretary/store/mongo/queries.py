@@ -81,15 +81,16 @@ AFTER_ANY_SUFFIX = "~"
 
 WITHOUT_DETAILS = dict.fromkeys(DETAILS, 0)
 
-#: The most selective index, by the first of these terms that a query has.
-INDEXES = (
-    ("job_id", "_id_"),
-    ("batch_id", "by_batch"),
-    ("error_code", "by_error"),
-    ("user_id", "by_user"),
-    ("visible_to", "by_reader"),
-    ("job_type", "by_type"),
-)
+#: The indexes, the most selective first, with the term of a query that each is for and the field
+#: of that term.
+INDEXES = {
+    "_id_": ("job_id", "_id"),
+    "by_batch": ("batch_id", "batch_id"),
+    "by_error": ("error_code", "error.code"),
+    "by_user": ("user_id", "user_id"),
+    "by_reader": ("visible_to", "readers"),
+    "by_type": ("job_type", "job_type"),
+}
 
 
 async def get_job(db: Database, job_id: str) -> Job:
@@ -115,8 +116,10 @@ async def find_jobs(db: Database, query: JobQuery) -> Page[Job]:
     if "logs" in query.include:
         logs = await logs_of(db, [document["_id"] for document in page])
     jobs = [job_from(one, logs=logs.get(one["_id"], ())) for one in await with_overflow(db, page)]
-    is_short = reached is not None and len(documents) < query.limit
-    return Page(jobs, cursor, moment(reached.rpartition("-")[0]) if reached and is_short else None)
+    searched_to = None
+    if reached is not None and len(documents) < query.limit:
+        searched_to = moment(reached.rpartition("-")[0])
+    return Page(jobs, cursor, searched_to)
 
 
 async def find_documents(
@@ -140,25 +143,16 @@ async def find_documents(
 
 def indexes_for(query: JobQuery) -> list[str]:
     """Return the indexes for the query's terms; without terms, one that lists all jobs."""
-    fit = [name for term, name in INDEXES if getattr(query, term) is not None]
+    fit = [name for name, (term, _) in INDEXES.items() if getattr(query, term) is not None]
     return fit or ["archived" if query.archived else "by_status"]
 
 
 def job_filter(query: JobQuery, among: Collection[str] = LISTED) -> Document:
     asked = query.status or JobStatus
     terms: Document = {"status": {"$in": sorted(s.value for s in asked if s.value in among)}}
-    for field, value in (
-        ("_id", query.job_id),
-        ("job_type", query.job_type),
-        ("batch_id", query.batch_id),
-        ("user_id", query.user_id),
-        ("error.code", query.error_code),
-        ("archived", query.archived),
-    ):
-        if value is not None:
-            terms[field] = value
-    if query.visible_to is not None:
-        terms["readers"] = {"$in": [EVERYBODY, query.visible_to]}
+    for term, field in (*INDEXES.values(), ("archived", "archived")):
+        if (value := getattr(query, term)) is not None:
+            terms[field] = {"$in": [EVERYBODY, value]} if term == "visible_to" else value
     if query.text is not None:
         pattern = re.escape(query.text).replace("\0", r"\x00")  # the server rejects NUL characters
         name = {"$regex": pattern, "$options": "i"}
@@ -201,14 +195,18 @@ async def find_batches(db: Database, query: BatchQuery) -> Page[Batch]:
 
 async def with_counts(db: Database, batches: Sequence[Document]) -> list[Batch]:
     """Return batches with their counts; those of completed batches are cached."""
-    cached = {batch["_id"]: db.settled_counts.get(_settled_key(batch)) for batch in batches}
-    counts = await _count(db, [batch for batch in batches if cached[batch["_id"]] is None])
-    for batch in batches:
-        if (key := _settled_key(batch)) is not None and batch["_id"] in counts:
-            db.settled_counts.put(key, counts[batch["_id"]])
-    return [
-        batch_from(batch, cached[batch["_id"]] or counts.get(batch["_id"], {})) for batch in batches
-    ]
+    cache = db.settled_counts
+    keys = {batch["_id"]: _settled_key(batch) for batch in batches}
+    missing = [batch for batch in batches if keys[batch["_id"]] not in cache]
+    counts: dict[str, Mapping[JobStatus, int]] = {**await _count(db, missing)}
+    for batch_id, key in keys.items():
+        if key in cache:
+            counts[batch_id] = cache[key]
+        elif key is not None and batch_id in counts:
+            cache[key] = counts[batch_id]
+            if len(cache) > MAX_SETTLED_COUNTS:
+                del cache[next(iter(cache))]
+    return [batch_from(batch, counts.get(batch["_id"], {})) for batch in batches]
 
 
 def _settled_key(batch: Document) -> SettledKey | None:
@@ -282,18 +280,10 @@ async def find_expired(
     return job_ids
 
 
+MAX_SETTLED_COUNTS = 10_000
+
 #: The best index is the one whose first entries, this many, reach back furthest.
 ENTRIES_COMPARED = 1_000
-
-#: The field that each index filters by.
-IN_INDEX = {
-    "by_batch": "batch_id",
-    "by_error": "error.code",
-    "by_user": "user_id",
-    "by_reader": "readers",
-    "by_type": "job_type",
-    "archived": "archived",
-}
 
 
 async def _search(
@@ -336,8 +326,8 @@ async def _end_of_step(
     db: Database, index: str, filters: Document, bounds: Document, length: int
 ) -> str | None:
     """Return how far this many index entries reach; None is the end of the list."""
-    names = {"status", IN_INDEX.get(index)}
-    indexed = {name: term for name, term in filters.items() if name in names}
+    fields = {"status", "archived" if index == "archived" else INDEXES.get(index, ("", ""))[1]}
+    indexed = {field: term for field, term in filters.items() if field in fields}
     entry = await db.jobs.find_one(
         indexed | _listed_within(bounds),
         {"_id": 0, "listed_at": 1},

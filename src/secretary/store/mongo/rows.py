@@ -18,7 +18,6 @@ from ...core.job import (
     Attempt,
     Batch,
     Delivery,
-    DeliveryAttempt,
     Job,
     JobError,
     JobStatus,
@@ -239,16 +238,6 @@ def attempt_to(attempt: Attempt) -> Document:
     )
 
 
-def _attempt_from(stored: Document) -> Attempt:
-    return Attempt(
-        attempt=stored["attempt"],
-        worker_id=stored["worker_id"],
-        started_at=moment(stored["started_at"]),
-        ended_at=moment_or_none(stored.get("ended_at")),
-        error=error_from(stored.get("error")),
-    )
-
-
 def new_delivery(event: Literal["progress", "completed", "error"], at: str) -> Document:
     return {"delivery_id": new_delivery_id(), "event": event, "created_at": at}
 
@@ -258,18 +247,7 @@ def deliveries_from(document: Document) -> tuple[Delivery, ...]:
     deliveries = document.get("deliveries", ())
     first = document.get("told", len(deliveries)) - len(deliveries) + 1
     return tuple(
-        Delivery(
-            n=n,
-            delivery_id=stored["delivery_id"],
-            event=stored["event"],
-            created_at=moment(stored["created_at"]),
-            replayed_at=moment_or_none(stored.get("replayed_at")),
-            delivered_at=moment_or_none(stored.get("delivered_at")),
-            next_try_at=moment_or_none(stored.get("next_try_at")),
-            tried=stored.get("tried", 0),
-            tries=tuple(DeliveryAttempt.from_stored(one) for one in stored.get("tries", ())),
-        )
-        for n, stored in enumerate(deliveries, first)
+        Delivery.from_stored({**stored, "n": n}) for n, stored in enumerate(deliveries, first)
     )
 
 
@@ -291,7 +269,10 @@ def job_from(document: Document, *, logs: Iterable[LogEntry] = ()) -> Job:
         logs=tuple(logs),
         run_at=moment_or_none(document.get("run_at")),
         resources=from_bson(document.get("resources", {})),
-        attempts=tuple(_attempt_from(attempt) for attempt in attempts),
+        attempts=tuple(
+            Attempt.from_stored({**attempt, "error": error_from(attempt.get("error"))})
+            for attempt in attempts
+        ),
     )
 
 
@@ -424,18 +405,14 @@ async def logs_of(db: Database, job_ids: Sequence[str]) -> Mapping[str, list[Log
 
 
 async def numbered_logs(db: Database, job_ids: Sequence[str]) -> Mapping[str, NumberedLog]:
-    chunks: dict[str, list[Document]] = {job_id: [] for job_id in job_ids}
+    logs: dict[str, list[tuple[int, Document]]] = {job_id: [] for job_id in job_ids}
     cursor = db.logs.find({"job_id": {"$in": list(job_ids)}}).sort([("job_id", 1), ("first", 1)])
     async for chunk in cursor:
-        chunks[chunk["job_id"]].append(chunk)
-    return {job_id: _log_from(chunks[job_id]) for job_id in job_ids}
-
-
-def _log_from(chunks: Sequence[Document]) -> NumberedLog:
-    numbered = [
-        (n, entry) for chunk in chunks for n, entry in enumerate(chunk["entries"], chunk["first"])
-    ]
-    return [
-        (n, LogEntry.from_stored(entry | {"timestamp": moment(entry["timestamp"])}))
-        for n, entry in numbered[-MAX_LOG_ENTRIES:]
-    ]
+        logs[chunk["job_id"]] += enumerate(chunk["entries"], chunk["first"])
+    return {
+        job_id: [
+            (n, LogEntry.from_stored(entry | {"timestamp": moment(entry["timestamp"])}))
+            for n, entry in entries[-MAX_LOG_ENTRIES:]
+        ]
+        for job_id, entries in logs.items()
+    }

@@ -1,7 +1,6 @@
 """Collections, indexes, write concerns and size limits of the MongoDB store."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -56,6 +55,10 @@ class Collections:
         self.activity: Documents = configured["activity"]
 
 
+#: A batch, when it completed, and how often jobs of it were deleted.
+SettledKey = tuple[str, str, int]
+
+
 class Database(Collections):
     """The collections with fast writes; `durable` has the same ones with majority writes."""
 
@@ -65,14 +68,20 @@ class Database(Collections):
         self.durable = Collections(database, DURABLE)
         #: Reads only what survives the loss of a server.
         self.majority_reads = Collections(database, DURABLE, "majority")
-        self.arrival_numbers = ArrivalNumbers()
-        self.settled_counts = SettledCounts()
+        self._last_arrival = 0
+        #: A cache of the counts of completed batches.
+        self.settled_counts: dict[SettledKey, Mapping[JobStatus, int]] = {}
         #: Part of every update and every new document that clients can see, on a server without
         #: change streams (see change_feed.PollingFeed); otherwise empty.
         self.change_time: Document = {}
         self.new_change_time: Document = {}
         #: Called with finished jobs, for statistics.
         self.on_finished: Callable[[Sequence[FinishedJob]], None] = lambda endings: None
+
+    def next_arrival(self) -> int:
+        """Increasing numbers: strictly within a process, by the clock between processes."""
+        self._last_arrival = max(self._last_arrival + 1, time.time_ns())
+        return self._last_arrival
 
     def record_change_times(self) -> None:
         self.change_time = {"$currentDate": {"changed_at": {"$type": "timestamp"}}}
@@ -81,38 +90,6 @@ class Database(Collections):
     async def command(self, name: str) -> Document:
         admin = self.jobs.database.client.admin
         return await admin.command(name, codec_options=self.jobs.codec_options)
-
-
-#: A batch, when it completed, and how often jobs of it were deleted.
-SettledKey = tuple[str, str, int]
-
-
-class SettledCounts:
-    """A cache of the counts of completed batches."""
-
-    MAX_ENTRIES = 10_000
-
-    def __init__(self) -> None:
-        self._counts: OrderedDict[SettledKey, Mapping[JobStatus, int]] = OrderedDict()
-
-    def get(self, key: SettledKey | None) -> Mapping[JobStatus, int] | None:
-        return self._counts.get(key) if key is not None else None
-
-    def put(self, key: SettledKey, counts: Mapping[JobStatus, int]) -> None:
-        self._counts[key] = dict(counts)
-        if len(self._counts) > self.MAX_ENTRIES:
-            self._counts.popitem(last=False)
-
-
-class ArrivalNumbers:
-    """Increasing numbers: strictly within a process, by the clock between processes."""
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def next(self) -> int:
-        self._last = max(self._last + 1, time.time_ns())
-        return self._last
 
 
 def _index(name: str, *keys: tuple[str, int], where: str | None = None) -> IndexModel:

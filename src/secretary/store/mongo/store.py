@@ -50,9 +50,20 @@ def _shielded(method: Method[P, T]) -> Method[P, T]:
     return _translated(call)
 
 
-def _of(work: Work[P, T], *, wakes: bool = False) -> Method[P, T]:
-    """A method that passes the database to `work`."""
+def _call(work: Work[P, T]) -> Method[P, T]:
+    """A method that passes the database to `work`, which is one step."""
 
+    @_translated
+    async def method(self: "MongoStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await work(self._db, *args, **kwargs)
+
+    return method
+
+
+def _run(work: Work[P, T], *, wakes: bool = False) -> Method[P, T]:
+    """A method that passes the database to `work`, which has several steps."""
+
+    @_shielded
     async def method(self: "MongoStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
         done = await work(self._db, *args, **kwargs)
         if wakes:
@@ -101,7 +112,7 @@ class MongoStore:
         write = partial(queries.write_counters, db.activity)
         self._stats = StatsBuffer(write, unavailable=PyMongoError)
         db.on_finished = self._stats.add
-        self._claims = claims.Claims(db)
+        self._claims = claims.Claims(db, self._shielded_calls)
         self._housekeeping = client_actions.Housekeeping(db)
         self._additions = WriteBatcher(partial(client_actions.add_jobs, db))
         self._finishes = WriteBatcher(partial(transitions.apply, db))
@@ -109,7 +120,6 @@ class MongoStore:
     async def close(self) -> None:
         await self._wakeup.close()
         await self._shielded_calls.close()
-        await self._claims.close()
         await self._additions.close()
         await self._finishes.close()
         await self._stats.close()
@@ -156,24 +166,24 @@ class MongoStore:
     ) -> Changes:
         return await self._feed.changes(since, limit=limit, seconds=seconds)
 
-    get = _translated(_of(queries.get_job))
-    find = _translated(_of(queries.find_jobs))
-    cancel = _shielded(_of(client_actions.cancel, wakes=True))
-    restart = _shielded(_of(client_actions.restart, wakes=True))
-    archive = _shielded(_of(client_actions.archive))
-    delete = _shielded(_of(client_actions.delete))
-    expired = _translated(_of(queries.find_expired))
+    get = _call(queries.get_job)
+    find = _call(queries.find_jobs)
+    cancel = _run(client_actions.cancel, wakes=True)
+    restart = _run(client_actions.restart, wakes=True)
+    archive = _run(client_actions.archive)
+    delete = _run(client_actions.delete)
+    expired = _call(queries.find_expired)
 
-    get_batch = _translated(_of(queries.get_batch))
-    find_batches = _translated(_of(queries.find_batches))
-    change_batch = _shielded(_of(client_actions.change_batch, wakes=True))
-    delete_batch = _translated(_of(client_actions.delete_batch))
+    get_batch = _call(queries.get_batch)
+    find_batches = _call(queries.find_batches)
+    change_batch = _run(client_actions.change_batch, wakes=True)
+    delete_batch = _call(client_actions.delete_batch)
 
     # Claims
 
-    register_worker = _translated(_of(claims.register_worker))
-    workers = _translated(_of(claims.all_workers))
-    renew = _translated(_of(claims.renew))
+    register_worker = _call(claims.register_worker)
+    workers = _call(claims.all_workers)
+    renew = _call(claims.renew)
 
     @_shielded
     async def unregister_worker(self, worker_id: str) -> None:
@@ -220,20 +230,20 @@ class MongoStore:
 
     # Webhooks
 
-    claim_events = _shielded(_of(outbox.claim))
-    renew_events = _translated(_of(outbox.renew))
-    record_delivery = _translated(_of(outbox.record_delivery))
-    record_progress = _translated(_of(outbox.record_progress))
-    next_event_due_at = _translated(_of(outbox.next_due_at))
-    postpone_events = _translated(_of(outbox.postpone))
-    replay_event = _translated(_of(outbox.replay))
+    claim_events = _run(outbox.claim)
+    renew_events = _call(outbox.renew)
+    record_delivery = _call(outbox.record_delivery)
+    record_progress = _call(outbox.record_progress)
+    next_event_due_at = _call(outbox.next_due_at)
+    postpone_events = _call(outbox.postpone)
+    replay_event = _call(outbox.replay)
 
     # Statistics
 
-    counts = _translated(_of(queries.count_jobs))
-    counts_of_user = _translated(_of(queries.count_jobs_of_user))
-    waiting_since = _translated(_of(transitions.waiting_since))
-    busy_slots = _translated(_of(claims.busy_slots))
+    counts = _call(queries.count_jobs)
+    counts_of_user = _call(queries.count_jobs_of_user)
+    waiting_since = _call(transitions.waiting_since)
+    busy_slots = _call(claims.busy_slots)
 
     @_translated
     async def throughput(
@@ -272,4 +282,4 @@ class MongoStore:
             async for group in transfer.records(self._db, kind, ids):
                 yield group
 
-    import_records = _shielded(_of(transfer.import_records, wakes=True))
+    import_records = _run(transfer.import_records, wakes=True)

@@ -275,7 +275,7 @@ def _job_document(db: Database, record: JobRecord) -> Document:
         resources=to_bson(job.resources) if job.resources else None,
         logged=logged or None,
     )
-    document = job_document(job, arrival=db.arrival_numbers.next()) | db.new_change_time | state
+    document = job_document(job, arrival=db.next_arrival()) | db.new_change_time | state
     return document | _deliveries(job, record.outbox)
 
 
@@ -323,7 +323,7 @@ def _batch_document(db: Database, record: BatchRecord) -> Document:
         completed_at=stamp_or_none(batch.completed_at),
         open=batch.completed_at is None or None,
     )
-    document = batch_document(batch, arrival=db.arrival_numbers.next()) | db.new_change_time | ends
+    document = batch_document(batch, arrival=db.next_arrival()) | db.new_change_time | ends
     return document | _deliveries(batch, record.outbox)
 
 

@@ -43,6 +43,7 @@ from .rows import (
     moment_or_none,
     now_stamp,
     stamp,
+    stamp_or_none,
     to_bson,
     write_value,
 )
@@ -200,8 +201,8 @@ async def report(db: Database, job: Job, progress: Progress | None, entries: int
     only = {"_id": job.job_id, **owned_by(job)}
     sends_progress = progress is not None and job.webhook is not None
     if update:
-        capacity = {"logged": 1} | (REPORTED if sends_progress else {})
-        owned = await db.jobs.find_one_and_update(only, update, capacity)
+        projection = {"logged": 1} | (REPORTED if sends_progress else {})
+        owned = await db.jobs.find_one_and_update(only, update, projection)
     else:
         owned = await db.jobs.find_one(only, {"logged": 1})
     if owned is None:
@@ -215,98 +216,65 @@ async def finish(
     db: Database, write: Write, job: Job, outcome: Outcome, resources: Mapping[str, float] | None
 ) -> None:
     used = to_bson(dict(resources)) if resources else None
+    document, owned = _document_of(job), owned_by(job)
     match outcome:
         case Completed(results=results):
-            values = await write_value(db, job.job_id, "results", results)
-            values, before = await _without_secrets(db, job, values)
-            change = _finished(
-                _document_of(job),
-                owned_by(job),
-                "completed",
-                status="completed",
-                progress=DONE,
-                error=None,
-                resources=used,
-                **{"results": None, "results_in": None, **values},
-            )
-            if not await write(change):
-                await delete_overflow(db, [values])
-                raise LeaseLost(job.job_id)
-            with suppress(PyMongoError):  # the job has finished; leftovers are deleted with it
-                await delete_overflow(db, [before])
+            await _complete(db, write, job, results, used)
+            return
         case Failed(error=error, retry_at=None, crashed=crashed):
-            change = failed(
-                _document_of(job), owned_by(job), error, crashed=crashed, resources=used
-            )
-            await _apply_or_lose(write, change)
-        case Failed(error=error, retry_at=retry_at, crashed=crashed):
-            counters = {"crashes" if crashed else "failures": 1}
-            await _requeue(db, write, job, used, error=error, run_at=retry_at, counters=counters)
-        case Released():
-            await _requeue(db, write, job, used, interrupted=True)
+            change = failed(document, owned, error, crashed=crashed, resources=used)
         case Cancelled(reason=reason):
-            await _apply_or_lose(
-                write, cancelled(_document_of(job), owned_by(job), reason, resources=used)
+            change = cancelled(document, owned, reason, resources=used)
+        case Failed() | Released():
+            retry = outcome if isinstance(outcome, Failed) else None
+            run_at = retry.retry_at if retry else None
+            (placement,) = await placements_for(
+                db, [document], run_at=run_at, interrupted=retry is None
             )
-
-
-async def _without_secrets(db: Database, job: Job, values: Document) -> tuple[Document, Document]:
-    """Add the parameters without their secrets to the fields, if there are any; also return the
-    previous fields, whose values may have overflowed."""
-    if not has_secrets(job.parameters):
-        return values, {}
-    before = await db.jobs.find_one({"_id": job.job_id}, {"parameters_in": 1})
-    redacted = await write_value(db, job.job_id, "parameters", remove_secrets(job.parameters))
-    return values | {"parameters": None, "parameters_in": None} | redacted, before or {}
-
-
-async def _apply_or_lose(write: Write, change: Change) -> None:
+            change = pending(
+                document,
+                owned | {"cancel_requested": None},
+                placement,
+                error=retry.error if retry else None,
+                counters={"crashes" if retry.crashed else "failures": 1} if retry else None,
+                run_at=stamp_or_none(run_at),
+                resources=used,
+            )
+            if await write(change):
+                await resume_if_active(db, [document], [placement])
+                return
+            # Unless the lease was lost, the job was to be cancelled.
+            change = cancelled(document, owned, Cancelled().reason, resources=used)
     if not await write(change):
-        raise LeaseLost(change.job_id)
+        raise LeaseLost(job.job_id)
 
 
-async def _requeue(
-    db: Database,
-    write: Write,
-    job: Job,
-    used: Any,
-    *,
-    error: JobError | None = None,
-    run_at: datetime | None = None,
-    counters: Document | None = None,
-    interrupted: bool = False,
+async def _complete(
+    db: Database, write: Write, job: Job, results: Mapping[str, Any] | None, used: Any
 ) -> None:
-    """Make the job pending again, or cancel it if that was requested."""
-    document = _document_of(job)
-    (placement,) = await placements_for(db, [document], run_at=run_at, interrupted=interrupted)
-    change = pending(
-        document,
-        owned_by(job) | {"cancel_requested": None},
-        placement,
-        error=error,
-        counters=counters,
-        run_at=stamp(run_at) if run_at else None,
-        resources=used,
-    )
-    if await write(change):
-        await resume_if_active(db, [document], [placement])
-    else:
-        reason = Cancelled().reason
-        await _apply_or_lose(write, cancelled(document, owned_by(job), reason, resources=used))
+    values = {"results": None, "results_in": None}
+    values |= await write_value(db, job.job_id, "results", results)
+    before: Document | None = None
+    if has_secrets(job.parameters):
+        before = await db.jobs.find_one({"_id": job.job_id}, {"parameters_in": 1})
+        redacted = await write_value(db, job.job_id, "parameters", remove_secrets(job.parameters))
+        values |= {"parameters": None, "parameters_in": None} | redacted
+    fields = {"status": "completed", "progress": DONE, "error": None, "resources": used, **values}
+    if not await write(_finished(_document_of(job), owned_by(job), "completed", **fields)):
+        await delete_overflow(db, [values])
+        raise LeaseLost(job.job_id)
+    with suppress(PyMongoError):  # the job has finished; leftovers are deleted with it
+        await delete_overflow(db, [before or {}])
 
 
 def _document_of(job: Job) -> Document:
     """The fields of a claimed job that changes need."""
     assert job.processing_started_at is not None
+    names = ("job_type", "priority", "attempt", "worker_id", "user_id", "batch_id")
     document = {
         "_id": job.job_id,
-        "job_type": job.job_type,
-        "priority": job.priority,
-        "attempt": job.attempt,
-        "worker_id": job.worker_id,
+        **{name: getattr(job, name) for name in names},
         "processing_started_at": stamp(job.processing_started_at),
-        "user_id": job.user_id,
-        "batch_id": job.batch_id,
         "created_at": stamp(job.created_at),
     }
     return document | ({"webhook": job.webhook} if job.webhook else {})

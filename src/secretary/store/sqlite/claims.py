@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -117,33 +116,27 @@ def _running_jobs(db: apsw.Connection, capacity: Capacity) -> Running:
 def _candidates(
     db: apsw.Connection, queue: JobClass, capacity: Capacity, running: Running
 ) -> Iterator[Candidate]:
-    if capacity.max_per_user is not None:
-        return iter(_candidates_below_user_limit(db, queue, capacity, running.per_user))
-    rows: list[Any] = db.execute(
-        "SELECT seq, user_id FROM jobs INDEXED BY jobs_ready"
-        " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL ORDER BY turn, seq LIMIT ?",
-        (*queue, capacity.slots),
-    ).fetchall()
-    return (Candidate(seq, user_id, seq) for seq, user_id in rows)
-
-
-def _candidates_below_user_limit(
-    db: apsw.Connection, queue: JobClass, capacity: Capacity, per_user: Counter[str | None]
-) -> list[Candidate]:
-    """Jobs of users below their limit; skipping a busy user's 10,000 jobs is one index lookup."""
-    assert capacity.max_per_user is not None
-    candidates: list[tuple[int, Candidate]] = []
+    if capacity.max_per_user is None:
+        rows: list[Any] = db.execute(
+            "SELECT seq, user_id FROM jobs INDEXED BY jobs_ready"
+            " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL ORDER BY turn, seq LIMIT ?",
+            (*queue, capacity.slots),
+        ).fetchall()
+        return (Candidate(seq, user_id, seq) for seq, user_id in rows)
+    # Only jobs of users below their limit: skipping a busy user's 10,000 jobs is one index lookup.
+    candidates: list[tuple[int, int, str | None]] = []
     for user_id in _users(db, queue):
         room = capacity.slots
         if user_id is not None:
-            room = min(room, capacity.max_per_user - per_user[user_id])
-        rows = db.execute(
+            room = min(room, capacity.max_per_user - running.per_user[user_id])
+        jobs = db.execute(
             "SELECT turn, seq FROM jobs INDEXED BY jobs_of_user_ready WHERE job_type = ?"
             " AND priority = ? AND user_id IS ? AND turn IS NOT NULL ORDER BY turn LIMIT ?",
             (*queue, user_id, max(room, 0)),
         )
-        candidates += [(position, Candidate(seq, user_id, seq)) for position, seq in rows]
-    return [candidate for _, candidate in sorted(candidates, key=lambda x: (x[0], x[1].arrival))]
+        candidates += [(position, seq, user_id) for position, seq in jobs]
+    candidates.sort(key=lambda candidate: candidate[:2])
+    return (Candidate(seq, user_id, seq) for _, seq, user_id in candidates)
 
 
 def _users(db: apsw.Connection, queue: JobClass) -> Iterator[str | None]:
@@ -260,7 +253,20 @@ def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLo
         (now, now, json.dumps([seq for seq, _ in owned.values()])),
     )
     valid = [c for c in completions if c.job.job_id in owned]
-    _store_results(db, [(owned[c.job.job_id][0], c.results, c.resources) for c in valid])
+    small: list[tuple[int, str | None, str | None]] = []
+    for completion in valid:
+        row = owned[completion.job.job_id][0], completion.results, completion.resources
+        if len(completion.results or "") < SMALL_RESULTS:
+            small.append(row)
+        else:
+            db.execute(
+                "UPDATE contents SET results = ?2, resources = ?3, error = NULL WHERE seq = ?1", row
+            )
+    db.execute(
+        "UPDATE contents SET results = kept.value ->> 1, resources = kept.value ->> 2,"
+        " error = NULL FROM json_each(?) AS kept WHERE contents.seq = kept.value ->> 0",
+        (json.dumps(small),),
+    )
     for job in (completion.job for completion in valid):
         if has_secrets(job.parameters):
             parameters = encode_json_text(remove_secrets(job.parameters))
@@ -271,21 +277,6 @@ def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLo
     for batch_id in {batch_id for _, batch_id in owned.values() if batch_id is not None}:
         settle_batch(db, batch_id)
     return [None if c.job.job_id in owned else LeaseLost(c.job.job_id) for c in completions]
-
-
-def _store_results(db: apsw.Connection, rows: list[tuple[int, str | None, str | None]]) -> None:
-    together = [row for row in rows if len(row[1] or "") < SMALL_RESULTS]
-    db.execute(
-        "UPDATE contents SET results = kept.value ->> 1, resources = kept.value ->> 2,"
-        " error = NULL FROM json_each(?) AS kept WHERE contents.seq = kept.value ->> 0",
-        (json.dumps(together),),
-    )
-    for seq, results, resources in rows:
-        if len(results or "") >= SMALL_RESULTS:
-            db.execute(
-                "UPDATE contents SET results = ?, resources = ?, error = NULL WHERE seq = ?",
-                (results, resources, seq),
-            )
 
 
 def has_lost_jobs(db: apsw.Connection, boot: str) -> bool:

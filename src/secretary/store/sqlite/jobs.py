@@ -342,8 +342,8 @@ def requeue(
         " LEFT JOIN batches USING (batch_id) WHERE jobs.seq = ?",
         (seq,),
     ).fetchone()
-    job_type, priority, user_id, paused, attempt, worker_id, started_at, ended_at, *texts = row
-    attempts, stored_error = texts
+    (job_type, priority, user_id, paused, attempt, worker_id, started_at, ended_at, attempts,
+     stored_error) = row  # fmt: skip
     if worker_id is not None:
         attempt_error = error
         if error is None and ended_at is not None and stored_error:

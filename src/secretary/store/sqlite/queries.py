@@ -51,26 +51,36 @@ class LargeResults(Exception):
 
 
 def get_job(db: apsw.Connection, job_id: str, *, max_results_bytes: int | None = None) -> Job:
+    details = frozenset({"results", "logs", "deliveries"})
+    job = _read_job(db, "job_id", job_id, details, max_results_bytes)
+    if job is None:
+        raise NotFound(f"There is no job {job_id}")
+    return job
+
+
+def _read_job(
+    db: apsw.Connection,
+    column: str,
+    value: str | int,
+    include: frozenset[str],
+    max_results_bytes: int | None,
+) -> Job | None:
+    results = "results" if "results" in include else "NULL"
+    if max_results_bytes is not None:
+        results = f"iif(octet_length({results}) > {max_results_bytes}, {TOO_LARGE}, {results})"
     row = db.execute(
-        f"SELECT {JOB_COLUMNS}, {_results(max_results_bytes)} FROM {JOBS} WHERE job_id = ?",
-        (job_id,),
+        f"SELECT {JOB_COLUMNS}, {results} FROM {JOBS} WHERE jobs.{column} = ?", (value,)
     ).fetchone()
     if row is None:
-        raise NotFound(f"There is no job {job_id}")
+        return None
     if row[-1] == TOO_LARGE:
         raise LargeResults
     return job_from(
         row[:-1],
         results=row[-1],
-        logs=log_for_clients(numbered_log(db, row[0])),
-        deliveries=deliveries_of(db, job_id),
+        logs=log_for_clients(numbered_log(db, row[0])) if "logs" in include else (),
+        deliveries=deliveries_of(db, row[1]) if "deliveries" in include else (),
     )
-
-
-def _results(max_bytes: int | None) -> str:
-    if max_bytes is None:
-        return "results"
-    return f"iif(octet_length(results) > {max_bytes}, {TOO_LARGE}, results)"
 
 
 def find_jobs(
@@ -83,26 +93,14 @@ def find_jobs(
         else:
             rows = find_seqs(db, query, limit=query.limit + 1)
         page = rows[: query.limit]
-        jobs = [_listed_job(db, seq, query.include, max_results_bytes) for _, seq in page]
+        found = [_read_job(db, "seq", seq, query.include, max_results_bytes) for _, seq in page]
+    jobs = [job for job in found if job is not None]
     if len(rows) > query.limit:
         return Page(jobs, make_cursor(*page[-1]))
     if reached is None:
         return Page(jobs)
     searched_to = moment(reached[0]) if len(jobs) < query.limit else None
     return Page(jobs, make_cursor(*reached), searched_to)
-
-
-def _listed_job(
-    db: apsw.Connection, seq: int, include: frozenset[str], max_results_bytes: int | None
-) -> Job:
-    results = _results(max_results_bytes) if "results" in include else "NULL"
-    row: Any = db.execute(
-        f"SELECT {JOB_COLUMNS}, {results} FROM {JOBS} WHERE jobs.seq = ?", (seq,)
-    ).fetchone()
-    if row[-1] == TOO_LARGE:
-        raise LargeResults
-    logs = log_for_clients(numbered_log(db, seq)) if "logs" in include else ()
-    return job_from(row[:-1], results=row[-1], logs=logs)
 
 
 def find_seqs(
