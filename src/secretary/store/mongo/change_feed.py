@@ -182,9 +182,7 @@ OVERLAP_SECONDS = 5
 RECHECK_SECONDS = 1.0
 
 CHANGED = IndexModel(
-    [("changed_at", 1)],
-    name="changed",
-    partialFilterExpression={"changed_at": {"$exists": True}},
+    [("changed_at", 1)], name="changed", partialFilterExpression={"changed_at": {"$exists": True}}
 )
 
 

@@ -54,11 +54,7 @@ async def register_worker(db: Database, worker: WorkerInfo, lease: timedelta) ->
 
 async def busy_slots(db: Database) -> dict[str, int]:
     groups = await db.jobs.aggregate(
-        [
-            {"$match": RUNNING},
-            {"$group": {"_id": "$worker_id", "n": {"$sum": 1}}},
-        ],
-        hint="running",
+        [{"$match": RUNNING}, {"$group": {"_id": "$worker_id", "n": {"$sum": 1}}}], hint="running"
     )
     return {group["_id"]: group["n"] async for group in groups}
 

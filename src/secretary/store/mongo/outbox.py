@@ -223,11 +223,7 @@ def _collection_of(db: Database, event: DueEvent) -> Documents:
 
 
 async def record_delivery(
-    db: Database,
-    event: DueEvent,
-    tried: DeliveryAttempt,
-    *,
-    next_try_at: datetime | None = None,
+    db: Database, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
 ) -> None:
     delivered = succeeded(tried)
     again = None if delivered or next_try_at is None else stamp(next_try_at)
