@@ -49,11 +49,9 @@ class StatsStore(Protocol):
 
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
         """Return the number of jobs by type and state."""
-        ...
 
     async def counts_of_user(self, user_id: str) -> Mapping[JobStatus, int]:
         """Return the number of jobs of one user by state."""
-        ...
 
     async def throughput(
         self, since: datetime, *, step: timedelta, intervals: int, user_id: str | None = None
@@ -63,20 +61,16 @@ class StatsStore(Protocol):
         `since` is the start of a slot and `step` a multiple of `SLOT`. Jobs that were restarted
         or deleted later stay counted.
         """
-        ...
 
     async def waiting_since(self) -> Mapping[str, datetime]:
         """Return since when the next job of each type has been ready to start; of a type's
         priorities, the longest wait counts."""
-        ...
 
     async def busy_slots(self) -> Mapping[str, int]:
         """Return the number of running jobs per worker, without idle workers."""
-        ...
 
     async def describe(self) -> Mapping[str, Any]:
         """Return versions, topology and durability for `doctor`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

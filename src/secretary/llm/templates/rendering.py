@@ -156,11 +156,7 @@ Message = dict[str, str]
 
 
 def prompt_messages(
-    template: Template,
-    context: Mapping[str, Any],
-    text: str,
-    *,
-    target_language: str | None = None,
+    template: Template, context: Mapping[str, Any], text: str, *, target_language: str | None = None
 ) -> list[Message]:
     """The messages for `Llm.fill`, with `schema(template)`."""
     # A digest of the source, which the source itself cannot contain.

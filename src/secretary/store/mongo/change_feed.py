@@ -19,8 +19,7 @@ from pymongo.errors import CursorNotFound, OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
 from ..jobs import Change, Changes, Notifier
-from .rows import STAGED
-from .schema import Database, Document
+from .schema import STAGED, Database, Document
 
 #: How many readers keep their cursor between two calls.
 MAX_OPEN_READERS = 4
@@ -183,9 +182,7 @@ OVERLAP_SECONDS = 5
 RECHECK_SECONDS = 1.0
 
 CHANGED = IndexModel(
-    [("changed_at", 1)],
-    name="changed",
-    partialFilterExpression={"changed_at": {"$exists": True}},
+    [("changed_at", 1)], name="changed", partialFilterExpression={"changed_at": {"$exists": True}}
 )
 
 

@@ -26,8 +26,7 @@ from ..claims import (
 )
 from .client import ShieldedCalls
 from .queries import WITHOUT_DETAILS
-from .rows import add_logs, job_from, moment, now_stamp, stamp, with_overflow
-from .schema import Database, Document
+from .schema import Database, Document, add_logs, job_from, moment, now_stamp, stamp, with_overflow
 from .transitions import (
     WITHOUT_VALUES,
     Change,
@@ -55,11 +54,7 @@ async def register_worker(db: Database, worker: WorkerInfo, lease: timedelta) ->
 
 async def busy_slots(db: Database) -> dict[str, int]:
     groups = await db.jobs.aggregate(
-        [
-            {"$match": RUNNING},
-            {"$group": {"_id": "$worker_id", "n": {"$sum": 1}}},
-        ],
-        hint="running",
+        [{"$match": RUNNING}, {"$group": {"_id": "$worker_id", "n": {"$sum": 1}}}], hint="running"
     )
     return {group["_id"]: group["n"] async for group in groups}
 

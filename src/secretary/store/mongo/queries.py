@@ -25,11 +25,15 @@ from ..stats import (
     slot_of,
     width_for,
 )
-from .rows import (
+from .schema import (
     DETAILS,
     EVERYBODY,
     LISTED,
     STAGED,
+    Database,
+    Document,
+    Documents,
+    SettledKey,
     batch_from,
     job_from,
     logs_of,
@@ -39,7 +43,6 @@ from .rows import (
     stamp_or_none,
     with_overflow,
 )
-from .schema import Database, Document, Documents, SettledKey
 
 #: Older writes cannot be rolled back, even with clock skew: a primary that loses its majority
 #: steps down within seconds.

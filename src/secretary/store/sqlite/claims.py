@@ -161,10 +161,7 @@ def fence(job: Job) -> tuple[str, int, str | None]:
 
 
 def report(
-    db: apsw.Connection,
-    job: Job,
-    progress: Progress | None = None,
-    logs: Sequence[LogEntry] = (),
+    db: apsw.Connection, job: Job, progress: Progress | None = None, logs: Sequence[LogEntry] = ()
 ) -> None:
     now = microseconds(utc_now())
     if progress is not None:
@@ -281,8 +278,7 @@ def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLo
 
 def has_lost_jobs(db: apsw.Connection, boot: str) -> bool:
     lapsed = db.execute(
-        "SELECT 1 FROM workers WHERE boot <> ? OR lease_until < ? LIMIT 1",
-        (boot, time.monotonic()),
+        "SELECT 1 FROM workers WHERE boot <> ? OR lease_until < ? LIMIT 1", (boot, time.monotonic())
     ).get
     return bool(lapsed or db.execute(ABANDONED).fetchone())
 

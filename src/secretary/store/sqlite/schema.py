@@ -274,6 +274,5 @@ def record_change(
     """Record a change that no row of `jobs` shows. `above` is the revision of a deleted job: if it
     was the highest, it must not be assigned again."""
     db.execute(
-        f"INSERT INTO traces VALUES (max({NEXT_REVISION}, ? + 1), ?, ?)",
-        (above, job_id, batch_id),
+        f"INSERT INTO traces VALUES (max({NEXT_REVISION}, ? + 1), ?, ?)", (above, job_id, batch_id)
     )

@@ -3,10 +3,4 @@
 from .child import Limits, RemoteError, SandboxClosed, SandboxInterrupted
 from .pool import Sandbox
 
-__all__ = [
-    "Limits",
-    "RemoteError",
-    "Sandbox",
-    "SandboxClosed",
-    "SandboxInterrupted",
-]
+__all__ = ["Limits", "RemoteError", "Sandbox", "SandboxClosed", "SandboxInterrupted"]

@@ -1,6 +1,7 @@
 """Detects headings by size, weight and numbering relative to the body text."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -51,18 +52,15 @@ class FontSizes:
     sizes: tuple[float, ...] = ()
 
     def level(self, size: float) -> int:
-        for number, other in enumerate(self.sizes, 1):
-            if size >= other - 0.25:
-                return min(number, 6)
-        return min(len(self.sizes) + 1, 6)
+        larger = sum(size < other - 0.25 for other in self.sizes)
+        return min(larger + 1, 6)
 
 
 def body_size(lines: Iterable[TextLine]) -> float:
-    weights: dict[float, int] = {}
+    weights: Counter[float] = Counter()
     for line in lines:
-        size = round(line.size * 2) / 2
-        weights[size] = weights.get(size, 0) + len(line.text)
-    return max(weights, key=lambda size: weights[size], default=10.0)
+        weights[round(line.size * 2) / 2] += len(line.text)
+    return max(weights, key=weights.__getitem__, default=10.0)
 
 
 def heading_sizes(blocks: Sequence[Block], body: float) -> list[float]:

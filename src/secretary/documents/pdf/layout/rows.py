@@ -23,12 +23,6 @@ LIST_NUMBER = re.compile(
 )
 
 
-def is_bullet(text: str) -> bool:
-    """Return whether the text is nothing but a bullet."""
-    match = BULLET.match(f"{text} ")
-    return match is not None and match.end() >= len(text)
-
-
 def parse_list_marker(text: str) -> tuple[str, str] | None:
     """Return the list marker as Markdown and the text after it, or None if there is no marker."""
     if (match := BULLET.match(text)) and match.end() < len(text):

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from ..pdfium import Structure
-from .rows import Segment, group_rows, is_bullet, is_source_code, join_runs, parse_list_marker
+from .rows import Segment, group_rows, is_source_code, join_runs, parse_list_marker
 from .runs import Run, join_lines
 
 #: In ems: the gap between columns in most rows, and in all of them.
@@ -286,7 +286,7 @@ def _has_cells(row: Row) -> bool:
 
 
 def _is_list_marker(text: str) -> bool:
-    return is_bullet(text) or parse_list_marker(f"{text} x") is not None
+    return parse_list_marker(f"{text} x") is not None
 
 
 def _end_of_rows(rows: Sequence[Row], start: int) -> int:
@@ -315,10 +315,8 @@ def _end_of_rows(rows: Sequence[Row], start: int) -> int:
 def _column_separators(rows: Sequence[Row]) -> list[float]:
     """Return the column separators of these rows, or nothing if they are not a table."""
     full = [row for row in rows if len(row) > 1]
-    gaps = column_gaps(full, rows[0][0].size)
-    if not gaps or len(full) < MIN_ROWS:
-        return []
-    return gaps if _is_table([split_cells(row, gaps) for row in rows]) else []
+    gaps = column_gaps(full, rows[0][0].size) if len(full) >= MIN_ROWS else []
+    return gaps if gaps and _is_table([split_cells(row, gaps) for row in rows]) else []
 
 
 def _is_table(cells: Sequence[Cells]) -> bool:
