@@ -274,19 +274,13 @@ async def _groups(
 async def _copy_group(source: BlobStore, target: BlobStore, wanted: Sequence[BlobInfo]) -> None:
     if isinstance(target, DirectoryBlobStore):
         await source.fetch(wanted, target.path_of)
-    elif isinstance(source, DirectoryBlobStore):
-        await _put(target, wanted, source.path_of)
-    else:
-        with TemporaryDirectory(prefix="carry-") as directory:
-            between = DirectoryBlobStore(Path(directory))
-            await source.fetch(wanted, between.path_of)
-            await _put(target, wanted, between.path_of)
-
-
-async def _put(
-    target: BlobStore, wanted: Sequence[BlobInfo], path_of: Callable[[str], Path]
-) -> None:
-    paths = [(blob.key, path_of(blob.key)) for blob in wanted]
-    there = [(key, path) for key, path in paths if path.is_file()]  # others were removed meanwhile
-    if there:
-        await target.put(there)
+        return
+    with TemporaryDirectory(prefix="carry-") as directory:
+        local = source
+        if not isinstance(local, DirectoryBlobStore):
+            local = DirectoryBlobStore(Path(directory))
+            await source.fetch(wanted, local.path_of)
+        paths = [(blob.key, local.path_of(blob.key)) for blob in wanted]
+        # Others were removed meanwhile.
+        if there := [(key, path) for key, path in paths if path.is_file()]:
+            await target.put(there)

@@ -270,8 +270,7 @@ class Sources:
 
     def _local(self, text: str, job_id: str) -> SourceFile:
         """A file below one of the roots, after resolving links and `..`."""
-        uploads = Uploads(self.data_directory).root
-        for root in (*self.roots, uploads):
+        for root in (*self.roots, self.data_directory / "uploads"):
             path = _resolve(root, text) or _resolve(root, text.removeprefix("uploads/"))
             if path is not None and self._is_allowed(path, root, job_id):
                 return SourceFile(path, safe_name(path.name))
@@ -280,7 +279,7 @@ class Sources:
     def _is_allowed(self, path: Path, root: Path, job_id: str) -> bool:
         """A root that contains the data directory gives no access to it: there are the store and
         the results and uploads of other users."""
-        data, uploads = self.data_directory.resolve(), Uploads(self.data_directory).root.resolve()
+        data, uploads = self.data_directory.resolve(), (self.data_directory / "uploads").resolve()
         if path.is_relative_to(uploads):
             # Directories named after a job belong to it; other files are shared.
             first, *rest = path.relative_to(uploads).parts

@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
+from itertools import chain
 from uuid import uuid4
 
 from pymongo import ReturnDocument, UpdateOne
@@ -203,21 +204,13 @@ async def _running_jobs(db: Database, capacity: Capacity) -> Running:
 async def _candidates(
     db: Database, queue: str, capacity: Capacity, running: Running
 ) -> list[Candidate]:
-    if capacity.max_per_user is not None:
-        jobs = await _candidates_below_user_limit(db, queue, capacity, running)
-    else:
+    if capacity.max_per_user is None:
         order = [("turn", 1), ("arrival", 1)]
         jobs = await db.jobs.find(
             {"line": queue}, CANDIDATE, sort=order, limit=capacity.slots, hint="line"
         ).to_list()
-    return [Candidate(job, job.get("user_id"), job["arrival"]) for job in jobs]
-
-
-async def _candidates_below_user_limit(
-    db: Database, queue: str, capacity: Capacity, running: Running
-) -> list[Document]:
-    """Jobs of users below their limit; skipping a busy user's 10,000 jobs is one index lookup."""
-    assert capacity.max_per_user is not None
+        return [Candidate(job, job.get("user_id"), job["arrival"]) for job in jobs]
+    # Only jobs of users below their limit: skipping a busy user's 10,000 jobs is one index lookup.
     first_of_users: list[Document] = [
         {"$match": {"line": queue}},
         {"$sort": {"line": 1, "user_id": 1, "turn": 1}},
@@ -243,8 +236,8 @@ async def _candidates_below_user_limit(
             for user_id, limit in room.items()
         )
     )
-    jobs = [job for page in pages for job in page]
-    return sorted(jobs, key=lambda job: (job["turn"], job["arrival"]))
+    jobs = sorted(chain(*pages), key=lambda job: (job["turn"], job["arrival"]))
+    return [Candidate(job, job.get("user_id"), job["arrival"]) for job in jobs]
 
 
 async def _start_jobs(

@@ -333,23 +333,21 @@ async def postpone(db: Database, endpoint: str, until: datetime) -> None:
         )
 
 
+REPLAYED = {"deliveries": 1, "told": 1, "completed_at": 1, "webhook": 1}
+
+
 async def replay(db: Database, owner_id: str, n: int) -> Delivery:
     for documents in (db.durable.jobs, db.durable.batches):
         owner = await documents.find_one({"_id": owner_id, "status": {"$nin": HIDDEN}}, REPLAYED)
         if owner is not None:
-            return await _replay(documents, owner, n)
-    raise NotFound(f"There is no job or batch {owner_id}")
-
-
-REPLAYED = {"deliveries": 1, "told": 1, "completed_at": 1, "webhook": 1}
-
-
-async def _replay(documents: Documents, owner: Document, n: int) -> Delivery:
+            break
+    else:
+        raise NotFound(f"There is no job or batch {owner_id}")
     delivery = next((one for one in deliveries_from(owner) if one.n == n), None)
     webhook = webhook_of(owner)
     if delivery is None or webhook is None:
-        raise NotFound(f"{owner['_id']} has no delivery {n}")
-    outdated = Conflict(f"Delivery {n} of {owner['_id']} reports an outdated state")
+        raise NotFound(f"{owner_id} has no delivery {n}")
+    outdated = Conflict(f"Delivery {n} of {owner_id} reports an outdated state")
     ended_at = owner.get("completed_at")
     if delivery.event == "progress" or ended_at is None or delivery.created_at < moment(ended_at):
         raise outdated
@@ -357,13 +355,9 @@ async def _replay(documents: Documents, owner: Document, n: int) -> Delivery:
     again = {"delivered_at": None, "next_try_at": now, "replayed_at": now, "tried": 0}
     update = _final_due(webhook, now)
     update |= {f"deliveries.$.{name}": value for name, value in again.items()}
+    unchanged = {"_id": owner_id, "completed_at": ended_at}
     found = await documents.update_one(
-        {
-            "_id": owner["_id"],
-            "completed_at": ended_at,
-            "deliveries.delivery_id": delivery.delivery_id,
-        },
-        {"$set": update},
+        unchanged | {"deliveries.delivery_id": delivery.delivery_id}, {"$set": update}
     )
     if not found.matched_count:
         raise outdated

@@ -101,7 +101,10 @@ class Readers:
     async def call(self, work: Callable[[apsw.Connection], T]) -> T:
         def run() -> T:
             try:
-                return work(self._connection())
+                if not hasattr(self._connections, "db"):
+                    self._connections.db = connect(self._path, read_only=True)
+                    self._opened.append(self._connections.db)
+                return work(self._connections.db)
             except apsw.Error as error:
                 raise unavailable_error(error, self._path) from error
 
@@ -113,13 +116,6 @@ class Readers:
             return work(self._on_loop)
         except apsw.Error:  # busy or broken: the thread may wait, and reports the error
             return await self.call(work)
-
-    def _connection(self) -> apsw.Connection:
-        if not hasattr(self._connections, "db"):
-            self._connections.db = connect(self._path, read_only=True)
-            self._opened.append(self._connections.db)
-        db: apsw.Connection = self._connections.db
-        return db
 
 
 MAX_GROUP = 512
