@@ -55,7 +55,12 @@ ENTRY_BYTES = 500
 async def records(
     db: Database, kind: Kind, ids: Collection[RecordId] | None
 ) -> AsyncIterator[list[Record]]:
-    query, collection, order = _source(db, kind)
+    sources: dict[Kind, tuple[Document, Documents, str, str]] = {
+        "jobs": ({"status": {"$in": LISTED}}, db.jobs, "listed_at", "by_status"),
+        "batches": ({}, db.batches, "listed_at", "newest"),
+        "keys": ({"expires_at": {"$gt": now_stamp()}}, db.keys, "_id", "_id_"),
+    }
+    query, collection, order, hint = sources[kind]
     if ids is not None:
         keys = [{"scope": one[0], "key": one[1]} if isinstance(one, tuple) else one for one in ids]
         documents = await collection.find({**query, "_id": {"$in": keys}}).to_list()
@@ -63,7 +68,6 @@ async def records(
         return
     if kind == "jobs":
         await publish_added(db, {})
-    hint = {"jobs": "by_status", "batches": "newest", "keys": "_id_"}[kind]
     while True:
         documents = await collection.find(
             query, sort=[(order, 1)], limit=GROUP, hint=hint
@@ -73,17 +77,6 @@ async def records(
         query[order] = {"$gt": documents[-1][order]}
         async for part in _groups_in_memory(db, kind, documents):
             yield await _records_of(db, kind, part)
-
-
-def _source(db: Database, kind: Kind) -> tuple[Document, Documents, str]:
-    """Return the query, the collection, and the field that gives the order."""
-    match kind:
-        case "jobs":
-            return {"status": {"$in": LISTED}}, db.jobs, "listed_at"
-        case "batches":
-            return {}, db.batches, "listed_at"
-        case "keys":
-            return {"expires_at": {"$gt": now_stamp()}}, db.keys, "_id"
 
 
 async def _groups_in_memory(

@@ -183,10 +183,8 @@ class SqliteStore:
             await self._writer.call_with_others(claims.complete, completion, durable=True)
             self._stats.add([FinishedJob.of(job, JobStatus.COMPLETED, utc_now())])
             return
-        unfinished = outcome
-        await self._writer.call(
-            lambda db: claims.finish(db, job, unfinished, resources), durable=True
-        )
+        work = partial(claims.finish, job=job, outcome=outcome, resources=resources)
+        await self._writer.call(work, durable=True)
         self._wakeup.notify()
 
     async def wait(self, since: int, *, seconds: float) -> int:

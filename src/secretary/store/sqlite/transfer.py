@@ -1,7 +1,7 @@
 """Export and import of all records."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -44,53 +44,47 @@ from .schema import (
 
 def read_group(db: apsw.Connection, kind: Kind, after: Any) -> tuple[list[Record], Any]:
     """Read the records after another one (None: the first ones), and what identifies the last."""
+    where, start = "seq > ? ORDER BY seq LIMIT ?", after or (0,)
+    if kind == "keys":
+        where, start = "(scope, key) > (?, ?) ORDER BY scope, key LIMIT ?", after or ("", "")
     records: list[Record] = []
+    size = 0
     with db:  # one snapshot of all tables
-        match kind:
-            case "jobs":
-                seqs = db.execute(
-                    "SELECT seq FROM jobs WHERE seq > ? ORDER BY seq LIMIT ?", (after or 0, GROUP)
-                ).fetchall()
-                size = 0
-                for (after,) in seqs:
-                    record, length = _job_record(db, after)
-                    records.append(record)
-                    size += length
-                    if size > GROUP_BYTES:
-                        break
-            case "batches":
-                for row in db.execute(
-                    f"{_BATCHES} WHERE seq > ? ORDER BY seq LIMIT ?", (after or 0, GROUP)
-                ).fetchall():
-                    records.append(_batch_record(db, row))
-                    after = row[-1]
-            case "keys":
-                rows = db.execute(
-                    f"{_KEYS} AND (scope, key) > (?, ?) ORDER BY scope, key LIMIT ?",
-                    (microseconds(utc_now()), *(after or ("", "")), GROUP),
-                )
-                records += map(_key_record, rows)
-                after = records[-1].record_id if records else after
+        for record, position, length in _read(db, kind, where, (*start, GROUP)):
+            records.append(record)
+            after = position
+            size += length
+            if size > GROUP_BYTES:
+                break
     return records, after
 
 
 def read_by_id(db: apsw.Connection, kind: Kind, ids: Collection[RecordId]) -> list[Record]:
-    records: list[Record] = []
+    where = {"jobs": "job_id = ?", "batches": "batch_id = ?", "keys": "(scope, key) = (?, ?)"}[kind]
+    values = [record_id if isinstance(record_id, tuple) else (record_id,) for record_id in ids]
     with db:
-        for record_id in ids:
-            row: Any
-            match kind:
-                case "jobs":
-                    seq = db.execute("SELECT seq FROM jobs WHERE job_id = ?", (record_id,)).get
-                    records += [_job_record(db, seq)[0]] if seq is not None else []
-                case "batches":
-                    row = db.execute(f"{_BATCHES} WHERE batch_id = ?", (record_id,)).fetchone()
-                    records += [_batch_record(db, row)] if row else []
-                case "keys":
-                    values = (microseconds(utc_now()), *record_id)
-                    row = db.execute(f"{_KEYS} AND (scope, key) = (?, ?)", values).fetchone()
-                    records += [_key_record(row)] if row else []
+        records = [record for one in values for record, _, _ in _read(db, kind, where, one)]
     return records
+
+
+def _read(
+    db: apsw.Connection, kind: Kind, where: str, values: tuple[Any, ...]
+) -> Iterator[tuple[Record, Any, int]]:
+    """Yield records, each with what identifies it and, if it can be large, its size."""
+    match kind:
+        case "jobs":
+            seqs: list[Any] = db.execute(f"SELECT seq FROM jobs WHERE {where}", values).fetchall()
+            for (seq,) in seqs:
+                record, size = _job_record(db, seq)
+                yield record, (seq,), size
+        case "batches":
+            for row in db.execute(f"{_BATCHES} WHERE {where}", values).fetchall():
+                yield _batch_record(db, row), row[-1:], 0
+        case "keys":
+            now = microseconds(utc_now())
+            for row in db.execute(f"{_KEYS} AND {where}", (now, *values)).fetchall():
+                key = _key_record(row)
+                yield key, key.record_id, 0
 
 
 def _job_record(db: apsw.Connection, seq: int) -> tuple[JobRecord, int]:
