@@ -320,8 +320,7 @@ class PageProcessor:
         except (ProcessDied, ProcessingTimeout) as error:
             if len(page_numbers) == 1:
                 details = {**error.details, "page": page_numbers[0]}
-                text = f"Page {page_numbers[0]}: {error.message}"
-                raise type(error)(text, **details) from None
+                raise type(error)(f"Page {page_numbers[0]}: {error.message}", **details) from None
         unfinished = []
         finished = self._cached()
         for number in page_numbers:

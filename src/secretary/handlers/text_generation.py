@@ -324,8 +324,7 @@ async def _condense(llm: LlmCache, text: str, room: int, aim: str, progress: Ste
         async def ask(part: str, words: int = words) -> str:
             return await llm.write(notes_messages(part, aim=aim, words=words))
 
-        part_size = min(max_tokens, -(-size // 2))
-        notes = await _ask_about_parts(llm, text, part_size, ask, progress)
+        notes = await _ask_about_parts(llm, text, min(max_tokens, -(-size // 2)), ask, progress)
         text = "\n\n".join(note.strip() for note in notes)
         if estimate_tokens(text) > size * MAX_NOTES_SHARE:
             raise ContextExceeded(
