@@ -18,7 +18,7 @@ from secretary import Batch, Job
 from secretary.core.job import Cancelled, Completed, Failed, JobError, Outcome, new_id, utc_now
 from secretary.store import Capacity, Store, WorkerInfo
 from secretary.store.mongo import queries as mongo_stats
-from secretary.store.mongo.rows import list_position, stamp
+from secretary.store.mongo.schema import list_position, stamp
 from secretary.store.sqlite import queries as sqlite_stats
 from secretary.store.sqlite.connection import connect
 from secretary.store.sqlite.schema import microseconds

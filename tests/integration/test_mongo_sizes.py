@@ -22,8 +22,7 @@ from secretary.core.job import (
     utc_now,
 )
 from secretary.store import IdempotencyKey, JobQuery, Store, open_store
-from secretary.store.mongo.rows import INLINE_BYTES
-from secretary.store.mongo.schema import truncate
+from secretary.store.mongo.schema import INLINE_BYTES, truncate
 from tests.contract.factories import claim
 from tests.contract.test_webhooks import take_one
 from tests.mongod import Mongod

@@ -26,7 +26,7 @@ from secretary.core.job import (
 )
 from secretary.store import Capacity, IdempotencyKey, JobQuery
 from secretary.store.mongo import MongoStore
-from secretary.store.mongo.rows import DELETED, STAGED, stamp
+from secretary.store.mongo.schema import DELETED, STAGED, stamp
 
 from ..contract.factories import LEASE, add_batch, claim, claimed, worker
 from ..mongod import Mongod

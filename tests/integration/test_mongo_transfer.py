@@ -16,7 +16,7 @@ from secretary.core.job import Batch, Job, LogEntry
 from secretary.migration.legacy import open_legacy_source
 from secretary.store import IdempotencyKey, JobQuery
 from secretary.store.mongo import MongoStore
-from secretary.store.mongo.rows import STAGED
+from secretary.store.mongo.schema import STAGED
 from secretary.store.transfer import JobRecord, KeyRecord
 
 from ..mongod import Mongod

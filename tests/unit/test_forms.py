@@ -5,6 +5,7 @@ import itertools
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,7 +43,12 @@ def whole(*parts: bytes) -> bytes:
 
 
 def request(
-    kind: str, pieces: Sequence[bytes], *, query: bytes = b"", cut_off: bool = False
+    kind: str,
+    pieces: Sequence[bytes],
+    *,
+    query: bytes = b"",
+    cut_off: bool = False,
+    max_body_bytes: int = 5000,
 ) -> Request:
     last: Message = {"type": "http.request", "body": b"", "more_body": False}
     messages: list[Message] = [
@@ -56,7 +62,8 @@ def request(
 
     headers = [(b"content-type", kind.encode("latin-1"))] if kind else []
     scope = {"type": "http", "method": "POST", "headers": headers, "query_string": query}
-    return Request(scope, receive)
+    app = SimpleNamespace(state=SimpleNamespace(max_body_bytes=max_body_bytes))
+    return Request({**scope, "app": app}, receive)
 
 
 @pytest.fixture
@@ -68,7 +75,7 @@ def uploads(tmp_path: Path) -> Uploads:
 def read(uploads: Uploads) -> Read:
     async def read(kind: str, *pieces: bytes, **options: Any) -> Form:
         asked = request(kind, pieces, **options)
-        return await read_form(asked, uploads, job_id="job-1", max_fields_bytes=5000)
+        return await read_form(asked, uploads, job_id="job-1")
 
     return read
 
@@ -136,7 +143,7 @@ async def test_a_form_may_be_cut_at_every_byte(tmp_path: Path) -> None:
     for offset in range(len(BODY) + 1):
         uploads = Uploads(tmp_path / str(offset))
         asked = request(MULTIPART, (BODY[:offset], BODY[offset:]))
-        form = await read_form(asked, uploads, job_id="job-1", max_fields_bytes=5000)
+        form = await read_form(asked, uploads, job_id="job-1")
         assert form.fields == {"a": "1\r\n--X", "bb": "zwölf"}
         assert form.upload is not None and form.upload.name == "ü.txt"
         assert stored_upload(uploads) == b"\r\n-\r\n--X\r\r\n--"
@@ -160,7 +167,7 @@ def test_any_content_survives_any_cuts(
 
     async def reading() -> Form:
         asked = request(MULTIPART, pieces)
-        return await read_form(asked, uploads, job_id="job-1", max_fields_bytes=5000)
+        return await read_form(asked, uploads, job_id="job-1")
 
     form = asyncio.run(reading())
     assert form.fields == {"value": value}
@@ -177,7 +184,7 @@ def test_a_broken_form_is_refused_and_leaves_nothing(
     async def reading() -> Form | None:
         try:
             asked = request(MULTIPART, body)
-            return await read_form(asked, uploads, job_id="job-1", max_fields_bytes=5000)
+            return await read_form(asked, uploads, job_id="job-1")
         except InvalidParameters:
             return None
 
@@ -339,14 +346,14 @@ class TestSeveralFiles:
         edges = [0, *sorted(cuts), len(self.BODY)]
         pieces = [self.BODY[a:b] for a, b in itertools.pairwise(edges)]
         uploads = Uploads(tmp_path, max_bytes=10_000)
-        asked = request(MULTIPART, pieces)
-        form = asyncio.run(read_files(asked, uploads, max_files=3, max_fields_bytes=100))
+        asked = request(MULTIPART, pieces, max_body_bytes=100)
+        form = asyncio.run(read_files(asked, uploads, max_files=3))
         assert form.fields == {"a": "1"}
         contents = [uploads.path_of(one.job_id, one.source()).read_bytes() for one in form.uploads]
         assert contents == [b"one", b"", b"three"]
 
     async def test_one_too_many_leaves_none(self, uploads: Uploads) -> None:
         with pytest.raises(InvalidParameters, match="at most 2 files"):
-            asked = request(MULTIPART, [self.BODY])
-            await read_files(asked, uploads, max_files=2, max_fields_bytes=100)
+            asked = request(MULTIPART, [self.BODY], max_body_bytes=100)
+            await read_files(asked, uploads, max_files=2)
         assert stored_upload(uploads) is None

@@ -17,7 +17,7 @@ from secretary.core.job import (
     StoredModel,
     Webhook,
 )
-from secretary.store.mongo import rows
+from secretary.store.mongo import schema
 from secretary.webhooks.request import body, headers_for
 
 from ..strategies import BATCH, ERROR, JOB, LOG, NEW_BATCH, NEW_JOB, PROGRESS, TEXT, WEBHOOK
@@ -62,17 +62,17 @@ def test_the_counters_of_a_batch_add_up(batch: Batch) -> None:
 @settings(max_examples=40)
 def test_a_document_of_mongodb_holds_all_of_a_new_job(job: Job) -> None:
     stored = {
-        **rows.job_document(job, arrival=1),
-        "parameters": rows.to_bson(job.parameters),
+        **schema.job_document(job, arrival=1),
+        "parameters": schema.to_bson(job.parameters),
     }
-    assert rows.job_from(stored) == job.model_copy(update={"updated_at": job.created_at})
+    assert schema.job_from(stored) == job.model_copy(update={"updated_at": job.created_at})
     assert all(not name.startswith("$") and "." not in name for name in stored)
 
 
 @given(NEW_BATCH)
 @settings(max_examples=40)
 def test_a_document_of_mongodb_holds_all_of_a_new_batch(batch: Batch) -> None:
-    assert rows.batch_from(rows.batch_document(batch, arrival=1), {}) == batch
+    assert schema.batch_from(schema.batch_document(batch, arrival=1), {}) == batch
 
 
 @given(JOB.filter(lambda job: job.webhook is not None))

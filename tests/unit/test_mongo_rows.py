@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from secretary.core.job import AccessControl, Job, JobError, JobStatus, Progress, Webhook
-from secretary.store.mongo.rows import (
+from secretary.store.mongo.schema import (
     error_from,
     error_to,
     from_bson,

@@ -11,14 +11,7 @@ from pydantic import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from ..core.errors import (
-    FileCorrupt,
-    FileTooLarge,
-    InvalidParameters,
-    SecretaryError,
-    StoreUnavailable,
-    UnsupportedFile,
-)
+from ..core import errors
 from ..core.files import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 from ..core.job import Batch, Delivery, JobError, new_id
 from ..jobs.conference_import import ConferenceImporter, ScheduleRequest, batch_request
@@ -273,20 +266,15 @@ FILES_BODY: Schema = {
 async def submit_files(request: Request, user: Caller, key: IdempotencyKey = None) -> Response:
     """Submit one job per uploaded file, all or nothing."""
     job_service = job_service_of(request)
-    form = await read_files(
-        request,
-        job_service.files.uploads,
-        max_files=MAX_FILES,
-        max_fields_bytes=request.app.state.max_body_bytes,
-    )
+    form = await read_files(request, job_service.files.uploads, max_files=MAX_FILES)
     try:
         batch, uploads = _read_files_form(form)
         stored, job_ids = await job_service.submit_batch(
             with_trace(request, batch), user=user, key=key, uploads=uploads
         )
-    except SecretaryError as error:
+    except errors.SecretaryError as error:
         # After a store failure the jobs may exist all the same; then they need their files.
-        if not isinstance(error, StoreUnavailable):
+        if not isinstance(error, errors.StoreUnavailable):
             await remove_uploads(job_service.files.uploads, form.uploads)
         raise
     if form.uploads[0].job_id not in job_ids:  # a repeated request; the first one's files are used
@@ -297,10 +285,10 @@ async def submit_files(request: Request, user: Caller, key: IdempotencyKey = Non
 def _read_files_form(form: Form) -> tuple[BatchRequest, list[Upload | None]]:
     """The batch, and the file of each of its jobs."""
     if not form.uploads:
-        raise InvalidParameters("file: at least one file is required")
+        raise errors.InvalidParameters("file: at least one file is required")
     fields = Fields(form.fields)
     if "file" in fields:
-        raise InvalidParameters("file: must be sent as a file, in a multipart form")
+        raise errors.InvalidParameters("file: must be sent as a file, in a multipart form")
     call = fields.take(FILES_CALL_FIELDS)
     batch = fields.take(BATCH_FIELDS, callback=call)
     if "is_active" in call:
@@ -312,13 +300,13 @@ def _read_files_form(form: Form) -> tuple[BatchRequest, list[Upload | None]]:
     if text := call.get("jobs"):
         given = parse_json("jobs", text)
     if not isinstance(given, list) or not all(isinstance(job, dict) for job in given):
-        raise InvalidParameters("jobs: must be a list of jobs")
+        raise errors.InvalidParameters("jobs: must be a list of jobs")
     jobs = [_with_defaults(job, defaults) for job in given]
     uploads = [_take_file(job, number, form.uploads) for number, job in enumerate(jobs)]
     used = [upload.job_id for upload in uploads if upload is not None]
     for number, upload in enumerate(form.uploads):
         if used.count(upload.job_id) != 1:
-            raise InvalidParameters(
+            raise errors.InvalidParameters(
                 f"jobs: file {number} ({upload.name}) must belong to exactly one job"
             )
     pairs = zip(jobs, uploads, strict=True)
@@ -335,7 +323,7 @@ def _with_defaults(job: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str
 def _read_parameters(value: Any) -> dict[str, Any]:
     parameters = {} if value is None else parse_json("parameters", value)
     if not isinstance(parameters, dict):
-        raise InvalidParameters("parameters: must be an object")
+        raise errors.InvalidParameters("parameters: must be an object")
     return parameters
 
 
@@ -345,18 +333,18 @@ def _take_file(job: dict[str, Any], number: int, received: list[Upload]) -> Uplo
             return None
         case int(at) if not isinstance(at, bool) and 0 <= at < len(received):
             return received[at]
-    last = len(received) - 1
-    raise InvalidParameters(f"jobs.{number}.file: must be the index of a file, from 0 to {last}")
+    expected = f"must be the index of a file, from 0 to {len(received) - 1}"
+    raise errors.InvalidParameters(f"jobs.{number}.file: {expected}")
 
 
 def _with_source(job: dict[str, Any], upload: Upload) -> dict[str, Any]:
     job_type = job.get("job_type") or detect_job_type(upload)
     if job_type not in FILE_TYPES and job_type is not None:
-        raise InvalidParameters(f"job_type: {str(job_type)[:100]!r} does not accept files")
+        raise errors.InvalidParameters(f"job_type: {str(job_type)[:100]!r} does not accept files")
     refuse_other_sources(job["parameters"])
     if job_type is None and upload.size:
         known = ", ".join(sorted(FILE_TYPES))
-        raise UnsupportedFile(
+        raise errors.UnsupportedFile(
             f"{upload.name}: The file type is unknown; set job_type to one of {known}"
         )
     require_file_type(upload, FILE_TYPES.get(job_type or "", frozenset()), name=upload.name)
@@ -427,19 +415,15 @@ def schedule_router(registry: Registry) -> APIRouter:
 async def submit_schedule(request: Request, user: Caller, key: IdempotencyKey = None) -> Response:
     """Submit one session job per talk of a conference schedule, all or nothing."""
     job_service, upload_id = job_service_of(request), new_id("job")
-    form = await read_form(
-        request,
-        job_service.files.uploads.local_only(),
-        job_id=upload_id,
-        max_fields_bytes=request.app.state.max_body_bytes,
-    )
+    uploads = job_service.files.uploads.local_only()
+    form = await read_form(request, uploads, job_id=upload_id)
     try:
         fields = Fields(form.fields)
         call = fields.take(SCHEDULE_CALL_FIELDS)
         batch = fields.take(ScheduleRequest.model_fields, callback=call)
         submitted = parse_request(ScheduleRequest, {**fields.rest, **batch})
         talks = await _read_talks(request, form, call, submitted)
-    except (FileCorrupt, FileTooLarge, UnsupportedFile) as error:
+    except (errors.FileCorrupt, errors.FileTooLarge, errors.UnsupportedFile) as error:
         failure = JobError(code=error.code, message=error.message, details=error.details)
         return job_error_response(failure)
     finally:
@@ -453,7 +437,7 @@ async def _read_talks(
 ) -> list[dict[str, Any]]:
     importer: ConferenceImporter = request.app.state.schedules
     if sum(name in call for name in SCHEDULE_SOURCES) + len(form.uploads) != 1:
-        raise InvalidParameters("file: exactly one of file, url and schedule is required")
+        raise errors.InvalidParameters("file: exactly one of file, url and schedule is required")
     if form.upload is not None:
         uploads = job_service_of(request).files.uploads
         path = uploads.path_of(form.upload.job_id, form.upload.source())
@@ -463,5 +447,5 @@ async def _read_talks(
         text = schedule if isinstance(schedule, str) else json.dumps(schedule)
         return await importer.read(text.encode("utf-8", "replace"), submitted)
     if not isinstance(call["url"], str):
-        raise InvalidParameters("url: must be a string")
+        raise errors.InvalidParameters("url: must be a string")
     return await importer.fetch(call["url"], submitted)

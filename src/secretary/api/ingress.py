@@ -181,8 +181,8 @@ def ingress_router(registry: Registry) -> APIRouter:
 def _endpoint(route: IngressRoute) -> Any:
     async def endpoint(request: Request, user: Caller, key: IdempotencyKey = None) -> Response:
         job_service, job_id = job_service_of(request), new_id("job")
-        uploads, max_bytes = job_service.files.uploads, request.app.state.max_body_bytes
-        form = await read_form(request, uploads, job_id=job_id, max_fields_bytes=max_bytes)
+        uploads = job_service.files.uploads
+        form = await read_form(request, uploads, job_id=job_id)
         try:
             submitted = with_trace(request, read_submission(form, route))
             wait_seconds = _wait_seconds(request, form.fields)

@@ -133,24 +133,22 @@ class Form:
         return self.uploads[0] if self.uploads else None
 
 
-async def read_form(
-    request: Request, uploads: Uploads, *, job_id: str, max_fields_bytes: int
-) -> Form:
+async def read_form(request: Request, uploads: Uploads, *, job_id: str) -> Form:
     """Read a body with at most one file."""
     media_type, options = parse_options_header(request.headers.get("content-type", ""))
     match media_type.lower():
         case b"multipart/form-data":
-            parts = _MultipartReader(options, max_fields_bytes)
+            parts = _MultipartReader(options, request.app.state.max_body_bytes)
             return await _read_multipart(request, parts, uploads, lambda: job_id)
         case b"application/x-www-form-urlencoded":
-            text = await _text(request, max_fields_bytes)
+            text = await _text(request)
             try:
                 pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS)
             except ValueError:
                 raise _too_many_fields() from None
             return Form(_with_query(request, dict(pairs)))
         case b"" | b"application/json":
-            text = await _text(request, max_fields_bytes)
+            text = await _text(request)
             try:
                 value = json.loads(text) if text.strip() else {}
             except (ValueError, RecursionError):
@@ -161,19 +159,17 @@ async def read_form(
     raise InvalidParameters("The body must be a form or JSON, with a matching Content-Type")
 
 
-async def read_files(
-    request: Request, uploads: Uploads, *, max_files: int, max_fields_bytes: int
-) -> Form:
+async def read_files(request: Request, uploads: Uploads, *, max_files: int) -> Form:
     """Read a multipart form with several files; if one fails, none is kept."""
     media_type, options = parse_options_header(request.headers.get("content-type", ""))
     if media_type.lower() != b"multipart/form-data":
         raise InvalidParameters("The body must be a multipart form, with a matching Content-Type")
-    parts = _MultipartReader(options, max_fields_bytes, max_files)
+    parts = _MultipartReader(options, request.app.state.max_body_bytes, max_files)
     return await _read_multipart(request, parts, uploads, lambda: new_id("job"))
 
 
-async def _text(request: Request, max_bytes: int) -> str:
-    body = bytearray()
+async def _text(request: Request) -> str:
+    body, max_bytes = bytearray(), request.app.state.max_body_bytes
     async for chunk in request.stream():
         body += chunk
         if len(body) > max_bytes:

@@ -45,33 +45,28 @@ class JsonResponse(JSONResponse):
 def success(
     request: Request, processor: str, data: dict[str, Any], *, process_id: str = ""
 ) -> JSONResponse:
-    started = _arrived(request)
     process = {
         "id": process_id or f"request-{uuid4()}",
         "main_processor": processor,
-        "started": started,
+        "started": _arrived(request),
         "duration_ms": round((time.time() - request.state.arrived_at) * 1000, 1),
         "is_from_cache": False,
         "llm_info": {"requests": [], "total_tokens": 0},
     }
     parameters = {**request.query_params, **request.path_params}
-    request_info = {"processor": processor, "timestamp": started, "parameters": parameters}
-    return JsonResponse(_envelope(request_info, process, data))
+    return JsonResponse(_envelope(request, processor, parameters, process, data))
 
 
 def enqueued(request: Request, location: str, data: dict[str, Any]) -> JSONResponse:
     """The 202 of routes that add jobs; `location` is the path of the new job or batch."""
-    request_info = {
-        "processor": "job-enqueue",
-        "timestamp": _arrived(request),
-        "parameters": {"job_count": len(data["job_ids"])},
-    }
+    parameters = {"job_count": len(data["job_ids"])}
     process = {
         "id": location.rpartition("/")[2],
         "main_processor": "SecretaryJobWorker",
         "llm_info": {"requests": []},
     }
-    return JsonResponse(_envelope(request_info, process, data), 202, {"Location": location})
+    document = _envelope(request, "job-enqueue", parameters, process, data)
+    return JsonResponse(document, 202, {"Location": location})
 
 
 def accepted(job: Job) -> JSONResponse:
@@ -103,11 +98,7 @@ def finished(request: Request, job: Job) -> JSONResponse:
     results = {**EMPTY_RESULTS, **(job.results or {})}
     started = job.processing_started_at or job.created_at
     ended = job.completed_at or started
-    request_info = {
-        "processor": job.job_type,
-        "timestamp": _arrived(request),
-        "parameters": job.document(without=frozenset({"results", "logs"}))["parameters"],
-    }
+    parameters = job.document(without=frozenset({"results", "logs"}))["parameters"]
     process = {
         "id": job.job_id,
         "main_processor": job.job_type,
@@ -116,16 +107,19 @@ def finished(request: Request, job: Job) -> JSONResponse:
         "is_from_cache": bool(results.get("is_from_cache", False)),
         "llm_info": results.get("llm_info") or {"requests": [], "total_tokens": 0},
     }
-    return JsonResponse(
-        _envelope(request_info, process, results), headers={"Location": f"/api/jobs/{job.job_id}"}
-    )
+    document = _envelope(request, job.job_type, parameters, process, results)
+    return JsonResponse(document, headers={"Location": f"/api/jobs/{job.job_id}"})
 
 
 def _envelope(
-    request: dict[str, Any], process: dict[str, Any], data: dict[str, Any]
+    request: Request,
+    processor: str,
+    parameters: dict[str, Any],
+    process: dict[str, Any],
+    data: dict[str, Any],
 ) -> dict[str, Any]:
-    document = {"request": request, "process": process, "data": data}
-    return {"status": "success", **document, "error": None}
+    info = {"processor": processor, "timestamp": _arrived(request), "parameters": parameters}
+    return {"status": "success", "request": info, "process": process, "data": data, "error": None}
 
 
 def _arrived(request: Request) -> str:

@@ -149,12 +149,6 @@ def encode_event(event: Event, event_id: str) -> bytes:
     return b"".join((head.encode("ascii"), data, b"\n\n"))
 
 
-async def _encode_off_loop(event: Event, event_id: str) -> bytes:
-    if is_large(event.document):
-        return await asyncio.to_thread(encode_event, event, event_id)
-    return encode_event(event, event_id)
-
-
 # The response
 
 
@@ -228,7 +222,10 @@ class Listener:
         return await self.retrying(partial(self.job_service.peek, job_id, user=self.user))
 
     async def batch(self, batch_id: str) -> Batch | None:
-        return await self.retrying(partial(self.job_service.peek_batch, batch_id, user=self.user))
+        try:
+            return await self.retrying(partial(self.job_service.batch, batch_id, user=self.user))
+        except NotFound:
+            return None
 
     async def retrying(self, read: Callable[[], Awaitable[T]]) -> T:
         """Call `read` until the store responds: an open stream outlives an outage of the store.
@@ -316,14 +313,10 @@ class ChangeFeed:
                 before, previous = START if pending.lost else sent_up_to, None
                 async for event in self._events(pending):
                     if previous is not None:
-                        chunk = await _encode_off_loop(previous, before)
-                        self._listener.started = True
-                        yield chunk
+                        yield await self._chunk(previous, before)
                     previous = event
                 if previous is not None:
-                    chunk = await _encode_off_loop(previous, pending.position)
-                    self._listener.started = True
-                    yield chunk
+                    yield await self._chunk(previous, pending.position)
                 sent_up_to = pending.position
                 if self._finished:
                     return
@@ -331,6 +324,14 @@ class ChangeFeed:
                     self._listener.started = True
                     # Lets the client resume from here although nothing has happened yet.
                     yield f"id: {pending.position}\n\n".encode()
+
+    async def _chunk(self, event: Event, event_id: str) -> bytes:
+        if is_large(event.document):
+            chunk = await asyncio.to_thread(encode_event, event, event_id)
+        else:
+            chunk = encode_event(event, event_id)
+        self._listener.started = True
+        return chunk
 
     async def _rounds(self, since: str | None) -> AsyncGenerator[PendingChanges | None, None]:
         """Changes, first those the client missed; `lost` means it has to start over. None is a

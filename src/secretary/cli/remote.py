@@ -65,10 +65,9 @@ class RemoteBackend:
     async def submit(self, request: Document, file: Path | None = None) -> Document:
         request = {name: value for name, value in request.items() if value is not None}
         if file is None:
-            created: Document = (await self._post("/api/jobs", request, key=new_idempotency_key()))[
-                "job"
-            ]
-            return created
+            created = await self._post("/api/jobs", request, key=new_idempotency_key())
+            document: Document = created["job"]
+            return document
         try:
             job = await self._translated(submit(self._connection, Task(**request), file=file))
         except OSError as error:

@@ -59,7 +59,11 @@ def submit(
             raise InvalidParameters(f"--file {path}: {error.strerror}") from None
 
     async def work(backend: Backend) -> list[Document]:
-        await _warn_if_unknown(backend, job_type)
+        if job_type not in (known := await backend.job_types()):
+            matches = get_close_matches(job_type, known, n=1)
+            hint = f" Did you mean {matches[0]!r}?" if matches else ""
+            valid = ", ".join(known)
+            echo_err(f"There is no handler for {job_type!r} here (there are: {valid}).{hint}")
         jobs = [await backend.submit(request | {"job_name": name})] if not file else []
         for path in file or []:  # each job is named after its file, unless there is a name
             job_name = path.name[:500] if name is None else name
@@ -109,15 +113,6 @@ def _read_json_object(text: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InvalidParameters("--parameters: it must be a JSON object")
     return document
-
-
-async def _warn_if_unknown(backend: Backend, job_type: str) -> None:
-    known = await backend.job_types()
-    if job_type not in known:
-        matches = get_close_matches(job_type, known, n=1)
-        hint = f" Did you mean {matches[0]!r}?" if matches else ""
-        valid = ", ".join(known)
-        echo_err(f"There is no handler for {job_type!r} here (there are: {valid}).{hint}")
 
 
 async def _wait_for(target: Target, backend: Backend, jobs: Sequence[Document]) -> list[Document]:

@@ -60,12 +60,6 @@ class Task:
         given = {name: value for name, value in options.items() if value is not None}
         return {"job_type": self.job_type, "parameters": dict(self.parameters), **given}
 
-    def form_fields(self) -> dict[str, str]:
-        """The fields of a form with a file."""
-        document = self.document()
-        del document["job_type"], document["parameters"]
-        return encode_fields({**self.parameters, **document})
-
 
 async def submit(
     connection: Connection,
@@ -84,7 +78,9 @@ async def submit(
         types = ", ".join(UPLOAD_TYPES)
         raise ValueError(f"A job of type {task.job_type!r} takes no file; these do: {types}")
     async with open_source(file, file_name) as (content, name):
-        form = Form(task.form_fields(), (content, name))
+        document = task.document()
+        del document["job_type"], document["parameters"]
+        form = Form(encode_fields({**task.parameters, **document}), (content, name))
         action = "template" if task.job_type == "transformer" else "process"
         answer = await connection.upload(f"/api/{task.job_type}/{action}", form, key=key)
     return JobDocument(

@@ -21,6 +21,8 @@ from pydantic import (
     computed_field,
 )
 
+from .json_codec import is_valid_unicode
+
 #: A time that documents show in UTC, with `Z`.
 _UTC_SCHEMA = {"type": "string", "format": "date-time", "pattern": "Z$"}
 UtcTime = Annotated[AwareDatetime, WithJsonSchema(_UTC_SCHEMA, mode="serialization")]
@@ -110,13 +112,9 @@ class StoredModel(BaseModel):
 def _replace_in_text(text: str) -> str:
     """Lone surrogates, which file names and model output may contain, cannot be stored: they must
     not keep a job from finishing."""
-    if text.isascii():
+    if is_valid_unicode(text):
         return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def replace_lone_surrogates(value: Any) -> Any:
@@ -456,10 +454,6 @@ class ResourceCalculator:
         before = self._used.get(resource, 0)
         is_peak = resource in PEAK_RESOURCES
         self._used[resource] = max(before, amount) if is_peak else before + amount
-
-    def add_all(self, used: Mapping[str, float]) -> None:
-        for resource, amount in used.items():
-            self.add(resource, amount)
 
 
 def normalize_parameters(

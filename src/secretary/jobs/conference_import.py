@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from ..config import MEBIBYTE
+from ..core import errors
 from ..core.callables import LazyCallable
-from ..core.errors import (
-    DownloadFailed,
-    FileCorrupt,
-    InvalidParameters,
-    ProcessDied,
-    ProcessingTimeout,
-    UnsupportedFile,
-)
 from ..network import DownloadLimits
 from ..worker.sandbox import Limits, Sandbox
 from .submission import BatchRequest, Request, parse_request
@@ -130,23 +123,23 @@ class ConferenceImporter:
             target = Path(directory) / "schedule"
             try:
                 downloaded = await download(network, url, target, limits=self.limits)
-            except DownloadFailed as error:
-                raise InvalidParameters(f"url: {error.message}", **error.details) from None
+            except errors.DownloadFailed as error:
+                raise errors.InvalidParameters(f"url: {error.message}", **error.details) from None
             data = await asyncio.to_thread(target.read_bytes)
         return await self.read(data, request, url=downloaded.final_url)
 
     async def read(self, data: bytes, request: ScheduleRequest, *, url: str = "") -> Talks:
         """The parameters of a session job for each talk that matches the request."""
         if not data.lstrip(WHITESPACE).startswith(FORMAT_PREFIXES):
-            raise UnsupportedFile("The schedule is neither XML nor JSON")
+            raise errors.UnsupportedFile("The schedule is neither XML nor JSON")
         filters = (request.event, request.track, request.day, request.title)
         async with self._slots:
             sandbox = Sandbox(1, limits=self.parse_limits)
             await sandbox.open()
             try:
                 return await sandbox.run(PARSE_SCHEDULE, data, url, *filters)
-            except (ProcessingTimeout, ProcessDied):
+            except (errors.ProcessingTimeout, errors.ProcessDied):
                 text = "Parsing the schedule exceeds the limits of time or memory"
-                raise FileCorrupt(text) from None
+                raise errors.FileCorrupt(text) from None
             finally:
                 await sandbox.close()

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..core.errors import StoreUnavailable
@@ -263,24 +264,11 @@ class Observers(Observer):
     """Calls several observers in turn."""
 
     def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
+        for name in ("started", "progressed", "ended", "lost", "rescued"):
+            methods = [getattr(one, name) for one in observers]
+            setattr(self, name, partial(self._call, methods))
 
-    def started(self, job: Job) -> None:
-        for one in self._observers:
-            one.started(job)
-
-    def progressed(self, job: Job, progress: Progress) -> None:
-        for one in self._observers:
-            one.progressed(job, progress)
-
-    def ended(self, job: Job, outcome: Outcome) -> None:
-        for one in self._observers:
-            one.ended(job, outcome)
-
-    def lost(self, job: Job) -> None:
-        for one in self._observers:
-            one.lost(job)
-
-    def rescued(self, jobs: Sequence[Rescued]) -> None:
-        for one in self._observers:
-            one.rescued(jobs)
+    @staticmethod
+    def _call(methods: Sequence[Callable[..., None]], *args: Any) -> None:
+        for method in methods:
+            method(*args)

@@ -11,13 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
 
 from ..config import DocumentSettings, MediaSettings
-from ..core.errors import (
-    InvalidParameters,
-    InvalidSettings,
-    JobFailed,
-    ProcessingTimeout,
-    UnknownJobType,
-)
+from ..core import errors
 from ..core.job import (
     Job,
     JobError,
@@ -153,7 +147,7 @@ class Handler(Generic[P]):
             problems = error.errors(include_url=False, include_context=False, include_input=False)
             texts = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in problems)
             message = "Invalid parameters: " + "; ".join(texts)
-            raise InvalidParameters(message, problems=problems) from None
+            raise errors.InvalidParameters(message, problems=problems) from None
 
     def normalize(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters as they are stored."""
@@ -196,7 +190,7 @@ async def run_in_thread(
         if seconds is None:
             raise
         text = f"The work exceeded its limit of {seconds:g} seconds."
-        raise ProcessingTimeout(text, limit_seconds=seconds) from None
+        raise errors.ProcessingTimeout(text, limit_seconds=seconds) from None
 
 
 def results_as_json(results: Results) -> dict[str, Any] | None:
@@ -229,7 +223,7 @@ class LegacyRepo:
     def __init__(self, ctx: JobContext[Any]) -> None:
         self._ctx = ctx
         self.results: dict[str, Any] | None = None
-        self.failure: JobFailed | None = None
+        self.failure: errors.JobFailed | None = None
 
     def get_job(self, job_id: str) -> Job:
         return self._ctx.job
@@ -255,7 +249,7 @@ class LegacyRepo:
             job_error = JobError.model_validate(
                 error or {"code": "INTERNAL_ERROR", "message": "The handler failed"}
             )
-            self.failure = JobFailed(job_error.message, **(job_error.details or {}))
+            self.failure = errors.JobFailed(job_error.message, **(job_error.details or {}))
             self.failure.code = job_error.code
         return True
 
@@ -271,7 +265,7 @@ class Registry:
 
     def add(self, handler: Handler[Any]) -> None:
         if handler.job_type in self._handlers:
-            raise InvalidSettings(f"The job type {handler.job_type!r} already has a handler")
+            raise errors.InvalidSettings(f"The job type {handler.job_type!r} already has a handler")
         self._handlers[handler.job_type] = replace(handler, origin=self._origin)
 
     def register(
@@ -307,11 +301,11 @@ class Registry:
                 self.add(handler)
             if not handlers:
                 getattr(module, name or "register")(self)
-        except InvalidSettings:
+        except errors.InvalidSettings:
             raise
         except Exception as error:  # third-party code can fail in any way
             text = f"handlers: {origin!r} cannot be loaded: {type(error).__name__}: {error}"
-            raise InvalidSettings(text) from error
+            raise errors.InvalidSettings(text) from error
         finally:
             self._origin = None
 
@@ -327,7 +321,7 @@ class Registry:
             return self._handlers[job_type]
         except KeyError:
             known = ", ".join(sorted(self._handlers))
-            raise UnknownJobType(
+            raise errors.UnknownJobType(
                 f"There is no handler for the job type {job_type!r}; there are: {known}"
             ) from None
 

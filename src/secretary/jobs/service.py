@@ -5,14 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from ..core.errors import (
-    AccessDenied,
-    Conflict,
-    InvalidParameters,
-    NotFound,
-    SecretaryError,
-    StoreUnavailable,
-)
+from ..core import errors
 from ..core.job import (
     FINAL_STATUSES,
     Batch,
@@ -148,7 +141,7 @@ class JobService:
         """A job without the results that are stored in a file."""
         job = await self.store.get(job_id)
         if not job.may_read(user):
-            raise NotFound(f"There is no job {job_id}")
+            raise errors.NotFound(f"There is no job {job_id}")
         return job
 
     async def peek(self, job_id: str, *, user: str | None = None) -> Job | None:
@@ -161,7 +154,7 @@ class JobService:
         try:
             page = await self.store.find(query.model_copy(update={"visible_to": user}))
         except ValueError:
-            raise InvalidParameters("Invalid cursor") from None
+            raise errors.InvalidParameters("Invalid cursor") from None
         if not any(job.has_results_file for job in page.items):
             return page
         size = 0
@@ -186,7 +179,7 @@ class JobService:
         self.on_event()
         job = await self.store.get(job_id)
         if job.status in FINAL_STATUSES - {JobStatus.CANCELLED}:
-            raise Conflict(f"The job {job_id} has already {job.status}")
+            raise errors.Conflict(f"The job {job_id} has already {job.status}")
         return job
 
     async def restart(self, job_id: str, *, user: str | None = None) -> Job:
@@ -196,9 +189,11 @@ class JobService:
             # It is removed shortly after its job has completed.
             is_removed = job.status is JobStatus.COMPLETED
             if is_removed or not await self.files.uploads.exists(job_id, source):
-                raise Conflict(UPLOAD_GONE)
+                raise errors.Conflict(UPLOAD_GONE)
         if not await self.store.restart(JobQuery(job_id=job_id)):
-            raise Conflict(f"The job {job_id} is {job.status}; only an ended job can be restarted")
+            raise errors.Conflict(
+                f"The job {job_id} is {job.status}; only an ended job can be restarted"
+            )
         return await self.store.get(job_id)
 
     async def rerun(
@@ -218,13 +213,13 @@ class JobService:
         new_job_id = new_id("job")
         try:
             upload = await self.files.copy_upload(job, source, new_job_id)
-        except NotFound as error:
-            raise Conflict(str(error)) from None
+        except errors.NotFound as error:
+            raise errors.Conflict(str(error)) from None
         try:
             new_job = await self.submit(request, user=user, key=key, upload=upload)
-        except SecretaryError as error:
+        except errors.SecretaryError as error:
             # If the store failed, it may have stored the job, which then needs its upload.
-            if not isinstance(error, StoreUnavailable):
+            if not isinstance(error, errors.StoreUnavailable):
                 await self.files.uploads.remove(new_job_id)
             raise
         if new_job.job_id != new_job_id:  # the idempotency key was used before
@@ -241,12 +236,16 @@ class JobService:
         if job.status in FINAL_STATUSES:
             await self.files.remove(job_id)
         if not await self.store.delete(JobQuery(job_id=job_id)):
-            raise Conflict(f"The job {job_id} is {job.status}; cancel it before you delete it")
+            raise errors.Conflict(
+                f"The job {job_id} is {job.status}; cancel it before you delete it"
+            )
 
     async def replay(self, job_id: str, n: int, *, user: str | None = None) -> Delivery:
         """Deliver a final webhook event once more."""
         await self._writable_job(job_id, user)
-        return await self._replay(job_id, n)
+        delivery = await self.store.replay_event(job_id, n)
+        self.on_event()
+        return delivery
 
     # Batches
 
@@ -269,20 +268,14 @@ class JobService:
     async def batch(self, batch_id: str, *, user: str | None = None) -> Batch:
         batch = await self.store.get_batch(batch_id)
         if not batch.may_read(user):
-            raise NotFound(f"There is no batch {batch_id}")
+            raise errors.NotFound(f"There is no batch {batch_id}")
         return batch
-
-    async def peek_batch(self, batch_id: str, *, user: str | None = None) -> Batch | None:
-        try:
-            return await self.batch(batch_id, user=user)
-        except NotFound:
-            return None
 
     async def batches(self, query: BatchQuery, *, user: str | None = None) -> Page[Batch]:
         try:
             return await self.store.find_batches(query.model_copy(update={"visible_to": user}))
         except ValueError:
-            raise InvalidParameters("Invalid cursor") from None
+            raise errors.InvalidParameters("Invalid cursor") from None
 
     async def batches_by_offset(
         self,
@@ -332,7 +325,7 @@ class JobService:
     async def delete_batch(self, batch_id: str, *, user: str | None = None) -> None:
         batch = await self._writable_batch(batch_id, user)
         if batch.counts.get(JobStatus.PENDING) or batch.counts.get(JobStatus.PROCESSING):
-            raise Conflict(f"The batch {batch_id} has unfinished jobs; cancel it first")
+            raise errors.Conflict(f"The batch {batch_id} has unfinished jobs; cancel it first")
         async for jobs, query in self._pages(JobQuery(batch_id=batch_id, limit=PAGE_SIZE)):
             for job in jobs:
                 await self.files.remove(job.job_id)
@@ -341,17 +334,14 @@ class JobService:
 
     async def replay_batch(self, batch_id: str, n: int, *, user: str | None = None) -> Delivery:
         await self._writable_batch(batch_id, user)
-        return await self._replay(batch_id, n)
+        delivery = await self.store.replay_event(batch_id, n)
+        self.on_event()
+        return delivery
 
     # Workers
 
     async def workers_alive(self) -> list[WorkerInfo]:
         return [worker for worker in await self.store.workers() if is_alive(worker)]
-
-    async def _replay(self, owner_id: str, n: int) -> Delivery:
-        delivery = await self.store.replay_event(owner_id, n)
-        self.on_event()
-        return delivery
 
     async def _writable_job(self, job_id: str, user: str | None) -> Job:
         return _writable(await self.get_without_results(job_id, user=user), user)
@@ -391,7 +381,7 @@ async def _offset_page(
 ) -> OffsetPage[T]:
     """Stores page by cursor only, so everything before the offset is read too."""
     if skip > MAX_SKIP:
-        raise InvalidParameters(f"skip: {skip:,} is more than {MAX_SKIP:,}; use filters")
+        raise errors.InvalidParameters(f"skip: {skip:,} is more than {MAX_SKIP:,}; use filters")
     end = skip + query.limit
     enough = max(count_to, end + 1)  # so that paging while `skip < total` reaches the end
     items: list[T] = []
@@ -402,7 +392,9 @@ async def _offset_page(
         for item in page.items:
             examined += 1
             if examined > MAX_SKIP + 2 * PAGE_SIZE:
-                raise InvalidParameters("The list is too long to page through; use more filters")
+                raise errors.InvalidParameters(
+                    "The list is too long to page through; use more filters"
+                )
             if not wanted(item):
                 continue
             if total == enough:
@@ -426,7 +418,7 @@ def _with_upload(job: Job, upload: Upload | None) -> Job:
 
 def _writable(owned: T, user: str | None) -> T:
     if not owned.may_write(user):
-        raise AccessDenied("You have read access only")
+        raise errors.AccessDenied("You have read access only")
     return owned
 
 

@@ -49,31 +49,25 @@ class BlobStore(Protocol):
 
     async def put(self, files: Sequence[tuple[str, Path]]) -> None:
         """Store these files under these keys, replacing existing ones. Streams large files."""
-        ...
 
     async def find(self, key: str) -> BlobInfo | None: ...
 
     def list_blobs(self, prefix: str) -> AsyncIterator[BlobInfo]:
         """All blobs below a prefix that ends with a slash, in any order. Unsafe keys are left out
         (see `is_safe_key`)."""
-        ...
 
     def read(self, blob: BlobInfo, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """Stream the bytes from `start` up to `end`. Raises `NotFound` if the blob is gone."""
-        ...
 
     async def fetch(self, blobs: Sequence[BlobInfo], path_for: Callable[[str], Path]) -> None:
         """Download blobs to the paths of their keys and restore their modification times. Blobs
         that are gone are skipped."""
-        ...
 
     async def remove(self, prefix: str) -> None:
         """Delete all blobs below a prefix that ends with a slash."""
-        ...
 
     async def remove_incomplete(self) -> None:
         """Delete what interrupted writes have left behind."""
-        ...
 
 
 def is_safe_key(key: str) -> bool:

@@ -109,11 +109,9 @@ class ClaimStore(Protocol):
 
     async def register_worker(self, worker: WorkerInfo, lease: timedelta) -> None:
         """Add or update a worker. It owns the jobs it claims until its lease expires."""
-        ...
 
     async def unregister_worker(self, worker_id: str) -> None:
         """Remove a worker that owns no jobs any more."""
-        ...
 
     async def workers(self) -> list[WorkerInfo]: ...
 
@@ -123,11 +121,9 @@ class ClaimStore(Protocol):
         Higher priorities first, first in first out within one, users in turn (see `scheduling`).
         Raises `LeaseLost` if the worker is not registered.
         """
-        ...
 
     async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
         """Extend the worker's lease. Cheap enough to call twice a second."""
-        ...
 
     async def report(
         self, job: Job, progress: Progress | None = None, logs: Sequence[LogEntry] = ()
@@ -137,25 +133,21 @@ class ClaimStore(Protocol):
         self, job: Job, outcome: Outcome, *, resources: Mapping[str, float] | None = None
     ) -> None:
         """Record the outcome of this attempt; a final one is durable and makes its webhook due."""
-        ...
 
     async def wait(self, since: int, *, seconds: float) -> int:
         """Wait up to `seconds` until there may be something to claim or cancel.
 
         Returns the value to pass as `since` next time, so that nothing is missed in between.
         """
-        ...
 
     async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
         """Take the jobs from workers whose lease expired and from those known to be `dead`.
 
         A job that lost its worker `max_crashes` times fails instead of running again.
         """
-        ...
 
     async def tidy(self) -> None:
         """Periodic housekeeping: settle batches, drop expired keys, checkpoint."""
-        ...
 
 
 def crash_error(worker_id: str, deaths: int) -> JobError:

@@ -117,7 +117,6 @@ class JobStore(Protocol):
 
         Raises `Conflict` if the idempotency key was used with another fingerprint.
         """
-        ...
 
     async def get(self, job_id: str) -> Job: ...
     async def find(self, query: JobQuery) -> Page[Job]: ...
@@ -130,25 +129,20 @@ class JobStore(Protocol):
         Every change is delivered at least once. Without changes, waits up to `seconds`, and less
         if this process changes something.
         """
-        ...
 
     async def cancel(self, query: JobQuery) -> list[str]:
         """Cancel pending jobs at once and running ones through `Renewal.cancelled`."""
-        ...
 
     async def restart(self, query: JobQuery) -> list[str]:
         """Make finished jobs pending again and clear results, error and progress."""
-        ...
 
     async def archive(self, query: JobQuery, *, archived: bool = True) -> list[str]: ...
 
     async def delete(self, query: JobQuery) -> list[str]:
         """Delete finished jobs. Callers remove the jobs' files first."""
-        ...
 
     async def expired(self, older_than: Mapping[JobStatus, datetime], *, limit: int) -> list[str]:
         """Return ids of jobs that finished before the time given for their state, oldest first."""
-        ...
 
 
 class BatchStore(Protocol):
@@ -162,11 +156,9 @@ class BatchStore(Protocol):
     ) -> Batch:
         """Pause, resume or archive a batch. None of its pending jobs starts while it is inactive;
         archiving includes its jobs."""
-        ...
 
     async def delete_batch(self, batch_id: str) -> None:
         """Delete an empty batch; raises `Conflict` while it has jobs."""
-        ...
 
 
 #: The retained log entries of a job, each with its number among all that were ever written.

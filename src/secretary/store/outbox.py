@@ -66,40 +66,33 @@ class OutboxStore(Protocol):
 
     async def claim_events(self, capacity: EventCapacity) -> list[DueEvent]:
         """Claim due events: per endpoint final ones first, oldest first."""
-        ...
 
     async def renew_events(self, events: Sequence[DueEvent], lease: timedelta) -> None:
         """Extend the lease of events whose delivery takes longer."""
-        ...
 
     async def record_delivery(
         self, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
     ) -> None:
         """Record an attempt to deliver a final event and release it. After a 2xx response it is
         delivered; otherwise it is due again at `next_try_at`, or never if that is None."""
-        ...
 
     async def record_progress(
         self, event: DueEvent, tried: DeliveryAttempt | None, schedule: ProgressSchedule | None
     ) -> None:
         """Record an attempt (if any) to deliver progress and release the event. Without a schedule
         the job sends no more progress."""
-        ...
 
     async def next_event_due_at(self) -> datetime | None:
         """When the oldest undelivered event was or will be due; None if there is none."""
-        ...
 
     async def postpone_events(self, endpoint: str, until: datetime) -> None:
         """Make nothing due for this endpoint before then, except events already claimed."""
-        ...
 
     async def replay_event(self, owner_id: str, n: int) -> Delivery:
         """Make the last final event of a job or batch due now, as if never tried.
 
         Raises `Conflict` for any other event: what it reported is no longer true.
         """
-        ...
 
 
 def succeeded(tried: DeliveryAttempt) -> bool:

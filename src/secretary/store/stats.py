@@ -6,7 +6,7 @@ Finished jobs are counted in time slots beside the jobs, so that no chart has to
 import asyncio
 import logging
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -49,11 +49,9 @@ class StatsStore(Protocol):
 
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
         """Return the number of jobs by type and state."""
-        ...
 
     async def counts_of_user(self, user_id: str) -> Mapping[JobStatus, int]:
         """Return the number of jobs of one user by state."""
-        ...
 
     async def throughput(
         self, since: datetime, *, step: timedelta, intervals: int, user_id: str | None = None
@@ -63,20 +61,16 @@ class StatsStore(Protocol):
         `since` is the start of a slot and `step` a multiple of `SLOT`. Jobs that were restarted
         or deleted later stay counted.
         """
-        ...
 
     async def waiting_since(self) -> Mapping[str, datetime]:
         """Return since when the next job of each type has been ready to start; of a type's
         priorities, the longest wait counts."""
-        ...
 
     async def busy_slots(self) -> Mapping[str, int]:
         """Return the number of running jobs per worker, without idle workers."""
-        ...
 
     async def describe(self) -> Mapping[str, Any]:
         """Return versions, topology and durability for `doctor`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +85,30 @@ class Throughput:
     failed: Mapping[str, int] = field(default_factory=dict)
     #: Number of jobs by bucket of their waiting time.
     waits: Mapping[int, int] = field(default_factory=dict)
+
+
+def throughput_of(rows: Iterable[tuple[int, str, str, str, int, int]]) -> list[Throughput]:
+    """Sum up counters: interval, job type, status, error code, bucket and number of jobs."""
+    ended: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+    failed: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+    waits: dict[tuple[int, str], Counter[int]] = defaultdict(Counter)
+    for interval, job_type, status, code, bucket, n in rows:
+        ended[interval, job_type][status] += n
+        if status == FAILED:
+            failed[interval, job_type][code] += n
+        if bucket != UNKNOWN:
+            waits[interval, job_type][bucket] += n
+    return [
+        Throughput(
+            interval=key[0],
+            job_type=key[1],
+            completed=counts[JobStatus.COMPLETED.value],
+            cancelled=counts[JobStatus.CANCELLED.value],
+            failed=dict(failed[key]),
+            waits=dict(waits[key]),
+        )
+        for key, counts in ended.items()
+    ]
 
 
 class FinishedJob(NamedTuple):

@@ -97,13 +97,11 @@ class TransferStore(Protocol):
     ) -> AsyncIterator[list[Record]]:
         """Yield all records of a kind, or those with the given ids, in groups that fit into
         memory. Jobs and batches come oldest first. Expired keys are left out."""
-        ...
 
     async def import_records(self, records: Sequence[Record]) -> set[RecordId]:
         """Store records of one kind unchanged, skip those whose id exists, and return the ids of
         the new ones. Each record is stored completely or not at all, so that an interrupted
         import can be repeated."""
-        ...
 
 
 def digest(record: Record) -> str:

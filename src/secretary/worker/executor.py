@@ -15,16 +15,7 @@ from typing import Any, TypeVar, cast
 from pydantic_core import to_jsonable_python
 
 from ..config import DocumentSettings, MediaSettings
-from ..core.errors import (
-    DISK_FULL_ERRNOS,
-    DiskFull,
-    JobFailed,
-    LeaseLost,
-    NotFound,
-    ProcessDied,
-    ProcessingTimeout,
-    StoreUnavailable,
-)
+from ..core import errors
 from ..core.http_headers import trace_id
 from ..core.job import (
     MAX_LOG_ENTRIES,
@@ -134,7 +125,7 @@ class Execution:
                 await files.remove_superseded(self.job)
             else:
                 await files.discard_attempt(self.job)
-        except StoreUnavailable as error:
+        except errors.StoreUnavailable as error:
             logger.warning("Could not remove unneeded files; maintenance will: %s", error)
 
     async def _outcome(self) -> Outcome | None:
@@ -151,15 +142,15 @@ class Execution:
             outcomes: dict[Stop, Outcome]
             outcomes = {Stop.CANCELLED: Cancelled(), Stop.INTERRUPTED: Released()}
             return outcomes.get(self._stop)  # none for a lost job
-        except LeaseLost:
+        except errors.LeaseLost:
             return None
         except SandboxInterrupted:
             return Released()
-        except JobFailed as error:
+        except errors.JobFailed as error:
             return self._failed(error)
         except Exception as error:
-            if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
-                return self._failed(DiskFull("The disk is full"))
+            if isinstance(error, OSError) and error.errno in errors.DISK_FULL_ERRNOS:
+                return self._failed(errors.DiskFull("The disk is full"))
             return _unexpected(error)
 
     async def _work(self) -> dict[str, Any] | None:
@@ -213,7 +204,7 @@ class Execution:
             if not limit.expired():
                 raise
             text = f"The job exceeded its time limit of {seconds:g} s"
-            raise ProcessingTimeout(text, limit_seconds=seconds) from None
+            raise errors.ProcessingTimeout(text, limit_seconds=seconds) from None
 
     async def _run_in_sandbox(
         self,
@@ -226,8 +217,8 @@ class Execution:
         run = cast(Runner, partial(sandbox.run, limits=limits, resources=self._resources))
         return await run(function, *args)
 
-    def _failed(self, error: JobFailed) -> Failed:
-        job, crashed = self.job, isinstance(error, ProcessDied)
+    def _failed(self, error: errors.JobFailed) -> Failed:
+        job, crashed = self.job, isinstance(error, errors.ProcessDied)
         if crashed:
             retry = job.crashes + 1 < self._executor.max_crashes
         elif retry := error.retryable:
@@ -247,7 +238,7 @@ class Execution:
                 finish = partial(self._finish, outcome, used)
                 await _retry_until_available("Could not record the outcome", finish)
                 break
-            except LeaseLost:
+            except errors.LeaseLost:
                 if isinstance(outcome, Completed) and await self._was_completed():
                     break
                 logger.warning("The lease expired while the job ran; its new owner will finish it")
@@ -273,7 +264,7 @@ class Execution:
         while True:
             try:
                 stored = await _retry_until_available("Could not read the job back", look)
-            except NotFound:
+            except errors.NotFound:
                 return False
             claim = attrgetter("attempt", "worker_id", "processing_started_at")
             if claim(stored) != claim(self.job):
@@ -317,9 +308,9 @@ class StoreReporter:
                 async with asyncio.timeout(REPORT_EVERY):
                     await self._flush_now.wait()
             await self._write()
-        except LeaseLost:
+        except errors.LeaseLost:
             self._on_lost()
-        except StoreUnavailable as error:
+        except errors.StoreUnavailable as error:
             logger.warning("Could not report progress: %s", error)
         finally:
             self._writing = None
@@ -329,7 +320,7 @@ class StoreReporter:
         self._progress, self._logs = None, []
         try:
             await self._store.report(self._job, progress, logs)
-        except StoreUnavailable:
+        except errors.StoreUnavailable:
             self._progress = self._progress or progress
             # Bounded by what a job stores: the outage may last for hours.
             self._logs = (logs + self._logs)[-MAX_LOG_ENTRIES:]
@@ -350,13 +341,13 @@ async def _retry_until_available(problem: str, call: Callable[[], Awaitable[T]])
     while True:
         try:
             return await call()
-        except StoreUnavailable as error:
+        except errors.StoreUnavailable as error:
             logger.error("%s; retrying: %s", problem, error)
             await asyncio.sleep(wait)
             wait = min(wait * 2, 5.0)
 
 
-def backoff(error: JobFailed, failures: int) -> timedelta:
+def backoff(error: errors.JobFailed, failures: int) -> timedelta:
     """How long to wait before the next attempt: exponential, with jitter."""
     if error.retry_after is not None:
         return error.retry_after

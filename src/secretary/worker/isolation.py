@@ -40,7 +40,8 @@ async def run_isolated(handler: Handler[Any], ctx: JobContext[Any], sandbox: San
         on_message=deliver,
         resources=ctx.resources,
     )
-    ctx.resources.add_all(used)
+    for resource, amount in used.items():
+        ctx.resources.add(resource, amount)
     return results
 
 

@@ -412,8 +412,13 @@ class _Reader:
                 chosen = choose_alternative(child)
                 if chosen is not None:
                     self._read(chosen, inlines, link)
-            elif tag == f"{W}sdt" and (checkbox := _checkbox(child)):
-                inlines.append(Run(checkbox))
+            elif (
+                tag == f"{W}sdt"
+                and (box := child.find(f"{W}sdtPr/{_WORD_2010}checkbox")) is not None
+            ):
+                checked = box.find(f"{_WORD_2010}checked")
+                is_ticked = checked is not None and parse_bool(checked.get(f"{_WORD_2010}val"))
+                inlines.append(Run(_TICKED if is_ticked else _UNTICKED))
             elif tag in _SHAPES:
                 self._read_shapes(child, inlines)
             else:
@@ -424,7 +429,10 @@ class _Reader:
         style = self._style(properties)
         if style is None:
             return
-        position = _position(properties)
+        # Raised or lowered by name or by distance.
+        position = _property(properties, "vertAlign")
+        if not position and (distance := parse_int(_property(properties, "position"))):
+            position = "superscript" if distance > 0 else "subscript"
         for child in run:
             name = child.tag.rpartition("}")[2]
             if name in ("fldChar", "instrText"):
@@ -494,15 +502,6 @@ class _Reader:
                 inlines.append(self._part.picture(identity, alt, self._document.pictures))
 
 
-def _position(properties: Element | None) -> str | None:
-    """Return whether the text is raised or lowered, by name or by distance."""
-    named = _property(properties, "vertAlign")
-    distance = parse_int(_property(properties, "position"))
-    if named or not distance:
-        return named
-    return "superscript" if distance > 0 else "subscript"
-
-
 def _outside_boxes(shape: Element) -> Iterator[Element]:
     """Yield all elements of a shape, except the content of text boxes."""
     if shape.tag == f"{MARKUP}AlternateContent":
@@ -532,15 +531,6 @@ def _text(child: Element, name: str) -> str | None:
             return symbol_character(child.get(f"{W}font", ""), code)
         case _:
             return _CHARACTERS.get(name)
-
-
-def _checkbox(control: Element) -> str | None:
-    box = control.find(f"{W}sdtPr/{_WORD_2010}checkbox")
-    if box is None:
-        return None
-    checked = box.find(f"{_WORD_2010}checked")
-    is_ticked = checked is not None and parse_bool(checked.get(f"{_WORD_2010}val"))
-    return _TICKED if is_ticked else _UNTICKED
 
 
 def _children(element: Element, tag: str) -> Iterator[Element]:

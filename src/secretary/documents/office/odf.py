@@ -581,21 +581,17 @@ def _read_sheet(table: Element, max_cells: int) -> SheetGrid:
             values = map(cell.get, () if lines else _VALUES)
             text = "\n".join(lines).strip() if lines else next(filter(None, values), "")
             if text and not is_covered:
-                _put(grid, cell, text, range(at, at + times), range(column, column + count))
+                link = next((each.get(LINK) for each in cell.iter(f"{TEXT}a")), None)
+                height = _repeat_count(cell, "number-rows-spanned", _MAX_ROWS)
+                for y in range(at, at + times):
+                    for x in range(column, column + count):
+                        grid.put(y, x, text)
+                        grid.merge(y, x, y + height - 1)
+                        if link and re.match("https?:", link):
+                            grid.link(y, x, link)
             column += count
         at += times
     return grid
-
-
-def _put(grid: SheetGrid, cell: Element, text: str, rows: range, columns: range) -> None:
-    link = next((each.get(LINK) for each in cell.iter(f"{TEXT}a")), None)
-    height = _repeat_count(cell, "number-rows-spanned", 1_048_576)
-    for row in rows:
-        for column in columns:
-            grid.put(row, column, text)
-            grid.merge(row, column, row + height - 1)
-            if link and re.match("https?:", link):
-                grid.link(row, column, link)
 
 
 def _characters(element: Element) -> list[str]:

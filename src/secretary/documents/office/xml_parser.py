@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, TypeAlias
 
 from lxml import etree
@@ -29,7 +30,12 @@ def parse_xml(data: bytes) -> Element:
         data = _STRICT.sub(rb"http://schemas.openxmlformats.org/\1/2006/", data)
     # A new parser for each part: a parser keeps all names it has seen.
     root = etree.fromstring(data, etree.XMLParser(**_PARSER_OPTIONS))
-    _reject_entities(root.getroottree())
+    dtd = root.getroottree().docinfo.internalDTD
+    if (
+        dtd is not None
+        and next(chain(dtd.iterentities(), root.iter(etree.Entity)), None) is not None
+    ):
+        raise FileCorrupt("The document declares XML entities, which office programs never do")
     return root
 
 
@@ -69,13 +75,3 @@ def child_texts(holder: Element, names: Mapping[str, str]) -> dict[str, str]:
     """Return the texts of the children, by the names given for their tags."""
     texts = {names[each.tag]: (each.text or "").strip() for each in holder if each.tag in names}
     return {name: text for name, text in texts.items() if text}
-
-
-def _reject_entities(tree: Any) -> None:
-    dtd = tree.docinfo.internalDTD
-    if dtd is None:
-        return
-    declared = next(iter(dtd.iterentities()), None)
-    used = next(tree.getroot().iter(etree.Entity), None)
-    if declared is not None or used is not None:
-        raise FileCorrupt("The document declares XML entities, which office programs never do")

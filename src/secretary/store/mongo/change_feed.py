@@ -19,8 +19,7 @@ from pymongo.errors import CursorNotFound, OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
 from ..jobs import Change, Changes, Notifier
-from .rows import STAGED
-from .schema import Database, Document
+from .schema import STAGED, Database, Document
 
 #: How many readers keep their cursor between two calls.
 MAX_OPEN_READERS = 4

@@ -26,8 +26,7 @@ from ..claims import (
 )
 from .client import ShieldedCalls
 from .queries import WITHOUT_DETAILS
-from .rows import add_logs, job_from, moment, now_stamp, stamp, with_overflow
-from .schema import Database, Document
+from .schema import Database, Document, add_logs, job_from, moment, now_stamp, stamp, with_overflow
 from .transitions import (
     WITHOUT_VALUES,
     Change,

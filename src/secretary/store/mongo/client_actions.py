@@ -18,13 +18,16 @@ from ...core.job import QUEUED, Batch, Cancelled, Job, utc_now
 from ..jobs import Added, IdempotencyKey, JobQuery
 from .outbox import first_event, restarted, withdraw
 from .queries import drop_expired, get_batch
-from .rows import (
+from .schema import (
     DELETED,
     FINISHED,
     LISTED,
     QUEUE_FIELDS,
     STAGED,
     UNFINISHED,
+    Database,
+    Document,
+    Documents,
     batch_document,
     delete_overflow,
     job_document,
@@ -33,7 +36,6 @@ from .rows import (
     without_none,
     write_value,
 )
-from .schema import Database, Document, Documents
 from .transitions import (
     Change,
     Placements,

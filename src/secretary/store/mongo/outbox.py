@@ -23,17 +23,21 @@ from ..outbox import (
     first_schedule,
     succeeded,
 )
-from .rows import (
+from .schema import (
     HIDDEN,
+    MAX_HISTORY_BYTES,
     UNFINISHED,
+    Database,
+    Document,
+    Documents,
     deliveries_from,
     moment,
     new_delivery,
     now_stamp,
     stamp,
+    truncate,
     webhook_from,
 )
-from .schema import MAX_HISTORY_BYTES, Database, Document, Documents, truncate
 
 #: How many deliveries of a repeatedly restarted job or batch are retained.
 MAX_DELIVERIES_KEPT = 4

@@ -17,8 +17,7 @@ from ..transfer import Kind, Record, RecordId
 from . import claims, client_actions, outbox, queries, transfer, transitions
 from .change_feed import ChangeStream, PollingFeed, WakeUp
 from .client import ShieldedCalls, WriteBatcher, connect, translated
-from .rows import add_logs
-from .schema import SCHEMA_VERSION, Database, Document, prepare
+from .schema import SCHEMA_VERSION, Database, Document, add_logs, prepare
 
 P = ParamSpec("P")
 T = TypeVar("T")

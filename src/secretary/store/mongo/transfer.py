@@ -22,10 +22,13 @@ from ..transfer import (
 from .client_actions import duplicates, publish_added, server_time
 from .outbox import schedule_from, schedule_to
 from .queries import with_counts
-from .rows import (
+from .schema import (
     LISTED,
     STAGED,
     STATE_FIELDS,
+    Database,
+    Document,
+    Documents,
     attempt_to,
     batch_document,
     chunk_ids,
@@ -43,7 +46,6 @@ from .rows import (
     with_overflow,
     without_none,
 )
-from .schema import Database, Document, Documents
 from .transitions import Placements, queue_name, settle_batch, user_queue_of
 
 #: The assumed size of a log entry when grouping records.

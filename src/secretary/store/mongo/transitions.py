@@ -32,22 +32,27 @@ from ..jobs import JobQuery
 from ..stats import FinishedJob, wait_of
 from .outbox import REPORTED, advance_progress_event, final_event
 from .queries import find_documents
-from .rows import (
+from .schema import (
+    MAX_HISTORY_BYTES,
+    MAX_MESSAGE_BYTES,
     QUEUE_FIELDS,
     STAGED,
     UNFINISHED,
+    Database,
+    Document,
     delete_overflow,
     ended_attempt,
     error_to,
     moment,
     moment_or_none,
     now_stamp,
+    past_error,
     stamp,
     stamp_or_none,
     to_bson,
+    truncate,
     write_value,
 )
-from .schema import MAX_HISTORY_BYTES, MAX_MESSAGE_BYTES, Database, Document, past_error, truncate
 
 #: How often a change by query is repeated because jobs changed concurrently.
 MAX_ROUNDS = 3

@@ -2,7 +2,7 @@
 jobs are stored."""
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,12 +17,12 @@ from ..jobs import BatchQuery, Change, Changes, JobQuery, Page, TimeBudget, log_
 from ..stats import (
     RETENTION,
     SLOT,
-    UNKNOWN,
     WIDTHS,
     StatsKey,
     Throughput,
     scope_of,
     slot_of,
+    throughput_of,
     width_for,
 )
 from .schema import (
@@ -111,25 +111,62 @@ def find_seqs(
     return [(created_at, seq) for created_at, seq in db.execute(sql, bindings)]
 
 
+@dataclass(frozen=True, slots=True)
+class IndexScan:
+    """A scan of one index: the range it covers, and the filter for its rows."""
+
+    #: The FROM clause for full rows.
+    source: str
+    range: Term
+    filters: Sequence[Term] = ()
+    #: Gives the order; its index entries alone are enough to measure the scan.
+    table: str = "jobs"
+
+
 def find_sql(
     query: JobQuery, *, only: Sequence[Term] = (), limit: int
 ) -> tuple[str, tuple[Any, ...]]:
     """One index scan per state and per way in which a user may have access."""
     after = parse_cursor(query.cursor) if query.cursor is not None else None
     states: list[list[Term]] = [
-        [("status = ?", (status.value,))] for status in sorted(query.status or ())
+        [("status = ?", (one.value,))] for one in sorted(query.status or ())
     ]
     selects: list[Term] = []
-    for source, table, access in _access_paths(query.visible_to):
-        terms = [*terms_of(query), *_bounds(query, table, after), *only, *access]
-        selects += [_select(table, source, [*terms, *state]) for state in states or [[]]]
+    filters = terms_of(query)
+    own = [IndexScan("jobs", one, filters) for one in _own_jobs(query.visible_to)]
+    for scan in _visible_scans(query, own, filters):
+        terms = [*scan.filters, *_bounds(query, scan.table, after), *only, scan.range]
+        selects += [_select(scan.table, scan.source, [*terms, *one]) for one in states or [[]]]
     return _merged(selects, limit)
 
 
+def _own_jobs(user: str | None) -> list[Term]:
+    """The ranges of jobs that belong to nobody or to this user; all jobs without a user."""
+    if user is None:
+        return [("1", ())]
+    return [("jobs.user_id IS NULL", ()), ("jobs.user_id = ?", (user,))]
+
+
+def _visible_scans(
+    query: JobQuery, own: list[IndexScan], filters: Sequence[Term]
+) -> list[IndexScan]:
+    """Add the scans of what others made public or shared with the user."""
+    if (user := query.visible_to) is None:
+        return own
+    public: Term = ("public = 1 AND jobs.user_id IS NOT NULL", ())
+    others: Term = ("jobs.user_id <> ?", (user,))
+    shared: Term = ("readers.user_id = ?", (user,))
+    return [
+        *own,
+        IndexScan("jobs INDEXED BY jobs_public", public, [*filters, others]),
+        IndexScan("readers CROSS JOIN jobs ON jobs.seq = readers.seq", shared, filters, "readers"),
+    ]
+
+
 def _select(table: str, source: str, terms: Sequence[Term]) -> Term:
-    where = " AND ".join(text for text, _ in terms) or "1"
     sql = (
-        f"SELECT {table}.created_at, {table}.seq FROM {source} WHERE {where}"
+        f"SELECT {table}.created_at, {table}.seq FROM {source}"
+        f" WHERE {' AND '.join(text for text, _ in terms)}"
         f" ORDER BY {table}.created_at DESC, {table}.seq DESC LIMIT ?"
     )
     return sql, tuple(value for _, values in terms for value in values)
@@ -144,34 +181,13 @@ def _merged(selects: Sequence[Term], limit: int) -> tuple[str, tuple[Any, ...]]:
     return f"{scans} ORDER BY 1 DESC, 2 DESC LIMIT ?", (*values, limit)
 
 
-def _access_paths(user: str | None) -> list[tuple[str, str, list[Term]]]:
-    """Return (source, table that gives the order, terms) per way in which a user has access."""
-    if user is None:
-        return [("jobs", "jobs", [])]
-    return [
-        ("jobs", "jobs", [("jobs.user_id IS NULL", ())]),
-        ("jobs", "jobs", [("jobs.user_id = ?", (user,))]),
-        (
-            "jobs INDEXED BY jobs_public",
-            "jobs",
-            [("public = 1 AND jobs.user_id IS NOT NULL AND jobs.user_id <> ?", (user,))],
-        ),
-        (
-            "readers CROSS JOIN jobs ON jobs.seq = readers.seq",
-            "readers",
-            [("readers.user_id = ?", (user,))],
-        ),
-    ]
-
-
 def terms_of(query: JobQuery) -> list[Term]:
-    terms: list[Term] = []
-    for column in ("job_id", "job_type", "batch_id", "user_id", "error_code"):
-        value = getattr(query, column)
-        if value is not None:
-            terms.append((f"jobs.{column} = ?", (value,)))
-    if query.archived is not None:
-        terms.append(("archived = ?", (query.archived,)))
+    columns = ("job_id", "job_type", "batch_id", "user_id", "error_code", "archived")
+    terms: list[Term] = [
+        (f"jobs.{column} = ?", (value,))
+        for column in columns
+        if (value := getattr(query, column)) is not None
+    ]
     if query.text is not None:
         pattern = "%" + re.sub("([%_!])", r"!\1", query.text) + "%"
         named = "(job_id = ? OR batch_id = ? OR job_name LIKE ? ESCAPE '!')"
@@ -294,18 +310,6 @@ def changes(db: apsw.Connection, since: str | None, *, limit: int) -> Changes:
 ENTRIES_COMPARED = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class IndexScan:
-    """A scan of one index: the range it covers, and the filter for its rows."""
-
-    #: The FROM clause for full rows.
-    source: str
-    range: Term
-    filters: Sequence[Term] = ()
-    #: Gives the order; its index entries alone are enough to measure the scan.
-    table: str = "jobs"
-
-
 def _search(
     db: apsw.Connection, query: JobQuery, limit: int, seconds: float
 ) -> tuple[list[Position], Position | None]:
@@ -313,7 +317,11 @@ def _search(
     out of time; None if it did not."""
     budget = TimeBudget(seconds)
     after = parse_cursor(query.cursor) if query.cursor is not None else None
-    scans = _best_scans(db, query, after)
+    choices = [_scans(query, index, ranges) for index, ranges in _indexes(query)]
+    scans = choices[0]
+    if len(choices) > 1:
+        ends = [_end_of_step(db, query, one, after, ENTRIES_COMPARED) for one in choices]
+        scans = min(zip(ends, choices, strict=True), key=lambda pair: pair[0] or (0, 0))[1]
     rows: list[Position] = []
     while True:
         end = _end_of_step(db, query, scans, after, budget.step)
@@ -329,14 +337,6 @@ def _search(
         after = end
         if not budget.next_step():
             return rows, end
-
-
-def _best_scans(db: apsw.Connection, query: JobQuery, after: Position | None) -> list[IndexScan]:
-    choices = [_scans(query, index, ranges) for index, ranges in _indexes(query)]
-    if len(choices) == 1:
-        return choices[0]
-    ends = [_end_of_step(db, query, scans, after, ENTRIES_COMPARED) for scans in choices]
-    return min(zip(ends, choices, strict=True), key=lambda pair: pair[0] or (0, 0))[1]
 
 
 def _indexes(query: JobQuery) -> list[tuple[str, list[Term]]]:
@@ -366,25 +366,14 @@ def _scans(query: JobQuery, index: str, ranges: list[Term]) -> list[IndexScan]:
         among = ", ".join("?" * len(query.status))
         statuses = tuple(one.value for one in sorted(query.status))
         filters.append((f"jobs.status IN ({among})", statuses))
-    jobs = f"jobs INDEXED BY {index}"
-    if query.visible_to is None:
-        return [IndexScan(jobs, one, filters) for one in ranges]
-    user = (query.visible_to,)
-    if index == "jobs_by_user":
+    mine: list[Term] = []
+    if query.visible_to is not None and index == "jobs_by_user":
         # Both are ranges of this index; a requested owner is one more filter.
-        own: list[Term] = [("jobs.user_id IS NULL", ()), ("jobs.user_id = ?", user)]
-        mine = [IndexScan(jobs, one, filters) for one in own]
-    else:
-        either: Term = ("(jobs.user_id IS NULL OR jobs.user_id = ?)", user)
-        mine = [IndexScan(jobs, one, [*filters, either]) for one in ranges]
-    public: Term = ("public = 1 AND jobs.user_id IS NOT NULL", ())
-    others: Term = ("jobs.user_id <> ?", user)
-    shared: Term = ("readers.user_id = ?", user)
-    return [
-        *mine,
-        IndexScan("jobs INDEXED BY jobs_public", public, [*filters, others]),
-        IndexScan("readers CROSS JOIN jobs ON jobs.seq = readers.seq", shared, filters, "readers"),
-    ]
+        ranges = _own_jobs(query.visible_to)
+    elif query.visible_to is not None:
+        mine = [("(jobs.user_id IS NULL OR jobs.user_id = ?)", (query.visible_to,))]
+    own = [IndexScan(f"jobs INDEXED BY {index}", one, [*filters, *mine]) for one in ranges]
+    return _visible_scans(query, own, filters)
 
 
 def _end_of_step(
@@ -426,31 +415,12 @@ def throughput(
     db: apsw.Connection, since: datetime, *, step: timedelta, intervals: int, user_id: str | None
 ) -> list[Throughput]:
     first, width = slot_of(since), step // SLOT
-    ended: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
-    failed: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
-    waits: dict[tuple[int, str], Counter[int]] = defaultdict(Counter)
     rows: Iterable[Any] = db.execute(
         "SELECT (slot - ?1) / ?2, job_type, status, code, rung, sum(n) FROM activity"
         " WHERE scope = ?3 AND slot >= ?1 AND slot < ?1 + ?2 * ?4 GROUP BY 1, 2, 3, 4, 5",
         (first, width, f"{width_for(first, width)}/{scope_of(user_id)}", intervals),
     )
-    for part, job_type, status, code, rung, n in rows:
-        ended[part, job_type][status] += n
-        if status == JobStatus.FAILED:
-            failed[part, job_type][code] += n
-        if rung != UNKNOWN:
-            waits[part, job_type][rung] += n
-    return [
-        Throughput(
-            interval=part,
-            job_type=job_type,
-            completed=counts[JobStatus.COMPLETED],
-            cancelled=counts[JobStatus.CANCELLED],
-            failed=dict(failed[part, job_type]),
-            waits=dict(waits[part, job_type]),
-        )
-        for (part, job_type), counts in ended.items()
-    ]
+    return throughput_of(rows)
 
 
 def drop_expired_counters(db: apsw.Connection, last_scope: str) -> str:

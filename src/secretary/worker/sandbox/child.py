@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
-from ...core import processes
-from ...core.errors import (
-    FileTooLarge,
-    OutOfMemory,
-    ProcessingTimeout,
-    SecretaryError,
-    WorkerCrashed,
-)
+from ...core import errors, processes
 from . import child_main
 from .child_main import ALLOWED, HEADER, USAGE
 
@@ -58,7 +51,7 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 
-class RemoteError(SecretaryError):
+class RemoteError(errors.SecretaryError):
     """An exception that could not be pickled; the message is the name of its type.
 
     Every exception from a sandbox has a `remote_traceback`: for the log, not for clients.
@@ -69,11 +62,11 @@ class RemoteError(SecretaryError):
         self.remote_traceback = remote_traceback
 
 
-class SandboxInterrupted(SecretaryError):
+class SandboxInterrupted(errors.SecretaryError):
     """The call was ended because this process had been suspended; it may be retried."""
 
 
-class SandboxClosed(SecretaryError):
+class SandboxClosed(errors.SecretaryError):
     """The sandbox was closed, or never opened, so the call did not finish."""
 
 
@@ -132,17 +125,17 @@ class Call:
         error.add_note(f"In the sandbox process:\n{remote_traceback}")
         raise error
 
-    def too_large(self, size: int) -> FileTooLarge:
+    def too_large(self, size: int) -> errors.FileTooLarge:
         limit = self.limits.output_bytes
         message = f"The result exceeds the limit of {_in_words(limit)}."
-        return FileTooLarge(message, limit_bytes=limit, size_bytes=size)
+        return errors.FileTooLarge(message, limit_bytes=limit, size_bytes=size)
 
-    def out_of_memory(self) -> OutOfMemory:
+    def out_of_memory(self) -> errors.OutOfMemory:
         limit = self.limits.memory_bytes
         if limit is None:
-            return OutOfMemory("The work ran out of memory.", peak_bytes=self.peak_bytes)
+            return errors.OutOfMemory("The work ran out of memory.", peak_bytes=self.peak_bytes)
         message = f"The work exceeded its memory limit of {_in_words(limit)}."
-        return OutOfMemory(message, limit_bytes=limit, peak_bytes=self.peak_bytes)
+        return errors.OutOfMemory(message, limit_bytes=limit, peak_bytes=self.peak_bytes)
 
 
 def _in_words(size: int) -> str:
@@ -223,7 +216,7 @@ class Child(asyncio.BufferedProtocol):
         if limits.wall_time is not None:
             seconds = limits.wall_time.total_seconds()
             message = f"The work exceeded its time limit of {seconds:g} seconds."
-            error = ProcessingTimeout(message, limit_seconds=seconds)
+            error = errors.ProcessingTimeout(message, limit_seconds=seconds)
             call.timer = self._loop.call_later(
                 seconds, call.settle, Breached(error, immediately=False)
             )
@@ -306,7 +299,7 @@ class Child(asyncio.BufferedProtocol):
         # Killed at once: what grows this fast must not get a grace period.
         if len(tree) > limits.processes:
             message = f"The work started more than {limits.processes} processes."
-            error = WorkerCrashed(message, limit_processes=limits.processes)
+            error = errors.WorkerCrashed(message, limit_processes=limits.processes)
             call.settle(Breached(error, immediately=True))
         elif limits.memory_bytes is not None and call.peak_bytes > limits.memory_bytes:
             call.settle(Breached(call.out_of_memory(), immediately=True))
@@ -318,7 +311,7 @@ class Child(asyncio.BufferedProtocol):
         process = processes.find(self.pid)
         return process is not None and process.rss_bytes - self._warm_bytes > size
 
-    def crash(self, call: Call) -> WorkerCrashed:
+    def crash(self, call: Call) -> errors.WorkerCrashed:
         """The error for a call whose process died."""
         evidence: dict[str, Any] = {"peak_bytes": call.peak_bytes}
         code = self.exit.result().code if self.exit.done() and not self._was_killed else None
@@ -334,7 +327,7 @@ class Child(asyncio.BufferedProtocol):
             if code == -signal.SIGKILL:
                 message += " The system may be out of memory."
         logger.warning("%s Pid %d, last output: %s", message, self.pid, self.output.tail)
-        return WorkerCrashed(message, **evidence)
+        return errors.WorkerCrashed(message, **evidence)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
