@@ -56,7 +56,7 @@ from .transcription import (
 from .translation import translate_transcript
 
 if TYPE_CHECKING:
-    from ..media.ytdlp.metadata import MediaKind, SiteMedia
+    from ..media.ytdlp.metadata import MediaKind
 
 PROBE: LazyCallable[Recording] = LazyCallable("media.probe", "probe")
 WRITE_TRANSCRIPT: LazyCallable[None] = LazyCallable("media.transcript", "write_transcript")
@@ -167,11 +167,6 @@ async def _fetch(ctx: RecordingContext, kind: "MediaKind") -> tuple[SourceFile, 
     media = await fetch_media(request, ctx.run, ctx.sources.network, report)
     if not isinstance(media, SiteMedia):
         return media, Origin()
-    name = safe_name(f"{media.title or media.site}{Path(media.path).suffix}")
-    return SourceFile(media.path, name), _origin(media)
-
-
-def _origin(media: "SiteMedia") -> Origin:
     metadata = {
         "page_url": media.page_url,
         "site": media.site,
@@ -185,13 +180,15 @@ def _origin(media: "SiteMedia") -> Origin:
         )
         for each in media.subtitles
     ]
-    return Origin(
+    origin = Origin(
         title=media.title,
         language=language_code(media.language or ""),
         chapters=media.chapters,
         subtitles=subtitles,
         metadata={name: value for name, value in metadata.items() if value is not None},
     )
+    name = safe_name(f"{media.title or media.site}{Path(media.path).suffix}")
+    return SourceFile(media.path, name), origin
 
 
 # Get the transcript -----------------------------------------------------------------------------

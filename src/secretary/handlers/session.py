@@ -160,7 +160,12 @@ async def session(ctx: SessionContext) -> SessionResults:
     assert template is not None
     talk = await _read_talk(ctx)
     if not (talk.page_text.strip() or talk.transcript or talk.slides):
-        raise _empty_talk(talk.missing)
+        if not talk.missing:
+            raise UnsupportedFile("The page has no text, and there is neither a video nor slides")
+        first = talk.missing[0].error  # of the first part that failed
+        error = JobFailed(first.message, missing=[part.model_dump() for part in talk.missing])
+        error.code = first.code
+        raise error
     paths = session_paths(
         event=talk.facts["event"],
         language=talk.language,
@@ -173,16 +178,6 @@ async def session(ctx: SessionContext) -> SessionResults:
     more = appendix(talk, has_model=has_model)
     markdown = f"{rendered.markdown.rstrip()}\n\n{more}\n" if more else rendered.markdown
     return await _write_results(ctx, talk, paths, rendered, markdown)
-
-
-def _empty_talk(missing: Sequence[MissingPart]) -> JobFailed:
-    """The error of the first part that failed."""
-    if not missing:
-        return UnsupportedFile("The page has no text, and there is neither a video nor slides")
-    first = missing[0].error
-    error = JobFailed(first.message, missing=[part.model_dump() for part in missing])
-    error.code = first.code
-    return error
 
 
 # Read the parts ---------------------------------------------------------------------------------
