@@ -277,8 +277,7 @@ class LlmSettings(Group):
         """The endpoint for everything. An API key alone means OpenAI."""
         if self.base_url is None and self.api_key is None:
             return None
-        names = set(LlmProviderSettings.model_fields)
-        given = self.model_dump(include=names, exclude_none=True)
+        given = self.model_dump(include=set(LlmProviderSettings.model_fields), exclude_none=True)
         return LlmProviderSettings.model_validate(given)
 
 

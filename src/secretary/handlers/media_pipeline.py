@@ -40,6 +40,7 @@ from .parameters import (
     RecordingResults,
     SubtitleFiles,
     is_from_cache,
+    text_field,
 )
 from .text_generation import apply_requested_template
 from .transcription import (
@@ -69,17 +70,11 @@ FIRST_PERCENT, LAST_PERCENT = 5, 10
 
 
 class RecordingParameters(LanguageParameters):
-    source_language: str | None = Field(
-        default=None,
-        max_length=35,
-        description="Spoken language, such as `en`. Detected automatically if omitted.",
+    source_language: str | None = text_field(
+        35, "Spoken language, such as `en`. Detected automatically if omitted."
     )
-    target_language: str | None = Field(
-        default=None, max_length=35, description="Language to translate the transcript into"
-    )
-    subtitles_url: str | None = Field(
-        default=None, max_length=8000, description="URL of subtitles, as SubRip or WebVTT"
-    )
+    target_language: str | None = text_field(35, "Language to translate the transcript into")
+    subtitles_url: str | None = text_field(8000, "URL of subtitles, as SubRip or WebVTT")
     use_subtitles: bool = Field(
         default=True, description="Use existing subtitles instead of transcribing"
     )
@@ -288,26 +283,21 @@ async def assemble_results(
         archive_filename=f"{PurePath(name).stem or 'recording'}_files.zip",
         context=ctx.parameters.context,
         is_from_cache=is_from_cache(ctx, processed=any(part.processed for part in parts)),
-        metadata=_metadata(media, transcript),
+        metadata={
+            "file_name": name,
+            "file_size": media.document.source.path.stat().st_size,
+            "title": media.title,
+            "format": media.recording.format,
+            "duration": media.recording.duration,
+            **(transcript.metadata if transcript else {}),
+            "chapters": [asdict(chapter) for chapter in media.chapters],
+            **media.origin.metadata,
+        },
         recording=recording,
         llm_info=ctx.llm.info(),
         more_in=RESULTS_FILE,
     )
     return await apply_requested_template(ctx, results, MARKDOWN_FILE)
-
-
-def _metadata(media: Media, transcript: SpokenText | None) -> dict[str, Any]:
-    source = media.document.source
-    return {
-        "file_name": source.name,
-        "file_size": source.path.stat().st_size,
-        "title": media.title,
-        "format": media.recording.format,
-        "duration": media.recording.duration,
-        **(transcript.metadata if transcript else {}),
-        "chapters": [asdict(chapter) for chapter in media.chapters],
-        **media.origin.metadata,
-    }
 
 
 def _subtitle_files(prefix: str = "") -> SubtitleFiles:

@@ -49,6 +49,11 @@ def _split_commas(value: Any) -> Any:
     return value
 
 
+def text_field(max_length: int, description: str) -> Any:
+    """An optional text of limited length."""
+    return Field(default=None, max_length=max_length, description=description)
+
+
 JsonObject = Annotated[dict[str, Any] | None, BeforeValidator(_parse_json)]
 StringList = Annotated[list[str], BeforeValidator(_split_commas)]
 
@@ -64,10 +69,8 @@ class SourceParameters(BaseModel):
         ),
     )
 
-    url: str | None = Field(default=None, max_length=8000, description="URL of the file")
-    file_path: str | None = Field(
-        default=None, max_length=4000, description="Path of a file below `storage.source_roots`"
-    )
+    url: str | None = text_field(8000, "URL of the file")
+    file_path: str | None = text_field(4000, "Path of a file below `storage.source_roots`")
     file_source: JsonObject = Field(default=None, description="`{type, path | value}`")
     use_cache: bool = Field(default=True, description="Reuse cached work on the same file")
     force_refresh: bool = Field(
@@ -79,18 +82,10 @@ class SourceParameters(BaseModel):
 class LanguageParameters(SourceParameters):
     """Parameters of job types that read or write text in some language."""
 
-    source_language: str | None = Field(
-        default=None, max_length=35, description="Language of the source, such as `de`"
-    )
-    target_language: str | None = Field(
-        default=None, max_length=35, description="Language of the result, such as `en`"
-    )
-    template: str | None = Field(
-        default=None, max_length=200, description="Name of the template to apply to the result"
-    )
-    template_content: str | None = Field(
-        default=None, max_length=MAX_TEXT, description="The template itself, instead of its name"
-    )
+    source_language: str | None = text_field(35, "Language of the source, such as `de`")
+    target_language: str | None = text_field(35, "Language of the result, such as `en`")
+    template: str | None = text_field(200, "Name of the template to apply to the result")
+    template_content: str | None = text_field(MAX_TEXT, "The template itself, instead of its name")
     context: JsonObject = Field(default=None, description="Values for the template")
 
     @field_validator("template_content")

@@ -14,7 +14,7 @@ from ..app import make_blob_store
 from ..config import Settings, StorageSettings
 from ..core.callables import map_limited
 from ..core.errors import Conflict, InvalidParameters
-from ..storage.blob_store import BlobInfo, BlobStore, DirectoryBlobStore
+from ..storage.blob_store import BlobInfo, BlobStore, DirectoryBlobStore, is_safe_key
 from ..store import BatchQuery, Store, open_store
 from ..store.claims import is_alive
 from ..store.transfer import KINDS, Kind, differs
@@ -226,7 +226,7 @@ async def copy_files(
     tally = FileCounts()
     for prefix in PREFIXES:
         is_new = await anext(target.list_blobs(prefix), None) is None
-        async for group in _groups(source, prefix):
+        async for group in _groups(source, [prefix]):
             missing = group if is_new else await missing_files(target, group)
             await _copy_group(source, target, missing)
             tally.add(group, copied=len(missing))
@@ -238,19 +238,16 @@ async def copy_files(
 
 async def count_files(source: BlobStore) -> FileCounts:
     tally = FileCounts()
-    for prefix in PREFIXES:
-        async for group in _groups(source, prefix):
-            tally.add(group)
+    async for group in _groups(source):
+        tally.add(group)
     return tally
 
 
 async def compare_files(source: BlobStore, target: BlobStore) -> list[str]:
     """The keys of files that the target lacks, or has with another size."""
-    wrong: list[str] = []
-    for prefix in PREFIXES:
-        async for group in _groups(source, prefix):
-            wrong += [blob.key for blob in await missing_files(target, group)]
-    return wrong
+    return [
+        blob.key async for group in _groups(source) for blob in await missing_files(target, group)
+    ]
 
 
 async def missing_files(target: BlobStore, group: Sequence[BlobInfo]) -> list[BlobInfo]:
@@ -259,15 +256,17 @@ async def missing_files(target: BlobStore, group: Sequence[BlobInfo]) -> list[Bl
     return [blob for blob, other in pairs if other is None or other.size != blob.size]
 
 
-async def _groups(blob_store: BlobStore, prefix: str) -> AsyncIterator[list[BlobInfo]]:
+async def _groups(
+    blob_store: BlobStore, prefixes: Sequence[str] = PREFIXES
+) -> AsyncIterator[list[BlobInfo]]:
     group: list[BlobInfo] = []
-    async for blob in blob_store.list_blobs(prefix):
-        if not COPIED_KEYS.fullmatch(blob.key) or {"", ".", ".."} & set(blob.key.split("/")):
-            continue
-        group.append(blob)
-        if len(group) == GROUP_SIZE or sum(one.size for one in group) > GROUP_BYTES:
-            yield group
-            group = []
+    for prefix in prefixes:
+        async for blob in blob_store.list_blobs(prefix):
+            if COPIED_KEYS.fullmatch(blob.key) and is_safe_key(blob.key):
+                group.append(blob)
+                if len(group) == GROUP_SIZE or sum(one.size for one in group) > GROUP_BYTES:
+                    yield group
+                    group = []
     if group:
         yield group
 

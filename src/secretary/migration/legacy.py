@@ -147,10 +147,6 @@ class KindReport:
     #: Unknown fields that were dropped, with the number of documents.
     left_behind: Counter[str] = field(default_factory=Counter)
 
-    def count(self, readable: int, imported: int) -> None:
-        self.imported += imported
-        self.skipped += readable - imported
-
 
 @dataclass(slots=True)
 class LegacyReport:
@@ -176,58 +172,42 @@ class LegacyImporter:
     _open: set[str] = field(default_factory=set)
 
     async def run(self, tell: Callable[[int], object] = lambda found: None) -> LegacyReport:
-        inactive = await self._inactive()
-        async for group in self.source.documents("event_jobs"):
-            await self._import_jobs(group, inactive)
-            tell(self._report.jobs.found)
-        async for group in self.source.documents("event_batches"):
-            await self._import_batches(group)
-        return self._report
-
-    async def _inactive(self) -> set[str]:
-        return {
+        inactive = {
             record_id("batch", document)
             async for group in self.source.documents("event_batches")
             for document in group
             if not is_active(document) and (document.get("batch_id") or document.get("_id"))
         }
+        async for group in self.source.documents("event_jobs"):
+            await self._import_jobs(group, inactive)
+            tell(self._report.jobs.found)
+        convert = partial(convert_batch, still_open=self._open)
+        async for group in self.source.documents("event_batches"):
+            report = self._report.batches
+            batches = _convert_group(group, convert, report, "batch_id", BATCH_FIELDS)
+            await self._store("batches", await self._new("batches", batches), len(batches))
+        return self._report
 
     async def _import_jobs(self, group: list[LegacyDocument], inactive: set[str]) -> None:
         convert = partial(convert_job, inactive=inactive, running=self.running)
         readable = _convert_group(group, convert, self._report.jobs, "job_id", JOB_FIELDS)
-        self._open |= {
-            one.record.job.batch_id
-            for one in readable.values()
-            if one.record.job.status is JobStatus.PENDING and one.record.job.batch_id
-        }
+        jobs = [one.record.job for one in readable.values()]
+        pending = [job for job in jobs if job.status is JobStatus.PENDING]
+        self._open |= {job.batch_id for job in pending if job.batch_id}
         new = await self._new("jobs", readable)
-        if not self.dry_run:
-            await self._put_archives(new)
-        imported = await self._store_records([one.record for one in new])
-        self._report.jobs.count(len(readable), len(imported))
+        with TemporaryDirectory(prefix="legacy-") as directory:
+            # Before the jobs, so that every imported job has its archive.
+            for one in new:
+                if one.archive is not None and self.files is not None and not self.dry_run:
+                    path, job = Path(directory) / "archive", one.record.job
+                    path.write_bytes(one.archive)
+                    name = (job.results or {})["archive_filename"]
+                    await self.files.put([(f"jobs/{job.job_id}/{job.attempt}/{name}", path)])
+        imported = await self._store("jobs", [one.record for one in new], len(readable))
         for one in new:
             if one.record_id in imported:
                 self._report.by_status[one.record.job.status] += 1
                 self._report.archives += one.archive is not None
-
-    async def _put_archives(self, jobs: list[LegacyJob]) -> None:
-        """Before the jobs, so that every imported job has its archive."""
-        with TemporaryDirectory(prefix="legacy-") as directory:
-            path = Path(directory) / "archive"
-            for one in jobs:
-                if one.archive is None or self.files is None:
-                    continue
-                job = one.record.job
-                path.write_bytes(one.archive)
-                name = (job.results or {})["archive_filename"]
-                await self.files.put([(f"jobs/{job.job_id}/{job.attempt}/{name}", path)])
-                path.unlink(missing_ok=True)
-
-    async def _import_batches(self, group: list[LegacyDocument]) -> None:
-        convert = partial(convert_batch, still_open=self._open)
-        readable = _convert_group(group, convert, self._report.batches, "batch_id", BATCH_FIELDS)
-        imported = await self._store_records(list(await self._new("batches", readable)))
-        self._report.batches.count(len(readable), len(imported))
 
     async def _new(self, kind: Kind, readable: Mapping[str, T]) -> list[T]:
         """Those that the store does not have."""
@@ -237,10 +217,16 @@ class LegacyImporter:
                 stored |= {record.record_id for record in group}
         return [one for record_id, one in readable.items() if record_id not in stored]
 
-    async def _store_records(self, records: Sequence[Record]) -> set[RecordId]:
-        if self.dry_run or self.store is None:
-            return {record.record_id for record in records}
-        return await self.store.import_records(records) if records else set()
+    async def _store(
+        self, kind: Literal["jobs", "batches"], records: Sequence[Record], readable: int
+    ) -> set[RecordId]:
+        imported: set[RecordId] = {record.record_id for record in records}
+        if records and self.store is not None and not self.dry_run:
+            imported = await self.store.import_records(records)
+        report: KindReport = getattr(self._report, kind)
+        report.imported += len(imported)
+        report.skipped += readable - len(imported)
+        return imported
 
 
 def _convert_group(
@@ -485,16 +471,16 @@ def _state(
     stored = document.get("progress")
     stored = stored if isinstance(stored, Mapping) else {}
     percent = stored.get("percent")
-    progress = Progress(step="completed", percent=100, message=str(stored.get("message") or ""))
+    step, number = "completed", 100
     if status is not JobStatus.COMPLETED:
-        number = int(percent) if isinstance(percent, int | float) else 0
         step = str(stored.get("step") or "queued")
-        progress = progress.model_copy(update={"step": step, "percent": min(max(number, 0), 100)})
+        number = int(percent) if isinstance(percent, int | float) else 0
     started_at = parse_time(document.get("processing_started_at"))
     completed_at = parse_time(document.get("completed_at")) or updated_at
+    message = str(stored.get("message") or "")
     return {
         "updated_at": updated_at,
-        "progress": progress,
+        "progress": Progress(step=step, percent=min(max(number, 0), 100), message=message),
         "error": error,
         "processing_started_at": started_at,
         "completed_at": completed_at,

@@ -37,12 +37,8 @@ APPENDED = ".jsonl"
 INCOMPLETE = re.compile(r"^\.|\.[0-9a-f]{32}$")
 
 
-@dataclass(frozen=True, slots=True)
-class _FileState:
-    """The size and modification time of a file; if they change, it is uploaded again."""
-
-    size: int
-    modified_ns: int
+#: The size and modification time of a file; if they change, it is uploaded again.
+_FileState = tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -83,9 +79,9 @@ class ArtifactSync:
         async for blob in self._blob_store.list_blobs(directory.prefix):
             name = blob.key.removeprefix(directory.prefix)
             state = local.get(name)
-            if state is None or (name.endswith(APPENDED) and state.size < blob.size):
+            if state is None or (name.endswith(APPENDED) and state[0] < blob.size):
                 wanted[name] = blob
-            elif state.size == blob.size and not _is_touch_due(name, blob):
+            elif state[0] == blob.size and not _is_touch_due(name, blob):
                 directory.synced[name] = state
         root = Path(directory.path)
         await self._blob_store.fetch(
@@ -144,14 +140,14 @@ def _snapshot_logs(directory: _SyncedDirectory, target: Path) -> list[tuple[str,
         if name.endswith(APPENDED) and directory.synced.get(name) != state:
             copy = target / name
             with open(f"{directory.path}/{name}", "rb") as file:
-                copy.write_bytes(file.read(state.size))
+                copy.write_bytes(file.read(state[0]))
             snapshots.append((name, copy, state))
     return snapshots
 
 
 def _file_states(directory: str) -> dict[str, _FileState]:
     files = walk_files(directory, INCOMPLETE)
-    return {name: _FileState(status.st_size, status.st_mtime_ns) for name, status in files}
+    return {name: (status.st_size, status.st_mtime_ns) for name, status in files}
 
 
 #: Of the artifacts' keys in a blob store.

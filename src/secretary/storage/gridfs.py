@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from bson import ObjectId
 from pymongo import ASCENDING as UP
@@ -99,7 +99,9 @@ class GridFsBlobStore:
     async def _put_large(self, file_id: ObjectId, path: Path) -> int:
         count = size = 0
         with path.open("rb") as file:
-            while chunks := await asyncio.to_thread(_read_chunks, file):
+            while chunks := await asyncio.to_thread(
+                lambda: [part for _ in range(CHUNKS_PER_WRITE) if (part := file.read(CHUNK_BYTES))]
+            ):
                 documents = [
                     {"files_id": file_id, "n": number, "data": data}
                     for number, data in enumerate(chunks, start=count)
@@ -218,10 +220,6 @@ def _read_small(ids: Sequence[ObjectId], paths: Sequence[Path]) -> list[Document
         with path.open("rb") as file:
             chunks.append({"files_id": file_id, "n": 0, "data": file.read(CHUNK_BYTES)})
     return chunks
-
-
-def _read_chunks(file: BinaryIO) -> list[bytes]:
-    return [chunk for _ in range(CHUNKS_PER_WRITE) if (chunk := file.read(CHUNK_BYTES))]
 
 
 def _blob_info(file: Document) -> BlobInfo:

@@ -6,7 +6,7 @@ Finished jobs are counted in time slots beside the jobs, so that no chart has to
 import asyncio
 import logging
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -85,6 +85,30 @@ class Throughput:
     failed: Mapping[str, int] = field(default_factory=dict)
     #: Number of jobs by bucket of their waiting time.
     waits: Mapping[int, int] = field(default_factory=dict)
+
+
+def throughput_of(rows: Iterable[tuple[int, str, str, str, int, int]]) -> list[Throughput]:
+    """Sum up counters: interval, job type, status, error code, bucket and number of jobs."""
+    ended: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+    failed: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+    waits: dict[tuple[int, str], Counter[int]] = defaultdict(Counter)
+    for interval, job_type, status, code, bucket, n in rows:
+        ended[interval, job_type][status] += n
+        if status == FAILED:
+            failed[interval, job_type][code] += n
+        if bucket != UNKNOWN:
+            waits[interval, job_type][bucket] += n
+    return [
+        Throughput(
+            interval=key[0],
+            job_type=key[1],
+            completed=counts[JobStatus.COMPLETED.value],
+            cancelled=counts[JobStatus.CANCELLED.value],
+            failed=dict(failed[key]),
+            waits=dict(waits[key]),
+        )
+        for key, counts in ended.items()
+    ]
 
 
 class FinishedJob(NamedTuple):

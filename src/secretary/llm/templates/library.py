@@ -166,8 +166,7 @@ def read(path: Path) -> str:
             raise OSError(errno.EINVAL, "It is not a file")
         content = opened.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        fault = Diagnostic(1, f"It is longer than {MAX_BYTES:,} bytes")
-        raise invalid_template(path.stem, [fault])
+        raise invalid_template(path.stem, [Diagnostic(1, f"It is longer than {MAX_BYTES:,} bytes")])
     try:
         return content.decode()
     except UnicodeDecodeError as error:

@@ -38,21 +38,17 @@ OPTIONS: dict[str, Any] = {
 def connect(url: str, **options: Any) -> tuple[AsyncMongoClient[Document], str]:
     """Return a client, not connected yet, and its hosts for use in messages."""
     try:
-        address = _address_of(url)
+        # The hosts, never the user or password.
+        address = urlsplit(url).hostname or "an unnamed host"
+        if not url.startswith("mongodb+srv:"):
+            nodes: list[tuple[str, int | None]] = parse_uri(url)["nodelist"]
+            address = ",".join(host if port is None else f"{host}:{port}" for host, port in nodes)
         named = {name.lower() for name in parse_qs(urlsplit(url).query)}
         defaults = {name: v for name, v in (OPTIONS | options).items() if name.lower() not in named}
         return AsyncMongoClient(url, **defaults), address
     except (PyMongoError, ValueError):
         # The driver's message quotes what it cannot parse, which may be the password.
         raise StoreUnavailable("The MongoDB address is not valid") from None
-
-
-def _address_of(url: str) -> str:
-    """The hosts of a URL, never its user or password."""
-    if url.startswith("mongodb+srv:"):
-        return urlsplit(url).hostname or "an unnamed host"
-    nodes: list[tuple[str, int | None]] = parse_uri(url)["nodelist"]
-    return ",".join(host if port is None else f"{host}:{port}" for host, port in nodes)
 
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from typing import Any
 from pymongo import UpdateOne
 
 from ...core.errors import NotFound
-from ...core.job import FINAL_STATUSES, Batch, Job, JobStatus, utc_now
+from ...core.job import Batch, Job, JobStatus, utc_now
 from ..jobs import BatchQuery, JobQuery, Page, TimeBudget
 from ..stats import (
     FAILED,
@@ -23,11 +23,13 @@ from ..stats import (
     Throughput,
     scope_of,
     slot_of,
+    throughput_of,
     width_for,
 )
 from .schema import (
     DETAILS,
     EVERYBODY,
+    FINISHED,
     LISTED,
     STAGED,
     Database,
@@ -47,7 +49,6 @@ from .schema import (
 #: Older writes cannot be rolled back, even with clock skew: a primary that loses its majority
 #: steps down within seconds.
 MAJORITY_LAG = timedelta(minutes=2)
-FINALS = frozenset(status.value for status in FINAL_STATUSES)
 
 
 async def majority_reads(
@@ -69,7 +70,7 @@ async def majority_reads(
         if _changed_at(document) <= since:
             result.append(document)
         elif (durable := confirmed.get(document["_id"])) is not None:
-            end_is_lost = document["status"] in FINALS and durable["status"] not in FINALS
+            end_is_lost = document["status"] in FINISHED and durable["status"] not in FINISHED
             result.append(durable if end_is_lost else document)
     return result
 
@@ -297,7 +298,13 @@ async def _search(
     budget = TimeBudget(seconds)
     filters = job_filter(query)
     bounds: Document = filters.pop("listed_at", {})
-    index = await _best_index(db, query, filters, bounds)
+    choices = indexes_for(query)
+    index = choices[0]
+    if len(choices) > 1:
+        ends = await asyncio.gather(
+            *(_end_of_step(db, one, filters, bounds, ENTRIES_COMPARED) for one in choices)
+        )
+        index = min(zip(ends, choices, strict=True), key=lambda pair: pair[0] or "")[1]
     matches: list[Document] = []
     while True:
         end = await _end_of_step(db, index, filters, bounds, budget.step)
@@ -313,16 +320,6 @@ async def _search(
         bounds = bounds | {"$lt": end}
         if not budget.next_step():
             return matches, end
-
-
-async def _best_index(db: Database, query: JobQuery, filters: Document, bounds: Document) -> str:
-    choices = indexes_for(query)
-    if len(choices) == 1:
-        return choices[0]
-    ends = await asyncio.gather(
-        *(_end_of_step(db, index, filters, bounds, ENTRIES_COMPARED) for index in choices)
-    )
-    return min(zip(ends, choices, strict=True), key=lambda pair: pair[0] or "")[1]
 
 
 async def _end_of_step(
@@ -359,25 +356,18 @@ async def throughput(
     first, width, scope = slot_of(since), step // SLOT, scope_of(user_id)
     slots = width_for(first, width)
     start, end = (_id(scope, slots, slot) for slot in (first, first + width * intervals))
-    merged: dict[tuple[int, str], Counter[tuple[str, str]]] = defaultdict(Counter)
+    rows: list[tuple[int, str, str, str, int, int]] = []
     async for document in db.activity.find({"_id": {"$gte": start, "$lt": end}}):
         part = (document["slot"] - first) // width
-        for job_type, numbers in document["types"].items():
-            for name, number in numbers.items():
-                inner = number if isinstance(number, dict) else {"": number}
-                counts = merged[part, _unescape(job_type)]
-                counts.update({(name, code): n for code, n in inner.items()})
-    return [
-        Throughput(
-            interval=part,
-            job_type=job_type,
-            completed=counts["completed", ""],
-            cancelled=counts["cancelled", ""],
-            failed={_unescape(code): n for (name, code), n in counts.items() if name == "failed"},
-            waits={int(bucket): n for (name, bucket), n in counts.items() if name == "waits"},
-        )
-        for (part, job_type), counts in merged.items()
-    ]
+        for escaped, numbers in document["types"].items():
+            job_type, waits = _unescape(escaped), numbers.pop("waits", {})
+            rows += [(part, job_type, "", "", int(bucket), n) for bucket, n in waits.items()]
+            for status, number in numbers.items():
+                codes = number if isinstance(number, dict) else {"%": number}
+                rows += [
+                    (part, job_type, status, _unescape(c), UNKNOWN, n) for c, n in codes.items()
+                ]
+    return throughput_of(rows)
 
 
 async def drop_expired(documents: Documents) -> None:

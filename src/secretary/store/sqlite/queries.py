@@ -2,7 +2,7 @@
 jobs are stored."""
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,12 +17,12 @@ from ..jobs import BatchQuery, Change, Changes, JobQuery, Page, TimeBudget, log_
 from ..stats import (
     RETENTION,
     SLOT,
-    UNKNOWN,
     WIDTHS,
     StatsKey,
     Throughput,
     scope_of,
     slot_of,
+    throughput_of,
     width_for,
 )
 from .schema import (
@@ -317,7 +317,11 @@ def _search(
     out of time; None if it did not."""
     budget = TimeBudget(seconds)
     after = parse_cursor(query.cursor) if query.cursor is not None else None
-    scans = _best_scans(db, query, after)
+    choices = [_scans(query, index, ranges) for index, ranges in _indexes(query)]
+    scans = choices[0]
+    if len(choices) > 1:
+        ends = [_end_of_step(db, query, one, after, ENTRIES_COMPARED) for one in choices]
+        scans = min(zip(ends, choices, strict=True), key=lambda pair: pair[0] or (0, 0))[1]
     rows: list[Position] = []
     while True:
         end = _end_of_step(db, query, scans, after, budget.step)
@@ -333,14 +337,6 @@ def _search(
         after = end
         if not budget.next_step():
             return rows, end
-
-
-def _best_scans(db: apsw.Connection, query: JobQuery, after: Position | None) -> list[IndexScan]:
-    choices = [_scans(query, index, ranges) for index, ranges in _indexes(query)]
-    if len(choices) == 1:
-        return choices[0]
-    ends = [_end_of_step(db, query, scans, after, ENTRIES_COMPARED) for scans in choices]
-    return min(zip(ends, choices, strict=True), key=lambda pair: pair[0] or (0, 0))[1]
 
 
 def _indexes(query: JobQuery) -> list[tuple[str, list[Term]]]:
@@ -419,31 +415,12 @@ def throughput(
     db: apsw.Connection, since: datetime, *, step: timedelta, intervals: int, user_id: str | None
 ) -> list[Throughput]:
     first, width = slot_of(since), step // SLOT
-    ended: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
-    failed: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
-    waits: dict[tuple[int, str], Counter[int]] = defaultdict(Counter)
     rows: Iterable[Any] = db.execute(
         "SELECT (slot - ?1) / ?2, job_type, status, code, rung, sum(n) FROM activity"
         " WHERE scope = ?3 AND slot >= ?1 AND slot < ?1 + ?2 * ?4 GROUP BY 1, 2, 3, 4, 5",
         (first, width, f"{width_for(first, width)}/{scope_of(user_id)}", intervals),
     )
-    for part, job_type, status, code, rung, n in rows:
-        ended[part, job_type][status] += n
-        if status == JobStatus.FAILED:
-            failed[part, job_type][code] += n
-        if rung != UNKNOWN:
-            waits[part, job_type][rung] += n
-    return [
-        Throughput(
-            interval=part,
-            job_type=job_type,
-            completed=counts[JobStatus.COMPLETED],
-            cancelled=counts[JobStatus.CANCELLED],
-            failed=dict(failed[part, job_type]),
-            waits=dict(waits[part, job_type]),
-        )
-        for (part, job_type), counts in ended.items()
-    ]
+    return throughput_of(rows)
 
 
 def drop_expired_counters(db: apsw.Connection, last_scope: str) -> str:

@@ -1,7 +1,6 @@
 """The SQLite store: one file, for everything that runs on one machine."""
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,7 +16,7 @@ from ...core.processes import boot_id
 from ..claims import RENEW_BELOW, Capacity, FairScheduler, Renewal, Rescued, WorkerInfo
 from ..jobs import Added, Changes, IdempotencyKey, JobQuery, Notifier, Page
 from ..outbox import DueEvent, EventCapacity
-from ..stats import FinishedJob, StatsBuffer, StatsKey, Throughput
+from ..stats import FinishedJob, StatsBuffer, Throughput
 from ..transfer import Kind, Record, RecordId
 from . import claims, outbox, queries, transfer
 from . import jobs as job_actions
@@ -239,8 +238,7 @@ class SqliteStore:
 
     _throughput = _read(queries.throughput)
 
-    async def _write_stats(self, counts: Counter[StatsKey]) -> None:
-        await self._writer.call(lambda db: queries.write_counters(db, counts))
+    _write_stats = _write(queries.write_counters)
 
     async def describe(self) -> Mapping[str, Any]:
         return await self._readers.call(

@@ -102,9 +102,8 @@ def _job_record(db: apsw.Connection, seq: int) -> tuple[JobRecord, int]:
     *columns, results, position, paused, length = row
     numbered = numbered_log(db, seq)
     logs = [entry for _, entry in numbered]
-    job = job_from(
-        columns, results=results, logs=logs, deliveries=deliveries_of(db, columns[1])
-    )  # fmt: skip
+    deliveries = deliveries_of(db, columns[1])
+    job = job_from(columns, results=results, logs=logs, deliveries=deliveries)
     record = JobRecord(
         job=job,
         dropped_logs=numbered[0][0] - 1 if numbered else 0,
@@ -123,22 +122,14 @@ def _batch_record(db: apsw.Connection, row: Sequence[Any]) -> BatchRecord:
     return BatchRecord(batch=batch, outbox=_outbox_state(db, batch.batch_id))
 
 
-_KEYS = (
-    "SELECT scope, key, fingerprint, job_ids, batch_id, expires_at FROM idempotency_keys"
-    " WHERE expires_at > ?"
-)
+KEY_COLUMNS = ("scope", "key", "fingerprint", "job_ids", "batch_id", "expires_at")
+_KEYS = f"SELECT {', '.join(KEY_COLUMNS)} FROM idempotency_keys WHERE expires_at > ?"
 
 
 def _key_record(row: Sequence[Any]) -> KeyRecord:
-    scope, key, fingerprint, job_ids, batch_id, expires_at = row
-    return KeyRecord(
-        scope=scope,
-        key=key,
-        fingerprint=fingerprint,
-        job_ids=tuple(json.loads(job_ids)),
-        batch_id=batch_id,
-        expires_at=moment(expires_at),
-    )
+    stored = dict(zip(KEY_COLUMNS, row, strict=True))
+    times = {"expires_at": moment(stored["expires_at"])}
+    return KeyRecord(**stored | times | {"job_ids": tuple(json.loads(stored["job_ids"]))})
 
 
 def _outbox_state(db: apsw.Connection, owner_id: str) -> OutboxState:
