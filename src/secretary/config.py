@@ -208,13 +208,10 @@ def _base_url(text: str) -> str:
     return text
 
 
-def _strip(value: Any) -> Any:
-    return (value.strip() or None) if isinstance(value, str) else value
-
-
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 ApiKey = Annotated[str, Field(pattern=r"^[!-~]+$")]
-OptionalKey = Annotated[ApiKey | None, BeforeValidator(_strip), Field(repr=False)]
+_STRIP = BeforeValidator(lambda value: (value.strip() or None) if isinstance(value, str) else value)
+OptionalKey = Annotated[ApiKey | None, _STRIP, Field(repr=False)]
 
 
 _LLM_TIMEOUT_SEC = 300
