@@ -208,13 +208,10 @@ def _base_url(text: str) -> str:
     return text
 
 
-def _strip(value: Any) -> Any:
-    return (value.strip() or None) if isinstance(value, str) else value
-
-
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 ApiKey = Annotated[str, Field(pattern=r"^[!-~]+$")]
-OptionalKey = Annotated[ApiKey | None, BeforeValidator(_strip), Field(repr=False)]
+_STRIP = BeforeValidator(lambda value: (value.strip() or None) if isinstance(value, str) else value)
+OptionalKey = Annotated[ApiKey | None, _STRIP, Field(repr=False)]
 
 
 _LLM_TIMEOUT_SEC = 300
@@ -277,8 +274,7 @@ class LlmSettings(Group):
         """The endpoint for everything. An API key alone means OpenAI."""
         if self.base_url is None and self.api_key is None:
             return None
-        names = set(LlmProviderSettings.model_fields)
-        given = self.model_dump(include=names, exclude_none=True)
+        given = self.model_dump(include=set(LlmProviderSettings.model_fields), exclude_none=True)
         return LlmProviderSettings.model_validate(given)
 
 

@@ -113,9 +113,8 @@ def _make_application(
         openapi_url="/api/openapi.json",
         redirect_slashes=False,  # the middleware strips slashes; a redirect would lose bodies
     )
-    api.state.metrics = metrics or Metrics(
-        job_service.registry.job_types, ServiceStats(job_service)
-    )
+    job_types = job_service.registry.job_types
+    api.state.metrics = metrics or Metrics(job_types, ServiceStats(job_service))
     api.state.service_stats = api.state.metrics.service_stats
     api.state.stopping = stopping
     for router in routers:

@@ -306,9 +306,8 @@ def _read_files_form(form: Form) -> tuple[BatchRequest, list[Upload | None]]:
     used = [upload.job_id for upload in uploads if upload is not None]
     for number, upload in enumerate(form.uploads):
         if used.count(upload.job_id) != 1:
-            raise errors.InvalidParameters(
-                f"jobs: file {number} ({upload.name}) must belong to exactly one job"
-            )
+            text = f"jobs: file {number} ({upload.name}) must belong to exactly one job"
+            raise errors.InvalidParameters(text)
     pairs = zip(jobs, uploads, strict=True)
     jobs = [_with_source(job, upload) if upload else job for job, upload in pairs]
     return parse_request(BatchRequest, {**batch, "jobs": jobs}), uploads
@@ -344,9 +343,8 @@ def _with_source(job: dict[str, Any], upload: Upload) -> dict[str, Any]:
     refuse_other_sources(job["parameters"])
     if job_type is None and upload.size:
         known = ", ".join(sorted(FILE_TYPES))
-        raise errors.UnsupportedFile(
-            f"{upload.name}: The file type is unknown; set job_type to one of {known}"
-        )
+        text = f"{upload.name}: The file type is unknown; set job_type to one of {known}"
+        raise errors.UnsupportedFile(text)
     require_file_type(upload, FILE_TYPES.get(job_type or "", frozenset()), name=upload.name)
     parameters = {**job["parameters"], "file_source": upload.source()}
     return {**job, "job_type": job_type, "parameters": parameters}

@@ -145,9 +145,8 @@ async def create_event_batch(
     request: Request, batch: BatchBody, user: Caller, key: IdempotencyKey = None
 ) -> Response:
     """Submit several jobs, all or nothing."""
-    stored, job_ids = await job_service_of(request).submit_batch(
-        with_trace(request, batch), user=user, key=key
-    )
+    batch = with_trace(request, batch)
+    stored, job_ids = await job_service_of(request).submit_batch(batch, user=user, key=key)
     message = f"Batch {stored.batch_id} was created with {len(job_ids)} jobs"
     location = f"{LEGACY_PREFIX}/batches/{stored.batch_id}"
     return _response(message, location, batch=stored.document(), job_ids=job_ids)

@@ -355,12 +355,10 @@ async def job_types(request: Request, user: Caller) -> Response:
     described: list[dict[str, Any]] = []
     for job_type in sorted(registry.job_types):
         handler = registry[job_type]
-        parameters: type[BaseModel] = handler.parameters
         timeout_s = handler.timeout.total_seconds() if handler.timeout else None
         limits = {"timeout_s": timeout_s, "max_attempts": handler.max_attempts}
-        described.append(
-            {"job_type": job_type, "parameters": _schema(parameters), "limits": limits}
-        )
+        model: type[BaseModel] = handler.parameters
+        described.append({"job_type": job_type, "parameters": _schema(model), "limits": limits})
     return success(request, "job-types", {"job_types": described})
 
 

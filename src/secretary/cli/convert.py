@@ -119,7 +119,7 @@ async def _convert(
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGHUP):  # clean up as on Ctrl-C
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    with progress_display(printing=writer.is_printing) as display:
+    with progress_display(printing=writer.directory is None) as display:
         if target.service_url is None:
             context, limits, slots = _ephemeral_backend(target, files), LOCAL_LIMITS, 2 * CPUS
         else:
@@ -287,27 +287,23 @@ class OutputWriter:
     def __init__(
         self, directory: Path | None, files: Sequence[Path], *, subtitles: bool = False
     ) -> None:
-        self._directory = directory
+        self.directory = directory
         self._subtitles = subtitles
         self._several = len(files) > 1
         #: Never overwritten: the input files and what this run has written.
         self._taken = {file.resolve() for file in files}
 
-    @property
-    def is_printing(self) -> bool:
-        return self._directory is None
-
     def write(self, output: OutputFiles) -> None:
-        images = output.images if self._directory is not None else []
+        images = output.images if self.directory is not None else []
         if not output.markdown and not images:
             raise UnsupportedFile("There is no text in it")
-        if self._directory is None:
+        if self.directory is None:
             heading = f"<!-- {output.file.name.replace('--', '- -')} -->\n\n"
             sys.stdout.write((heading if self._several else "") + output.markdown)
             sys.stdout.flush()
             return
-        self._directory.mkdir(parents=True, exist_ok=True)
-        path = self._free_path(self._directory, output.file)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self._free_path(self.directory, output.file)
         markdown = output.markdown or "".join(f"![]({image.name})\n\n" for image in images)
         directory = path.with_name(f"{path.stem}_files")
         for image in images:

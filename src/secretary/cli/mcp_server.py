@@ -100,9 +100,8 @@ class Tools:
         with _tool_errors():
             job = await self._client.job(job_id)
             if not job.ended:
-                raise ToolError(
-                    f"The job is {job.status}; poll `job_status` until it has completed"
-                )
+                text = f"The job is {job.status}; poll `job_status` until it has completed"
+                raise ToolError(text)
             pages = pages_of(await job.result())
         last_page = min(last_page or len(pages), len(pages))
         if first_page > last_page:

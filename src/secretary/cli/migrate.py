@@ -11,7 +11,7 @@ import typer
 
 from ..core.errors import Conflict, InvalidParameters
 from .backend import FINAL, Document, JobProgress, OnProgress, Status
-from .options import AsJson, ConfigFile, DataDir, log_warnings_only, read_settings
+from .options import AsJson, ConfigFile, DataDir, Target, log_warnings_only
 from .output import ProgressDisplay, echo_err, print_json, print_transfer_counts, progress_display
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def copy(
     """Copy jobs, batches and files to another store."""
     from ..migration import copy as migration
 
-    settings = read_settings(config, None)
+    settings = Target(config=config).settings()
     log_warnings_only(settings)
     source_address = migration.parse_address(source, from_files, settings)
     target_address = migration.parse_address(target, to_files, settings)
@@ -193,7 +193,7 @@ def import_legacy(
     from ..migration.copy import MONGODB, SETTINGS, open_location, parse_address
     from ..migration.legacy import LegacyImporter, open_legacy_source
 
-    settings = read_settings(config, data_dir)
+    settings = Target(data_dir, config).settings()
     log_warnings_only(settings)
     if running not in ("failed", "pending"):
         raise InvalidParameters("--running is failed or pending")
@@ -258,10 +258,8 @@ def _warn_about_retention(settings: "Settings", report: "LegacyReport") -> None:
 
 
 def _legacy_document(report: "LegacyReport") -> Document:
-    counts = ("found", "imported", "skipped", "unreadable", "left_behind")
+    names = ("found", "imported", "skipped", "unreadable", "left_behind")
     kinds = {"jobs": report.jobs, "batches": report.batches}
-    documents = {
-        name: {count: getattr(kind, count) for count in counts} for name, kind in kinds.items()
-    }
+    counts = {kind: {name: getattr(of, name) for name in names} for kind, of in kinds.items()}
     by_status = {status.value: number for status, number in report.by_status.items()}
-    return {**documents, "archives": report.archives, "by_status": by_status}
+    return {**counts, "archives": report.archives, "by_status": by_status}

@@ -111,7 +111,12 @@ class Target:
         return "".join(f" {name} {value}" for name, value in options.items() if value is not None)
 
     def settings(self, **overrides: dict[str, Any]) -> "Settings":
-        return read_settings(self.config, self.data_dir, **overrides)
+        """Load the settings; the command line takes precedence."""
+        from ..config import load
+
+        if self.data_dir is not None:
+            overrides["storage"] = {"data_dir": self.data_dir}
+        return load(self.config, overrides=overrides)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Backend]:
@@ -159,17 +164,6 @@ def with_target(command: Callable[Concatenate[Target, P], T]) -> Callable[..., T
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
-
-
-def read_settings(
-    config: Path | None, data_dir: Path | None, **overrides: dict[str, Any]
-) -> "Settings":
-    """Load the settings; the command line takes precedence."""
-    from ..config import load
-
-    if data_dir is not None:
-        overrides["storage"] = {"data_dir": data_dir}
-    return load(config, overrides=overrides)
 
 
 def set_up_logging(settings: "Settings") -> None:

@@ -162,17 +162,11 @@ def _line_printer(name: str) -> OnProgress:
     return print_line
 
 
+#: Of job states, and of the doctor's verdicts.
 COLORS = {
-    "pending": "yellow",
-    "processing": "cyan",
-    "completed": "green",
-    "failed": "red",
-    "cancelled": "magenta",
-    "ok": "green",
-    "info": "dim",
-    "warning": "yellow",
-    "problem": "red",
-}
+    "pending": "yellow", "processing": "cyan", "completed": "green", "failed": "red",
+    "cancelled": "magenta", "ok": "green", "info": "dim", "warning": "yellow", "problem": "red",
+}  # fmt: skip
 
 #: Width of tables without a terminal: enough for every column.
 PIPE_WIDTH = 200
@@ -190,10 +184,8 @@ def print_jobs(jobs: Sequence[Document]) -> None:
     for job in jobs:
         percent, name = f"{job['progress']['percent']} %", job["job_name"] or ""
         name = job["error"]["code"] if job["error"] else name
-        status = status_cell(job["status"])
-        add_row(
-            table, job["job_id"], job["job_type"], status, percent, age(job["created_at"]), name
-        )
+        status, since = status_cell(job["status"]), age(job["created_at"])
+        add_row(table, job["job_id"], job["job_type"], status, percent, since, name)
     console().print(table)
 
 

@@ -45,9 +45,8 @@ class RemoteBackend:
         except httpx.InvalidURL:
             parts = httpx.URL()
         if parts.scheme not in ("http", "https") or not parts.host:
-            raise InvalidParameters(
-                f"--url {url}: it must be the address of a service, such as http://127.0.0.1:5000"
-            )
+            expected = "the address of a service, such as http://127.0.0.1:5000"
+            raise InvalidParameters(f"--url {url}: it must be {expected}")
         self.url = url
         self._connection = Connection(url, api_key=api_key)
 
@@ -140,9 +139,8 @@ class RemoteBackend:
         return await self._translated(check_service(self._connection))
 
     async def _get(self, path: str, *, attempts: int | None = None, **query: Any) -> Document:
-        document: Document = await self._translated(
-            self._connection.get(path, attempts=attempts, **query)
-        )
+        with remote_errors(self.url):
+            document: Document = await self._connection.get(path, attempts=attempts, **query)
         return document
 
     async def _post(

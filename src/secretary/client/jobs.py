@@ -243,9 +243,8 @@ class AsyncBatch(BatchView, Resource[BatchDocument]):
 
     def jobs(self, *, status: str | None = None) -> AsyncGenerator[AsyncJob, None]:
         """Iterate over the jobs of the batch, newest first."""
-        return find_jobs(
-            self._connection, batch_id=self.id, status=status, archived="all", limit=200
-        )
+        query = {"batch_id": self.id, "status": status, "archived": "all", "limit": 200}
+        return find_jobs(self._connection, **query)
 
     async def pause(self) -> Self:
         """Start no further jobs until `resume` is called."""

@@ -32,29 +32,15 @@ AUDIO_TYPES = frozenset(
 VIDEO_TYPES = frozenset({"mp4", "webm", "avi", "mpeg", "mpegts", "ogg", "asf", "flv"})
 
 #: Kinds by how they begin.
-BEGINNINGS: tuple[tuple[bytes, str], ...] = (
-    (b"\x89PNG\r\n\x1a\n", "png"),
-    (b"\xff\xd8\xff", "jpeg"),
-    (b"GIF87a", "gif"),
-    (b"GIF89a", "gif"),
-    (b"II*\x00", "tiff"),
-    (b"MM\x00*", "tiff"),
-    (b"II+\x00", "tiff"),
-    (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "jp2"),
-    (b"{\\rtf", "rtf"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"),
-    (b"fLaC", "flac"),
-    (b"OggS", "ogg"),
-    (b"\x1aE\xdf\xa3", "webm"),
-    (b"#!AMR", "amr"),
-    (b"0&\xb2u\x8ef\xcf\x11", "asf"),
-    (b"FLV\x01", "flv"),
-    (b"\x00\x00\x01\xba", "mpeg"),
-    (b"\x00\x00\x01\xb3", "mpeg"),
-    (b"riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb\x04\xc1\x00\x00", "w64"),
-    (b"caff\x00\x01", "caf"),
-    (b".snd\x00\x00", "au"),
-)
+BEGINNINGS = {
+    b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8\xff": "jpeg", b"GIF87a": "gif", b"GIF89a": "gif",
+    b"II*\x00": "tiff", b"MM\x00*": "tiff", b"II+\x00": "tiff", b"{\\rtf": "rtf",
+    b"\x00\x00\x00\x0cjP  \r\n\x87\n": "jp2", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "ole",
+    b"fLaC": "flac", b"OggS": "ogg", b"\x1aE\xdf\xa3": "webm", b"#!AMR": "amr", b"FLV\x01": "flv",
+    b"0&\xb2u\x8ef\xcf\x11": "asf", b"\x00\x00\x01\xba": "mpeg", b"\x00\x00\x01\xb3": "mpeg",
+    b"riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb\x04\xc1\x00\x00": "w64", b"caff\x00\x01": "caf",
+    b".snd\x00\x00": "au",
+}  # fmt: skip
 #: Containers that name their content at byte 8.
 INSIDE_RIFF = {b"WAVE": "wav", b"AVI ": "avi", b"WEBP": "webp"}
 #: RIFF, its 64-bit variants, and its big-endian variant.
@@ -132,7 +118,7 @@ def _type_by_head(head: bytes) -> str | None:
         return INSIDE_FORM[head[8:12]]
     if head[:2] == b"BM" and head[6:10] == bytes(4):  # a text may begin with these letters too
         return "bmp"
-    for beginning, file_type in BEGINNINGS:
+    for beginning, file_type in BEGINNINGS.items():
         if head.startswith(beginning):
             return file_type
     for file_type, length_at in _FRAME_LENGTHS.items():

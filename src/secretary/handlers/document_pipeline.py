@@ -27,7 +27,6 @@ from ..documents.assembly import (
     PAGES_FILE,
     RESULTS_FILE,
     TEXT_FILE,
-    AssembledDocument,
     Assembly,
     assemble,
     is_assembled,
@@ -320,8 +319,7 @@ class PageProcessor:
         except (ProcessDied, ProcessingTimeout) as error:
             if len(page_numbers) == 1:
                 details = {**error.details, "page": page_numbers[0]}
-                text = f"Page {page_numbers[0]}: {error.message}"
-                raise type(error)(text, **details) from None
+                raise type(error)(f"Page {page_numbers[0]}: {error.message}", **details) from None
         unfinished = []
         finished = self._cached()
         for number in page_numbers:
@@ -398,36 +396,23 @@ async def assemble_results(
         )
     source = document.source
     metadata = {"file_name": source.name, "file_size": source.path.stat().st_size, **metadata}
-    results = _document_results(ctx, assembled, entry.name, metadata, processed=processed)
-    return await apply_requested_template(ctx, results, MARKDOWN_FILE)
-
-
-def _document_results(
-    ctx: DocumentContext,
-    assembled: AssembledDocument,
-    directory: str,
-    metadata: dict[str, Any],
-    *,
-    processed: bool,
-) -> DocumentResults:
-    def if_made(name: str) -> str | None:
-        return name if name in assembled.files else None
-
-    return DocumentResults(
+    made = {name: name for name in assembled.files}
+    results = DocumentResults(
         markdown_file=MARKDOWN_FILE if assembled.has_text else None,
         extracted_text_file=TEXT_FILE if assembled.has_text else None,
         page_texts=assembled.page_texts,
-        page_markdown_file=if_made(PAGES_FILE),
+        page_markdown_file=made.get(PAGES_FILE),
         assets=assembled.pictures,
-        asset_dir=directory,
-        target_dir=directory,
+        asset_dir=entry.name,
+        target_dir=entry.name,
         archive_filename=f"{PurePath(metadata['file_name']).stem or 'document'}_files.zip",
-        pages_archive=if_made(IMAGES) or if_made(PREVIEWS),
-        images_archive=if_made(IMAGES),
-        previews_archive=if_made(PREVIEWS),
+        pages_archive=made.get(IMAGES, made.get(PREVIEWS)),
+        images_archive=made.get(IMAGES),
+        previews_archive=made.get(PREVIEWS),
         context=ctx.parameters.context,
         is_from_cache=is_from_cache(ctx, processed=processed),
         metadata=metadata,
         llm_info=ctx.llm.info(),
         more_in=RESULTS_FILE,
     )
+    return await apply_requested_template(ctx, results, MARKDOWN_FILE)

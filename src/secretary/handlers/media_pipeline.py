@@ -40,6 +40,7 @@ from .parameters import (
     RecordingResults,
     SubtitleFiles,
     is_from_cache,
+    text_field,
 )
 from .text_generation import apply_requested_template
 from .transcription import (
@@ -55,7 +56,7 @@ from .transcription import (
 from .translation import translate_transcript
 
 if TYPE_CHECKING:
-    from ..media.ytdlp.metadata import MediaKind, SiteMedia
+    from ..media.ytdlp.metadata import MediaKind
 
 PROBE: LazyCallable[Recording] = LazyCallable("media.probe", "probe")
 WRITE_TRANSCRIPT: LazyCallable[None] = LazyCallable("media.transcript", "write_transcript")
@@ -69,17 +70,11 @@ FIRST_PERCENT, LAST_PERCENT = 5, 10
 
 
 class RecordingParameters(LanguageParameters):
-    source_language: str | None = Field(
-        default=None,
-        max_length=35,
-        description="Spoken language, such as `en`. Detected automatically if omitted.",
+    source_language: str | None = text_field(
+        35, "Spoken language, such as `en`. Detected automatically if omitted."
     )
-    target_language: str | None = Field(
-        default=None, max_length=35, description="Language to translate the transcript into"
-    )
-    subtitles_url: str | None = Field(
-        default=None, max_length=8000, description="URL of subtitles, as SubRip or WebVTT"
-    )
+    target_language: str | None = text_field(35, "Language to translate the transcript into")
+    subtitles_url: str | None = text_field(8000, "URL of subtitles, as SubRip or WebVTT")
     use_subtitles: bool = Field(
         default=True, description="Use existing subtitles instead of transcribing"
     )
@@ -172,11 +167,6 @@ async def _fetch(ctx: RecordingContext, kind: "MediaKind") -> tuple[SourceFile, 
     media = await fetch_media(request, ctx.run, ctx.sources.network, report)
     if not isinstance(media, SiteMedia):
         return media, Origin()
-    name = safe_name(f"{media.title or media.site}{Path(media.path).suffix}")
-    return SourceFile(media.path, name), _origin(media)
-
-
-def _origin(media: "SiteMedia") -> Origin:
     metadata = {
         "page_url": media.page_url,
         "site": media.site,
@@ -190,13 +180,15 @@ def _origin(media: "SiteMedia") -> Origin:
         )
         for each in media.subtitles
     ]
-    return Origin(
+    origin = Origin(
         title=media.title,
         language=language_code(media.language or ""),
         chapters=media.chapters,
         subtitles=subtitles,
         metadata={name: value for name, value in metadata.items() if value is not None},
     )
+    name = safe_name(f"{media.title or media.site}{Path(media.path).suffix}")
+    return SourceFile(media.path, name), origin
 
 
 # Get the transcript -----------------------------------------------------------------------------
@@ -288,26 +280,21 @@ async def assemble_results(
         archive_filename=f"{PurePath(name).stem or 'recording'}_files.zip",
         context=ctx.parameters.context,
         is_from_cache=is_from_cache(ctx, processed=any(part.processed for part in parts)),
-        metadata=_metadata(media, transcript),
+        metadata={
+            "file_name": name,
+            "file_size": media.document.source.path.stat().st_size,
+            "title": media.title,
+            "format": media.recording.format,
+            "duration": media.recording.duration,
+            **(transcript.metadata if transcript else {}),
+            "chapters": [asdict(chapter) for chapter in media.chapters],
+            **media.origin.metadata,
+        },
         recording=recording,
         llm_info=ctx.llm.info(),
         more_in=RESULTS_FILE,
     )
     return await apply_requested_template(ctx, results, MARKDOWN_FILE)
-
-
-def _metadata(media: Media, transcript: SpokenText | None) -> dict[str, Any]:
-    source = media.document.source
-    return {
-        "file_name": source.name,
-        "file_size": source.path.stat().st_size,
-        "title": media.title,
-        "format": media.recording.format,
-        "duration": media.recording.duration,
-        **(transcript.metadata if transcript else {}),
-        "chapters": [asdict(chapter) for chapter in media.chapters],
-        **media.origin.metadata,
-    }
 
 
 def _subtitle_files(prefix: str = "") -> SubtitleFiles:

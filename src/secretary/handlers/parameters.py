@@ -33,13 +33,10 @@ def _parse_json(value: Any) -> Any:
     if not value.strip():
         return None
     try:
-        return json.loads(value, parse_constant=_reject_constant)
+        # `int` raises ValueError for NaN and Infinity, which are not JSON.
+        return json.loads(value, parse_constant=int)
     except (ValueError, RecursionError):
         raise ValueError("it must be JSON") from None
-
-
-def _reject_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is not valid JSON")
 
 
 def _split_commas(value: Any) -> Any:
@@ -47,6 +44,11 @@ def _split_commas(value: Any) -> Any:
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return value
+
+
+def text_field(max_length: int, description: str) -> Any:
+    """An optional text of limited length."""
+    return Field(default=None, max_length=max_length, description=description)
 
 
 JsonObject = Annotated[dict[str, Any] | None, BeforeValidator(_parse_json)]
@@ -64,10 +66,8 @@ class SourceParameters(BaseModel):
         ),
     )
 
-    url: str | None = Field(default=None, max_length=8000, description="URL of the file")
-    file_path: str | None = Field(
-        default=None, max_length=4000, description="Path of a file below `storage.source_roots`"
-    )
+    url: str | None = text_field(8000, "URL of the file")
+    file_path: str | None = text_field(4000, "Path of a file below `storage.source_roots`")
     file_source: JsonObject = Field(default=None, description="`{type, path | value}`")
     use_cache: bool = Field(default=True, description="Reuse cached work on the same file")
     force_refresh: bool = Field(
@@ -79,18 +79,10 @@ class SourceParameters(BaseModel):
 class LanguageParameters(SourceParameters):
     """Parameters of job types that read or write text in some language."""
 
-    source_language: str | None = Field(
-        default=None, max_length=35, description="Language of the source, such as `de`"
-    )
-    target_language: str | None = Field(
-        default=None, max_length=35, description="Language of the result, such as `en`"
-    )
-    template: str | None = Field(
-        default=None, max_length=200, description="Name of the template to apply to the result"
-    )
-    template_content: str | None = Field(
-        default=None, max_length=MAX_TEXT, description="The template itself, instead of its name"
-    )
+    source_language: str | None = text_field(35, "Language of the source, such as `de`")
+    target_language: str | None = text_field(35, "Language of the result, such as `en`")
+    template: str | None = text_field(200, "Name of the template to apply to the result")
+    template_content: str | None = text_field(MAX_TEXT, "The template itself, instead of its name")
     context: JsonObject = Field(default=None, description="Values for the template")
 
     @field_validator("template_content")

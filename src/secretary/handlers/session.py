@@ -50,6 +50,7 @@ from .parameters import (
     SessionResults,
     SourceParameters,
     StringList,
+    text_field,
 )
 from .pdf import PdfParameters, pdf
 from .progress import ScaledReporter
@@ -87,27 +88,21 @@ LABELS: Mapping[str, tuple[str, str]] = {
 
 
 class SessionParameters(LanguageParameters):
-    event: str | None = Field(default=None, max_length=500, description="Name of the conference")
-    session: str | None = Field(default=None, max_length=1000, description="Title of the talk")
-    filename: str | None = Field(
-        default=None, max_length=500, description="File name of the document"
-    )
-    track: str | None = Field(default=None, max_length=500, description="Track of the conference")
-    day: str | None = Field(default=None, max_length=100, description="Date or weekday")
-    starttime: str | None = Field(default=None, max_length=100, description="Such as `10:30`")
-    endtime: str | None = Field(default=None, max_length=100, description="Such as `11:20`")
+    event: str | None = text_field(500, "Name of the conference")
+    session: str | None = text_field(1000, "Title of the talk")
+    filename: str | None = text_field(500, "File name of the document")
+    track: str | None = text_field(500, "Track of the conference")
+    day: str | None = text_field(100, "Date or weekday")
+    starttime: str | None = text_field(100, "Such as `10:30`")
+    endtime: str | None = text_field(100, "Such as `11:20`")
     speakers: StringList = Field(
         default_factory=list, description="Names, as a list or separated by commas"
     )
-    video_url: str | None = Field(
-        default=None, max_length=8000, description="The video: a file, or a page of a media site"
+    video_url: str | None = text_field(8000, "The video: a file, or a page of a media site")
+    subtitles_url: str | None = text_field(
+        8000, "Subtitles of the video, used instead of transcribing it"
     )
-    subtitles_url: str | None = Field(
-        default=None,
-        max_length=8000,
-        description="Subtitles of the video, used instead of transcribing it",
-    )
-    attachments_url: str | None = Field(default=None, max_length=8000, description="The slides")
+    attachments_url: str | None = text_field(8000, "The slides")
     create_archive: bool = Field(default=True, description="Make a ZIP of all files")
 
 
@@ -165,7 +160,12 @@ async def session(ctx: SessionContext) -> SessionResults:
     assert template is not None
     talk = await _read_talk(ctx)
     if not (talk.page_text.strip() or talk.transcript or talk.slides):
-        raise _empty_talk(talk.missing)
+        if not talk.missing:
+            raise UnsupportedFile("The page has no text, and there is neither a video nor slides")
+        first = talk.missing[0].error  # of the first part that failed
+        error = JobFailed(first.message, missing=[part.model_dump() for part in talk.missing])
+        error.code = first.code
+        raise error
     paths = session_paths(
         event=talk.facts["event"],
         language=talk.language,
@@ -178,16 +178,6 @@ async def session(ctx: SessionContext) -> SessionResults:
     more = appendix(talk, has_model=has_model)
     markdown = f"{rendered.markdown.rstrip()}\n\n{more}\n" if more else rendered.markdown
     return await _write_results(ctx, talk, paths, rendered, markdown)
-
-
-def _empty_talk(missing: Sequence[MissingPart]) -> JobFailed:
-    """The error of the first part that failed."""
-    if not missing:
-        return UnsupportedFile("The page has no text, and there is neither a video nor slides")
-    first = missing[0].error
-    error = JobFailed(first.message, missing=[part.model_dump() for part in missing])
-    error.code = first.code
-    return error
 
 
 # Read the parts ---------------------------------------------------------------------------------
@@ -264,11 +254,10 @@ def _facts(parameters: SessionParameters, page: TalkPage | None) -> dict[str, An
     from_page = {
         "session": page.title if page else None,
         "speakers": list(page.speakers) if page else [],
-        "event": page.event if page else None,
-        "track": page.track if page else None,
-        "day": page.day if page else None,
-        "starttime": page.starttime if page else None,
-        "endtime": page.endtime if page else None,
+        **{
+            name: getattr(page, name, None)
+            for name in ("event", "track", "day", "starttime", "endtime")
+        },
         "url": parameters.url,
         "video_url": best_url(page.videos, *VIDEO_KINDS) if page else None,
         "subtitles_url": best_url(page.subtitles, LinkKind.SUBTITLES) if page else None,

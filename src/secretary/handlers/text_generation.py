@@ -207,35 +207,6 @@ async def apply_template(
     it is too long."""
     language = target_language or template.language
     values = {"target_language": language, **context} if language else dict(context)
-    filled: dict[str, Any] = {}
-    if template.fields:
-        filled = await _fill_fields(
-            llm or await open_llm_cache(ctx, text),
-            template,
-            text,
-            values,
-            target_language=target_language,
-            instructions=instructions,
-            progress=progress or StepProgress(ctx, "filling_template", 92, 98),
-        )
-    rendered = await asyncio.to_thread(render, template, values, filled, text)
-    for warning in rendered.warnings:
-        await ctx.log(warning, "warning")
-    return rendered
-
-
-async def _fill_fields(
-    llm: LlmCache,
-    template: Template,
-    text: str,
-    values: Mapping[str, Any],
-    *,
-    target_language: str | None,
-    instructions: str | None,
-    progress: StepProgress,
-) -> dict[str, Any]:
-    """Have the model fill the fields of a template."""
-    fields = schema(template)
 
     def messages(text: str) -> Messages:
         system, *others = prompt_messages(template, values, text, target_language=target_language)
@@ -244,17 +215,24 @@ async def _fill_fields(
             system = {**system, "content": content}
         return [system, *others]
 
-    prompt = "".join(message["content"] for message in messages(""))
-    form = json.dumps(fields, ensure_ascii=False)
-    listed = (f"- {field.name}: {field.instruction}" for field in template.fields)
-    return await ask_about_whole(
-        llm,
-        text,
-        lambda text: llm.fill(messages(text), fields),
-        overhead=estimate_tokens(prompt) + estimate_tokens(form),
-        aim=("Fill these fields:\n" + "\n".join(listed))[:MAX_AIM],
-        progress=progress,
-    )
+    filled: dict[str, Any] = {}
+    if template.fields:
+        cache, fields = llm or await open_llm_cache(ctx, text), schema(template)
+        prompt = "".join(message["content"] for message in messages(""))
+        form = json.dumps(fields, ensure_ascii=False)
+        listed = (f"- {field.name}: {field.instruction}" for field in template.fields)
+        filled = await ask_about_whole(
+            cache,
+            text,
+            lambda text: cache.fill(messages(text), fields),
+            overhead=estimate_tokens(prompt) + estimate_tokens(form),
+            aim=("Fill these fields:\n" + "\n".join(listed))[:MAX_AIM],
+            progress=progress or StepProgress(ctx, "filling_template", 92, 98),
+        )
+    rendered = await asyncio.to_thread(render, template, values, filled, text)
+    for warning in rendered.warnings:
+        await ctx.log(warning, "warning")
+    return rendered
 
 
 async def summarize(
@@ -324,8 +302,7 @@ async def _condense(llm: LlmCache, text: str, room: int, aim: str, progress: Ste
         async def ask(part: str, words: int = words) -> str:
             return await llm.write(notes_messages(part, aim=aim, words=words))
 
-        part_size = min(max_tokens, -(-size // 2))
-        notes = await _ask_about_parts(llm, text, part_size, ask, progress)
+        notes = await _ask_about_parts(llm, text, min(max_tokens, -(-size // 2)), ask, progress)
         text = "\n\n".join(note.strip() for note in notes)
         if estimate_tokens(text) > size * MAX_NOTES_SHARE:
             raise ContextExceeded(

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -323,7 +324,7 @@ class _TranscriptionRun:
         await progress.report()
         sound, _ = await self._decode()
         # The beginning shows whether an engine with one language understands the recording.
-        sample = set(_first_chunks(chunks)) if self.engine.assumes_language else set()
+        sample = _first_chunks(chunks) if self.engine.assumes_language else set()
         heard: list[Transcription] = []
 
         async def process(chunk: Chunk) -> Transcription:
@@ -362,14 +363,11 @@ class _TranscriptionRun:
         append_log.append(directory, chunk.number, record, not_before=reusable_since(self.ctx))
 
 
-def _first_chunks(chunks: Sequence[Chunk]) -> Iterator[int]:
+def _first_chunks(chunks: Sequence[Chunk]) -> set[int]:
     """The numbers of the chunks with the first minute of speech."""
-    seconds = 0.0
-    for chunk in chunks:
-        if seconds >= LANGUAGE_SAMPLE_SECONDS:
-            return
-        yield chunk.number
-        seconds += chunk.seconds
+    before = accumulate((chunk.seconds for chunk in chunks), initial=0.0)
+    pairs = zip(chunks, before, strict=False)
+    return {chunk.number for chunk, seconds in pairs if seconds < LANGUAGE_SAMPLE_SECONDS}
 
 
 # From existing subtitles: beside the file, inside it, at a URL or from the site it is from ------

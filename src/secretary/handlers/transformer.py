@@ -20,7 +20,13 @@ from ..llm.templates import Rendered, Template
 from ..storage.sources import source_url
 from .document_pipeline import PageOptions, check_source
 from .office import read_office
-from .parameters import MAX_TEXT, LanguageParameters, TransformerResults, is_from_cache
+from .parameters import (
+    MAX_TEXT,
+    LanguageParameters,
+    TransformerResults,
+    is_from_cache,
+    text_field,
+)
 from .pdf import read_pdf
 from .progress import ScaledReporter, StepProgress
 from .text_generation import (
@@ -63,9 +69,7 @@ def _canonical_format(value: Any) -> Any:
 class TransformerParameters(LanguageParameters):
     summarize: bool = Field(default=False, description="Summarize the text")
     detail_level: DetailLevel = Field(default="normal", description="Length of the summary")
-    instructions: str | None = Field(
-        default=None, max_length=10_000, description="What to do with the text, or how"
-    )
+    instructions: str | None = text_field(10_000, "What to do with the text, or how")
     target_format: Annotated[TargetFormat | None, BeforeValidator(_canonical_format)] = Field(
         default=None, validate_default=True, description="Format of the result; default `markdown`"
     )
@@ -218,7 +222,11 @@ class _Transformation:
 
     async def run(self, template: Template | None) -> None:
         parameters = self.ctx.parameters
-        language = self.metadata["source_language"] = await self._source_language()
+        language = language_code(parameters.source_language or "")
+        language = language or await asyncio.to_thread(detect_text_language, self.text)
+        # Web pages come last: what they declare is often the language of the CMS.
+        language = language or language_code(self.source.language or "")
+        self.metadata["source_language"] = language
         target = parameters.target_language
         if target:
             self.metadata["target_language"] = language_code(target)
@@ -256,12 +264,6 @@ class _Transformation:
                 )
         if template:
             await self._apply(template)
-
-    async def _source_language(self) -> str | None:
-        """Web pages come last: what they declare is often the language of the CMS."""
-        language = language_code(self.ctx.parameters.source_language or "")
-        language = language or await asyncio.to_thread(detect_text_language, self.text)
-        return language or language_code(self.source.language or "")
 
     async def _begin(self, step: str, first_percent: int, last_percent: int) -> StepProgress:
         await self.ctx.progress(step, first_percent)

@@ -182,9 +182,8 @@ class EventHub:
                 idle_seconds = time.monotonic() - changed_at
                 interval = min(MAX_POLL_SECONDS, max(MIN_POLL_SECONDS, idle_seconds / 20))
                 try:
-                    changes = await self._store.changes(
-                        self.position, limit=PAGE_SIZE, seconds=interval
-                    )
+                    position = self.position
+                    changes = await self._store.changes(position, limit=PAGE_SIZE, seconds=interval)
                 except Exception as error:
                     if isinstance(error, StoreUnavailable):
                         logger.error("Could not read the change feed; retrying: %s", error)

@@ -246,9 +246,8 @@ class LegacyRepo:
         if results is not None:
             self.results = {**(self.results or {}), **results}
         if error is not None or status == JobStatus.FAILED:
-            job_error = JobError.model_validate(
-                error or {"code": "INTERNAL_ERROR", "message": "The handler failed"}
-            )
+            unspecified = {"code": "INTERNAL_ERROR", "message": "The handler failed"}
+            job_error = JobError.model_validate(error or unspecified)
             self.failure = errors.JobFailed(job_error.message, **(job_error.details or {}))
             self.failure.code = job_error.code
         return True
@@ -321,9 +320,8 @@ class Registry:
             return self._handlers[job_type]
         except KeyError:
             known = ", ".join(sorted(self._handlers))
-            raise errors.UnknownJobType(
-                f"There is no handler for the job type {job_type!r}; there are: {known}"
-            ) from None
+            text = f"There is no handler for the job type {job_type!r}; there are: {known}"
+            raise errors.UnknownJobType(text) from None
 
     def __contains__(self, job_type: str) -> bool:
         return job_type in self._handlers

@@ -168,9 +168,8 @@ class JobService:
         self, skip: int, query: JobQuery, *, user: str | None = None
     ) -> OffsetPage[Job]:
         """For clients that page by offset instead of by cursor."""
-        return await _offset_page(
-            partial(self.jobs, user=user), query, skip=skip, count_to=MAX_JOBS_COUNTED
-        )
+        find = partial(self.jobs, user=user)
+        return await _offset_page(find, query, skip=skip, count_to=MAX_JOBS_COUNTED)
 
     async def cancel(self, job_id: str, *, user: str | None = None) -> Job:
         """Idempotent; `Conflict` for a job that has completed or failed."""
@@ -191,9 +190,8 @@ class JobService:
             if is_removed or not await self.files.uploads.exists(job_id, source):
                 raise errors.Conflict(UPLOAD_GONE)
         if not await self.store.restart(JobQuery(job_id=job_id)):
-            raise errors.Conflict(
-                f"The job {job_id} is {job.status}; only an ended job can be restarted"
-            )
+            text = f"The job {job_id} is {job.status}; only an ended job can be restarted"
+            raise errors.Conflict(text)
         return await self.store.get(job_id)
 
     async def rerun(
@@ -236,9 +234,8 @@ class JobService:
         if job.status in FINAL_STATUSES:
             await self.files.remove(job_id)
         if not await self.store.delete(JobQuery(job_id=job_id)):
-            raise errors.Conflict(
-                f"The job {job_id} is {job.status}; cancel it before you delete it"
-            )
+            text = f"The job {job_id} is {job.status}; cancel it before you delete it"
+            raise errors.Conflict(text)
 
     async def replay(self, job_id: str, n: int, *, user: str | None = None) -> Delivery:
         """Deliver a final webhook event once more."""
@@ -286,10 +283,8 @@ class JobService:
         wanted: Callable[[Batch], bool] = lambda _: True,
     ) -> OffsetPage[Batch]:
         """Page by offset through the batches for which `wanted` is true."""
-        find = partial(self.batches, user=user)
-        return await _offset_page(
-            find, query, skip=skip, count_to=MAX_BATCHES_COUNTED, wanted=wanted
-        )
+        find, count_to = partial(self.batches, user=user), MAX_BATCHES_COUNTED
+        return await _offset_page(find, query, skip=skip, count_to=count_to, wanted=wanted)
 
     async def jobs_of_batch(self, batch_id: str, *, user: str | None = None) -> list[Job]:
         query = JobQuery(batch_id=batch_id, visible_to=user, limit=PAGE_SIZE)
@@ -392,9 +387,8 @@ async def _offset_page(
         for item in page.items:
             examined += 1
             if examined > MAX_SKIP + 2 * PAGE_SIZE:
-                raise errors.InvalidParameters(
-                    "The list is too long to page through; use more filters"
-                )
+                text = "The list is too long to page through; use more filters"
+                raise errors.InvalidParameters(text)
             if not wanted(item):
                 continue
             if total == enough:

@@ -301,8 +301,7 @@ def _parameters(
 
 
 def _check_webhook(webhook: Webhook, path: tuple[str | int, ...], check_url: UrlCheck) -> None:
-    problems = list(webhook_problems(webhook, check_url))
-    if problems:
+    if problems := list(webhook_problems(webhook, check_url)):
         raise _within(path, ({"loc": (field,), "msg": text} for field, text in problems))
 
 

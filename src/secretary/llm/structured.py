@@ -38,22 +38,20 @@ async def fill(
         request[0]["content"] += f"\n\n{prompt}"
     else:
         request.insert(0, {"role": "system", "content": prompt})
-    answer = await ask_json(endpoints, usage, request, schema)
-    try:
-        return validator.validate(parse_object(answer))
-    except InvalidAnswer as error:
-        faults = "\n".join(f"- {problem}" for problem in error.problems)
-    request += [
-        {"role": "assistant", "content": answer},
-        {"role": "user", "content": REPAIR.format(faults=faults)},
-    ]
-    answer = await ask_json(endpoints, usage, request, schema)
-    try:
-        return validator.validate(parse_object(answer))
-    except InvalidAnswer as error:
-        text = "The answer of the language model does not match the schema"
-        problems = list(error.problems)
-        raise UpstreamFailed(f"{text}: {problems[0]}", faults=problems) from None
+    problems: list[str] = []
+    for _ in range(2):
+        answer = await ask_json(endpoints, usage, request, schema)
+        try:
+            return validator.validate(parse_object(answer))
+        except InvalidAnswer as error:
+            problems = list(error.problems)
+        faults = "\n".join(f"- {problem}" for problem in problems)
+        request += [
+            {"role": "assistant", "content": answer},
+            {"role": "user", "content": REPAIR.format(faults=faults)},
+        ]
+    text = "The answer of the language model does not match the schema"
+    raise UpstreamFailed(f"{text}: {problems[0]}", faults=problems)
 
 
 async def ask_json(endpoints: Endpoints, usage: Usage, messages: Messages, schema: Schema) -> str:

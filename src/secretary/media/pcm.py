@@ -228,22 +228,13 @@ def _check_result(
 
 #: MP4 sample entries of encrypted audio, by MPEG and by Apple. A `frma` box with the original
 #: format follows within a few bytes; without it the four letters occur by chance.
-_ENCRYPTED_ENTRIES = (b"enca", b"drms")
-_ORIGINAL_FORMAT = b"frma"
-_ORIGINAL_FORMAT_WITHIN = 4096
+_ENCRYPTED = [re.compile(rb"(?s)%b.{0,4088}?frma" % entry) for entry in (b"enca", b"drms")]
 
 
 def is_drm_protected(path: str) -> bool:
     """Whether the audio of an MP4 file is encrypted."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        for entry in _ENCRYPTED_ENTRIES:
-            position = content.find(entry)
-            while position != -1:
-                end = position + _ORIGINAL_FORMAT_WITHIN
-                if content.find(_ORIGINAL_FORMAT, position, end) != -1:
-                    return True
-                position = content.find(entry, position + 1)
-    return False
+        return any(pattern.search(content) for pattern in _ENCRYPTED)
 
 
 def _summarise(

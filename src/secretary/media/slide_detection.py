@@ -110,12 +110,13 @@ def _candidates(frames: Frame, start_s: float, frame_count: int) -> Iterator[Sli
         if state.first_frame < frame_count:
             duration = (end - state.first_frame) / FRAME_RATE
             time = start_s + state.first_frame / FRAME_RATE
+            grey = zlib.compress(frames[state.first_frame].tobytes(), 6)
             yield SlideCandidate(
                 time=time,
                 end=time + duration,
                 at=time + min(SHARP_S, duration / 2),
-                grey=pack_grey(frames[state.first_frame]),
-                lively=pack_blocks(state.lively),
+                grey=base64.b64encode(grey).decode(),
+                lively=numpy.packbits(state.lively).tobytes().hex(),
                 is_scene=state.is_scene,
             )
 
@@ -366,14 +367,6 @@ class Thumbnail:
     block_means: NDArray[numpy.float64]
     #: Pixels that belong to text or a drawing.
     ink: Pixels
-
-
-def pack_grey(grey: Frame) -> str:
-    return base64.b64encode(zlib.compress(grey.tobytes(), 6)).decode()
-
-
-def pack_blocks(blocks: Blocks) -> str:
-    return numpy.packbits(blocks).tobytes().hex()
 
 
 def unpack_thumbnail(slide: SlideCandidate | Slide) -> Thumbnail:

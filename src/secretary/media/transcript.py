@@ -100,8 +100,7 @@ def write_transcript(transcript: Transcript) -> None:
     )
     markdown = "".join(blocks)
     (directory / MARKDOWN_FILE).write_text(markdown, encoding="utf-8", errors="replace")
-    results = _results(transcript, segments, markdown)
-    (directory / RESULTS_FILE).write_bytes(encode_json(results))
+    (directory / RESULTS_FILE).write_bytes(encode_json(_results(transcript, segments, markdown)))
 
 
 def _write_texts(directory: Path, segments: Sequence[TimedText], prefix: str = "") -> None:

@@ -101,17 +101,12 @@ async def _open_response(
                     with _as_download_errors(request.url.host):
                         yield response
                     return
-                status, host, following = (
-                    response.status_code,
-                    response.url.host,
-                    response.next_request,
-                )
+                host, following = response.url.host, response.next_request
+                details = {"host": host, "status": response.status_code}
                 if following is None:
-                    text = f"{host} redirects to no valid URL"
-                    raise DownloadRefused(text, host=host, status=status)
+                    raise DownloadRefused(f"{host} redirects to no valid URL", **details)
                 if response.url.scheme == "https" and following.url.scheme == "http":
-                    text = f"{host} redirects from https to http"
-                    raise DownloadRefused(text, host=host, status=status)
+                    raise DownloadRefused(f"{host} redirects from https to http", **details)
             finally:
                 await response.aclose()
             network.check(following.url)

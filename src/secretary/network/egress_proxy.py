@@ -161,9 +161,14 @@ class EgressProxy:
                 if not chunk or len(received) > MAX_HEAD_BYTES:
                     raise _InvalidMessage("incomplete response head")
             end = received.index(b"\r\n\r\n") + 4
-            head, received = _response_head(received[:end]), received[end:]
-            if head is not None:
-                return head, received
+            status_line, headers = _parse_head(received[:end])
+            match = _STATUS_LINE.fullmatch(status_line)
+            if match is None:
+                raise _InvalidMessage("malformed status line")
+            received = received[end:]
+            if not match[1].startswith("1"):
+                forwarded = _forwarded_headers(headers, _DROPPED_RESPONSE_HEADERS)
+                return _encode_head([status_line, *forwarded, "Connection: close"]), received
         raise _InvalidMessage("too many interim responses")
 
     async def _copy_to_client(self, stream: Stream, writer: StreamWriter) -> None:
@@ -239,18 +244,6 @@ def _parse_request(head: bytes) -> _ProxyRequest:
 
 def _values(headers: Headers, wanted: str) -> list[str]:
     return [value for name, value in headers if name.lower() == wanted]
-
-
-def _response_head(head: bytes) -> bytes | None:
-    """The response head to send to the client; None for an interim response."""
-    status_line, headers = _parse_head(head)
-    match = _STATUS_LINE.fullmatch(status_line)
-    if match is None:
-        raise _InvalidMessage("malformed status line")
-    if match[1].startswith("1"):
-        return None
-    forwarded = _forwarded_headers(headers, _DROPPED_RESPONSE_HEADERS)
-    return _encode_head([status_line, *forwarded, "Connection: close"])
 
 
 def _parse_head(head: bytes) -> tuple[str, Headers]:

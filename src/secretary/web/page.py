@@ -91,8 +91,7 @@ def parse_talk_page(data: bytes, url: str) -> TalkPage:
             own_fields, labelled = extracted
             site, site_fields = name, _merge([own_fields, _label_fields(labelled)])
             break
-    players = TalkPage(links=tuple(_player_links(root)))
-    sources = [site_fields, players, json_ld, _meta_fields(root)]
+    sources = [site_fields, TalkPage(links=tuple(_player_links(root))), json_ld, _meta_fields(root)]
     if not site:
         # All links in the content, and those to files and videos on the whole page.
         content = content_element(root)
@@ -312,8 +311,7 @@ def _json_ld_fields(root: Element, page_title: str, base: str) -> TalkPage:
 
 def _json_ld_objects(root: Element) -> Iterator[JsonObject]:
     remaining = _MAX_OBJECTS
-    scripts = root.xpath("//script[@type='application/ld+json']")[:_MAX_SCRIPTS]
-    for script in scripts:
+    for script in root.xpath("//script[@type='application/ld+json']")[:_MAX_SCRIPTS]:
         text = script.text or ""
         try:
             queue = [json.loads(text)] if len(text) <= _MAX_JSON else []

@@ -299,8 +299,7 @@ class SessionPaths:
     @property
     def assets_from_document(self) -> PurePosixPath:
         """The relative path for links in the document."""
-        home = f"/{self.document.parent}"
-        return PurePosixPath(posixpath.relpath(f"/{self.assets}", home))
+        return PurePosixPath(posixpath.relpath(f"/{self.assets}", f"/{self.document.parent}"))
 
 
 def session_paths(

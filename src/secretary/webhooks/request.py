@@ -125,8 +125,7 @@ def batch_payload(batch: Batch, webhook: Webhook) -> dict[str, Any]:
         key: value for key, value in batch.document().items() if key not in INTERNAL_BATCH_FIELDS
     }
     message = f"{document['completed_jobs']} of {batch.total_jobs} jobs completed"
-    text = "None of the jobs completed"
-    error = {"code": "BATCH_FAILED", "message": text, "details": None}
+    error = {"code": "BATCH_FAILED", "message": "None of the jobs completed", "details": None}
     return {
         "schema_version": SCHEMA_VERSION,
         "worker": WORKER,

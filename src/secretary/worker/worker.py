@@ -312,9 +312,8 @@ class PeerCapabilities:
         for worker in workers:
             if is_alive(worker):
                 self._seen |= dict.fromkeys(set(worker.handles) - self._handles, now)
-        self._seen = {
-            name: at for name, at in self._seen.items() if now - at < EXPECTED_BACK_SECONDS
-        }
+        oldest = now - EXPECTED_BACK_SECONDS
+        self._seen = {name: at for name, at in self._seen.items() if at > oldest}
 
     @property
     def job_types(self) -> Collection[str]:

@@ -263,7 +263,10 @@ def _entry(
         report_error(line, "A key of the front matter cannot be a slot")
         return None
     try:
-        key, value = _parse_pair(text, tokens)
+        node = _Loader(text + "\n").get_single_node()
+        if not isinstance(node, yaml.MappingNode) or len(node.value) != 1 or node.flow_style:
+            raise yaml.YAMLError("it is not one key with one value")
+        ((key, value),) = _data_of(node, tokens.resolved).items()
     except RecursionError:
         report_error(line, f"`{key}` is nested too deeply")
         return None
@@ -285,18 +288,6 @@ def _entry(
         return None
     is_constant = not tokens.pattern.search(text) and _can_be_copied(text)
     return Entry(key, value, line, text if is_constant else None)
-
-
-def _parse_pair(text: str, tokens: _Tokens) -> tuple[str, Any]:
-    loader = _Loader(text + "\n")
-    try:
-        node = loader.get_single_node()
-    finally:
-        loader.dispose()
-    if not isinstance(node, yaml.MappingNode) or len(node.value) != 1 or node.flow_style:
-        raise yaml.YAMLError("it is not one key with one value")
-    ((key, value),) = _data_of(node, tokens.resolved).items()
-    return key, value
 
 
 def _can_be_copied(text: str) -> bool:

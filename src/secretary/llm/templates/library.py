@@ -86,7 +86,9 @@ class Library:
         by_name = {(origin, path.stem.casefold()): path for origin, path in reversed(files)}
         if not any(key[1] == wanted for key in by_name):
             wanted = GERMAN_NAMES.get(wanted, wanted)
-        code = _language_code(language or "")
+        # `de` for `de-AT` and for `German`; none for an unknown language.
+        tag = (language or "").strip().lower().replace("_", "-").partition("-")[0]
+        code = language_code(language or "") or (tag if len(tag) == 2 and tag.isalpha() else None)
         names = [f"{wanted}_{code}", wanted] if code else [wanted]
         order = [(origin, name) for origin in ORIGINS for name in names]
         order += [(origin, f"{wanted}_en") for origin in ORIGINS]
@@ -134,12 +136,6 @@ class Library:
         return listed
 
 
-def _language_code(language: str) -> str | None:
-    """`de` for `de-AT` and for `German`; None for an unknown language."""
-    code = language.strip().lower().replace("_", "-").partition("-")[0]
-    return language_code(language) or (code if len(code) == 2 and code.isalpha() else None)
-
-
 def _paths(directory: Path) -> Iterator[Path]:
     """Symbolic links may point to files in the same directory, as Kubernetes mounts them."""
     try:
@@ -166,8 +162,7 @@ def read(path: Path) -> str:
             raise OSError(errno.EINVAL, "It is not a file")
         content = opened.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        fault = Diagnostic(1, f"It is longer than {MAX_BYTES:,} bytes")
-        raise invalid_template(path.stem, [fault])
+        raise invalid_template(path.stem, [Diagnostic(1, f"It is longer than {MAX_BYTES:,} bytes")])
     try:
         return content.decode()
     except UnicodeDecodeError as error:

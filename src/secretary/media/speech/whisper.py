@@ -181,9 +181,7 @@ class Whisper:
         ]
 
     def _prompt(self, language: str) -> list[str]:
-        if self.languages() == ("en",):
-            return [START]
-        return [START, f"<|{language}|>", TRANSCRIBE]
+        return [START] if self.languages() == ("en",) else [START, f"<|{language}|>", TRANSCRIBE]
 
     @functools.cached_property
     def _token_ids(self) -> dict[str, int]:
@@ -366,5 +364,4 @@ def _mel_filters(bands: int) -> "np.ndarray":
     low, middle, high = (corners[i : bands + i, None] for i in range(3))
     frequencies = np.fft.rfftfreq(_WIDTH, 1 / SAMPLE_RATE)[None, :]
     rising, falling = (frequencies - low) / (middle - low), (high - frequencies) / (high - middle)
-    triangles = np.maximum(0, np.minimum(rising, falling)) * 2 / (high - low)
-    return np.asarray(triangles, np.float32)
+    return np.asarray(np.maximum(0, np.minimum(rising, falling)) * 2 / (high - low), np.float32)

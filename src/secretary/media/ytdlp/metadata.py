@@ -239,8 +239,7 @@ def unknown_error(stderr: str, host: str, *, hidden: str, version: str) -> JobFa
     text = f"The recording at {host} could not be downloaded"
     if is_stale(version, date.today()):
         text += ": yt-dlp is out of date, pip install -U yt-dlp may help"
-    message = _last_error(stderr, hidden)
-    return DownloadRefused(text, host=host, said=message, yt_dlp=version[:40])
+    return DownloadRefused(text, host=host, said=_last_error(stderr, hidden), yt_dlp=version[:40])
 
 
 def _last_error(stderr: str, hidden: str) -> str:
