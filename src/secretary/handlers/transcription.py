@@ -325,14 +325,16 @@ class _TranscriptionRun:
         sound, _ = await self._decode()
         # The beginning shows whether an engine with one language understands the recording.
         sample = _first_chunks(chunks) if self.engine.assumes_language else set()
-        heard: list[Transcription] = []
+        sample_transcripts: list[Transcription] = []
 
         async def process(chunk: Chunk) -> Transcription:
             transcription = await self._transcribe(sound, chunk)
             await asyncio.to_thread(self._store, chunk, transcription)
             if chunk.number in sample:
-                heard.append(transcription)
-                if len(heard) == len(sample) and not is_intelligible(heard):
+                sample_transcripts.append(transcription)
+                if len(sample_transcripts) == len(sample) and not is_intelligible(
+                    sample_transcripts
+                ):
                     raise LanguageNotUnderstood
             await progress.advance(chunk.seconds)
             self.entry.touch()

@@ -1,5 +1,7 @@
-"""Job type `video`: transcribes a video, and finds its slides window by window, extracts their
-frames and reads their text. Each window, frame and text is cached as soon as it is done."""
+"""Job type `video`: transcribes a video and extracts its slides."""
+
+# Slides are found window by window. Each window, frame and text is cached as soon as it is done, so
+# that an attempt that was interrupted continues where it stopped.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

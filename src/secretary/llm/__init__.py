@@ -1,4 +1,4 @@
-"""Language models behind any endpoint with OpenAI's API, and reading pages with them."""
+"""Language models behind any endpoint with an OpenAI-compatible API."""
 
 import base64
 import re

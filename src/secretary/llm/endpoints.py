@@ -217,8 +217,8 @@ class Endpoints:
             reason = _reason(response.error, model.provider)
             raise UpstreamFailed(f"The language model gave no answer{reason}")
         used = response.usage or AudioUsage()
-        heard = seconds if used.seconds is None else used.seconds
-        usage.record(model, "transcription", used, seconds=elapsed, sound_seconds=heard)
+        billed_seconds = seconds if used.seconds is None else used.seconds
+        usage.record(model, "transcription", used, seconds=elapsed, sound_seconds=billed_seconds)
         return response
 
     async def _send(

@@ -1,4 +1,4 @@
-"""Outgoing HTTP that cannot reach private addresses: which hosts are public or allowed."""
+"""Outgoing HTTP that cannot reach private addresses: the allowed hosts, a client, downloads."""
 
 import re
 from collections.abc import Iterable
