@@ -25,7 +25,8 @@ from secretary.core.job import (
     utc_now,
 )
 from secretary.store import Capacity, IdempotencyKey, JobQuery
-from secretary.store.mongo import MongoStore
+from secretary.store.mongo import MongoStore, transitions
+from secretary.store.mongo.outbox import final_event
 from secretary.store.mongo.schema import DELETED, STAGED, stamp
 
 from ..contract.factories import LEASE, add_batch, claim, claimed, worker
@@ -528,6 +529,63 @@ class TestProcessesThatDiedMidway:
         assert added.job_ids == [job.job_id for job in mine]
         matching_jobs = (await store.find(JobQuery(batch_id=dead.batch_id))).items
         assert {job.job_id for job in matching_jobs} == set(added.job_ids)
+
+    async def test_jobs_left_by_a_dead_caller_do_not_keep_the_batch_open(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        key = IdempotencyKey("k", "body")
+        batch = Batch()
+        left = [Job(batch_id=batch.batch_id)]
+        await store.add(left, batch=batch, idempotency=key)
+        half_added(db, batch, left, at=utc_now())
+        db.batches.delete_one({})
+        db["idempotency_keys"].update_one({}, {"$unset": {"job_ids": "", "batch_id": ""}})
+        await store.add([Job(batch_id=batch.batch_id)], batch=Batch(), idempotency=key)
+        await store.cancel(JobQuery(batch_id=batch.batch_id))
+        assert db.jobs.count_documents({"status": STAGED}) == 1
+        assert (await store.get_batch(batch.batch_id)).completed_at is not None
+
+
+class TestEndsOfBatches:
+    async def test_a_batch_that_is_restarted_while_it_is_settled_stays_open(
+        self, store: MongoStore, db: Documents, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The other process has read that all jobs have finished, but not yet written it."""
+        batch = Batch()
+        await store.add([Job(batch_id=batch.batch_id)], batch=batch)
+        query = JobQuery(batch_id=batch.batch_id)
+
+        def restart_first(*args: Any) -> Any:
+            monkeypatch.setattr(transitions, "final_event", final_event)
+            written = reopened(db, batch.batch_id)
+            assert written == 1
+            return final_event(*args)
+
+        await store.cancel(query)
+        await store.restart(query)
+        db.jobs.update_one({}, {"$set": {"status": "cancelled"}})
+        monkeypatch.setattr(transitions, "final_event", restart_first)
+        await store.tidy()
+        assert (await store.get_batch(batch.batch_id)).completed_at is None
+        await store.tidy()
+        assert (await store.get_batch(batch.batch_id)).completed_at is not None
+
+    async def test_counters_and_end_are_right_however_restarts_and_ends_meet(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        batch = Batch()
+        await store.add([Job(batch_id=batch.batch_id) for _ in range(3)], batch=batch)
+        query = JobQuery(batch_id=batch.batch_id)
+        for _ in range(50):
+            await asyncio.gather(store.cancel(query), store.restart(query), store.cancel(query))
+            current = await store.get_batch(batch.batch_id)
+            open_jobs = db.jobs.count_documents({"status": {"$in": ["pending", "processing"]}})
+            assert (current.completed_at is None) == (open_jobs > 0)
+
+
+def reopened(db: Documents, batch_id: str) -> int:
+    update = {"$set": {"open": True}, "$inc": {"reopened": 1}}
+    return db.batches.update_one({"_id": batch_id}, update).modified_count
 
 
 def half_added(

@@ -411,6 +411,8 @@ async def restart(db: Database, query: JobQuery) -> list[str]:
         # Again: until their jobs were pending, another process could settle the batches.
         await _reopen(db, batches)
         await resume_paused(db, batches)
+        for batch_id in batches:  # if its jobs have already finished again
+            await settle_batch(db, batch_id)
     return changed
 
 
@@ -418,7 +420,11 @@ async def _reopen(db: Database, batch_ids: Collection[str]) -> None:
     if batch_ids:
         await db.durable.batches.update_many(
             {"_id": {"$in": sorted(batch_ids)}},
-            {"$set": {"open": True, "updated_at": now_stamp()}, "$unset": {"completed_at": ""}}
+            {
+                "$set": {"open": True, "updated_at": now_stamp()},
+                "$unset": {"completed_at": ""},
+                "$inc": {"reopened": 1},
+            }
             | db.change_time,
         )
         await withdraw(db, sorted(batch_ids))

@@ -146,20 +146,24 @@ async def settle_batch(db: Database, batch_id: str) -> None:
     Every process that finishes a job calls this; if one crashes before, `tidy` does it.
     """
 
-    async def has_jobs(*statuses: str) -> bool:
-        among = {"batch_id": batch_id, "status": {"$in": statuses}}
+    async def has_jobs(*statuses: str, **only: str) -> bool:
+        among = {"batch_id": batch_id, "status": {"$in": statuses}, **only}
         return await db.jobs.find_one(among, {"_id": 0, "status": 1}, hint="by_batch") is not None
 
-    if await has_jobs(*UNFINISHED, STAGED):
+    # Read before its jobs: if the batch is reopened after this, the update does not apply.
+    projection = {"webhook": 1, "staged": 1, "reopened": 1}
+    batch = await db.batches.find_one({"_id": batch_id, "open": True}, projection)
+    if batch is None or await has_jobs(*UNFINISHED):
         return
-    batch = await db.batches.find_one({"_id": batch_id, "open": True}, {"webhook": 1})
-    if batch is None:
+    # Staged jobs with another token were left by a process that crashed while adding the batch.
+    if "staged" in batch and await has_jobs(STAGED, **{"staged.token": batch["staged"]["token"]}):
         return
     failed = not await has_jobs("completed") and await has_jobs("failed", "cancelled")
     now = now_stamp()
     update: Document = {"$set": {"completed_at": now, "updated_at": now}, "$unset": {"open": ""}}
     update = merge_updates(update, final_event(batch, "error" if failed else "completed", now))
-    await db.durable.batches.update_one({"_id": batch_id, "open": True}, update | db.change_time)
+    unchanged = {"_id": batch_id, "open": True, "reopened": batch.get("reopened")}
+    await db.durable.batches.update_one(unchanged, update | db.change_time)
 
 
 def merge_updates(update: Document, more: Document) -> Document:
