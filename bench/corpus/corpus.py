@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,6 +13,7 @@ from typing import Literal
 import pypdfium2
 from harness import log
 
+from . import markup_pages, office_pages, placed_pages, reportlab_pages
 from .kinds import KINDS
 from .model import Document
 from .prose import Language, Prose
@@ -63,7 +64,8 @@ class Corpus:
 def corpus(work: Path, split: Split | None = None) -> Corpus:
     """Takes a minute the first time."""
     code = Path(__file__).parent
-    sources = [path for path in code.iterdir() if path.stem not in ("manuals", "score")]
+    files = [*code.iterdir(), *code.glob("templates/*")]
+    sources = [path for path in files if path.stem not in ("manuals", "score")]
     directory = work / f"corpus-{fingerprint(path for path in sources if path.is_file())}"
     samples = [sample for name in SPLITS for sample in _samples(directory, name)]
     lacking = {producer for producer, program in PROGRAMS.items() if not shutil.which(program)}
@@ -104,10 +106,10 @@ def _make(samples: Sequence[Sample], directory: Path) -> None:
     for producer, these in by_producer.items():
         # An interrupted run must not leave incomplete files.
         with tempfile.TemporaryDirectory(prefix="making-", dir=directory) as scratch:
-            made = [(document_of(sample), Path(scratch) / sample.pdf.name) for sample in these]
-            _write(producer, these, made)
-            for sample, (document, written) in zip(these, made, strict=True):
-                sample.markdown.write_text(document.markdown(), encoding="utf-8")
+            made = {Path(scratch) / sample.pdf.name: sample for sample in these}
+            _write(producer, made)
+            for written, sample in made.items():
+                sample.markdown.write_text(document_of(sample).markdown(), encoding="utf-8")
                 if producer in TAGGED and zlib.crc32(sample.name.encode()) % 3:
                     _remove_tags(written)
                 written.replace(sample.pdf)
@@ -120,32 +122,28 @@ def _remove_tags(file: Path) -> None:
         bare.save(file)
 
 
-def _write(producer: str, samples: Sequence[Sample], made: Sequence[tuple[Document, Path]]) -> None:
-    # Imported where it is used: a producer may not be installed.
-    match producer:
-        case "chromium":
-            from .html_pages import write_all
-
-            write_all(made)
-        case "docx" | "fodt" | "pptx":
-            from .office_pages import write_all as convert_all
-
-            convert_all(made, producer)
-        case "placed":
-            from .placed_pages import write as draw
-
-            for sample, (document, target) in zip(samples, made, strict=True):
-                draw(document, target, sample.kind)
-        case "typst":
-            from .typst_pages import write
-
-            for document, target in made:
-                write(document, target)
-        case _:
-            from .reportlab_pages import write as flow
-
-            for document, target in made:
-                flow(document, target)
+def _write(producer: str, made: Mapping[Path, Sample]) -> None:
+    sources = []
+    for target, sample in made.items():
+        document, office = document_of(sample), target.with_suffix(f".{producer}")
+        match producer:
+            case "chromium":
+                markup_pages.write_chromium(document, target)
+            case "typst":
+                markup_pages.write_typst(document, target)
+            case "reportlab":
+                reportlab_pages.write(document, target)
+            case "placed":
+                placed_pages.write(document, target, sample.kind)
+            case "fodt":
+                office.write_text(markup_pages.source(document, "fodt"), encoding="utf-8")
+            case "docx":
+                office_pages.write_docx(document, office)
+            case _:
+                office_pages.write_pptx(document, office)
+        sources += [office] if office.exists() else []
+    if sources:
+        markup_pages.convert_office(sources, list(made))
 
 
 def fingerprint(files: Iterable[Path]) -> str:
