@@ -15,34 +15,33 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import harness
-from harness import PEERS, Failed, log, recording_failure
+from harness import BENCH, PEERS, Failed, log, recording_failure
 from processes import SERVE, Running, Server, running
-from report import Cell, Chart, Result, Table, Target, at_most, spread
+from report import Cell, Chart, Result, Samples, Table, Target, at_most
 
 JOBS = "/api/jobs"
 JOB = '{"job_type": "noop", "parameters": {"sent": 1}}'
 SETTINGS = {"SECRETARY_HANDLERS": "secretary_handlers:register_on_loop"}
 BARE = (sys.executable, str(PEERS / "bare_api.py"))
 API_ONLY = Server("secretary", (*SERVE, "--no-worker"), SETTINGS)
-SERVERS = [
-    API_ONLY,
-    Server("secretary, with worker", SERVE, SETTINGS),
+WITH_WORKER = Server("secretary, with worker", SERVE, SETTINGS)
+BARE_ROUTES = [
     Server("bare route, on the event loop", (*BARE, "direct")),
     Server("bare route, in a thread", (*BARE, "thread")),
 ]
+SERVERS = [API_ONLY, WITH_WORKER, *BARE_ROUTES]
 CONNECTIONS = (1, 16, 64)
+LOADS = [*(f"{n} conn" for n in CONNECTIONS), "poll"]
 #: How many connections poll the status of a job.
 POLLING = 16
 #: How much longer than a bare route it may take to accept a job.
 TARGET = 2.0
-SCRIPT = Path(__file__).resolve().parent / "wrk.lua"
 #: What wrk may take beyond the time it was given.
 GRACE_S = 20
 #: Open files in addition to the streams.
@@ -71,88 +70,50 @@ class Plan:
 QUICK = Plan(rounds=1, seconds=1, warm_up_s=0, streams=500, idle_s=5)
 
 
-@dataclass(frozen=True)
-class Load:
-    per_s: float
-    p50_ms: float
-    p99_ms: float
-    #: CPU time of all processes of the server per request.
-    cpu_us: float
-
-
-@dataclass
-class Row:
-    server: Server
-    #: By connections, or "polls".
-    loads: dict[int | str, list[Load]] = field(
-        default_factory=lambda: {key: [] for key in (*CONNECTIONS, "polls")}
-    )
-    memory_mb: list[float] = field(default_factory=list)
-
-    @property
-    def bare(self) -> bool:
-        return self.server.name.startswith("bare")
-
-    def spread(self, key: int | str, figure: str) -> Cell:
-        return spread([getattr(load, figure) for load in self.loads[key]])
-
-
 def main(arguments: Sequence[str]) -> Result:
     options = harness.parser(__doc__).parse_args(arguments)
     plan = QUICK if options.quick else Plan()
     if not harness.has_program("wrk"):
         sys.exit("wrk is required: apt-get install wrk")
-    rows = [Row(server) for server in SERVERS]
+    samples = Samples()
     with harness.benchmark("api", options, plan, "wrk") as (result, root):
         for number in range(plan.rounds):
             log(f"round {number + 1} of {plan.rounds}")
             for connections in CONNECTIONS:
-                for row in rows:
-                    what = f"{row.server.name}, {connections} connections"
-                    with (
-                        recording_failure(result.failures, what),
-                        running(row.server, root) as server,
-                    ):
-                        _measure(server, row, connections, plan)
-        head = [f"{n} conn: accepted/s|p50 ms|p99 ms".split("|") for n in CONNECTIONS]
-        columns = [title for titles in head for title in titles]
-        chart = Chart(
-            "accepted", "Jobs accepted per second", "jobs/s", [1, 4, 7],
-            [f"{n} connection{'s' if n > 1 else ''}" for n in CONNECTIONS],
-        )  # fmt: skip
-        result.tables = [
-            Table(
-                ["", *columns, "polls/s", "memory MB"], [_cells(row) for row in rows],
-                notes=NOTES.format(**result.plan), charts=[chart],
-            ),
-            _costs(rows),
-        ]  # fmt: skip
+                for one in SERVERS:
+                    what = f"{one.name}, {connections} connections"
+                    with recording_failure(result.failures, what), running(one, root) as server:
+                        _measure(server, samples, one.name, connections, plan)
+        result.tables = [_accepted(samples, result), _costs(samples)]
         log(f"{plan.streams:,} streams")
         with recording_failure(result.failures, "streams"):
             result.tables.append(measure_streams(plan.streams, idle_s=plan.idle_s, root=root))
-        result.targets = list(_targets(rows))
+        result.targets = list(_targets(samples))
     return result
 
 
-def _measure(server: Running, row: Row, connections: int, plan: Plan) -> None:
+def _measure(server: Running, samples: Samples, row: str, connections: int, plan: Plan) -> None:
     post = {"BENCH_METHOD": "POST", "BENCH_BODY": JOB}
     if plan.warm_up_s:
         _wrk(server, JOBS, post, connections, plan.warm_up_s)
-    row.loads[connections].append(_wrk(server, JOBS, post, connections, plan.seconds))
+    load = f"{connections} conn"
+    figures = _wrk(server, JOBS, post, connections, plan.seconds)
+    samples.add(row, {f"{load}: {name}": figure for name, figure in figures.items()})
     if connections == POLLING:
-        job_id = server.post(JOBS, json.loads(JOB))["data"]["job_id"]
-        get = {"BENCH_METHOD": "GET"}
-        row.loads["polls"].append(_wrk(server, f"{JOBS}/{job_id}", get, connections, plan.seconds))
+        job_id = server.client().request("POST", JOBS, json.loads(JOB))["data"]["job_id"]
+        path = f"{JOBS}/{job_id}"
+        figures = _wrk(server, path, {"BENCH_METHOD": "GET"}, connections, plan.seconds)
+        samples.add(row, {f"poll: {name}": figure for name, figure in figures.items()})
     if connections == CONNECTIONS[-1]:
-        row.memory_mb.append(server.tree.memory_bytes() / 1e6)
+        samples.add(row, {"memory MB": server.tree.memory_bytes() / 1e6})
 
 
 def _wrk(
     server: Running, path: str, request: dict[str, str], connections: int, seconds: int
-) -> Load:
+) -> dict[str, float]:
     cpu_before, limit_s = server.tree.cpu_seconds(), seconds + GRACE_S
     # One thread: server and wrk have a core each on a machine with two.
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(SCRIPT)]
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(BENCH / "wrk.lua")]
     command.append(server.url + path)
     env = os.environ | request
     try:
@@ -166,134 +127,98 @@ def _wrk(
     if errors or not requests:
         raise Failed(f"{errors} of {requests} requests failed")
     cpu_us = (server.tree.cpu_seconds() - cpu_before) / requests * 1e6
-    return Load(requests / counted["seconds"], counted["p50_ms"], counted["p99_ms"], cpu_us)
+    times = {"p50 ms": counted["p50_ms"], "p99 ms": counted["p99_ms"], "CPU µs": cpu_us}
+    return {"per s": requests / counted["seconds"], **times}
 
 
-def _cells(row: Row) -> list[Cell]:
-    figures = ("per_s", "p50_ms", "p99_ms")
-    loads = [row.spread(n, figure) for n in CONNECTIONS for figure in figures]
-    return [row.server.name, *loads, row.spread("polls", "per_s"), spread(row.memory_mb)]
+def _accepted(samples: Samples, result: Result) -> Table:
+    keys = [f"{n} conn: {name}" for n in CONNECTIONS for name in ("per s", "p50 ms", "p99 ms")]
+    keys += ["poll: per s", "memory MB"]
+    head = [t for n in CONNECTIONS for t in (f"{n} conn: accepted/s", "p50 ms", "p99 ms")]
+    chart = Chart(
+        "accepted", "Jobs accepted per second", "jobs/s", [1, 4, 7],
+        [f"{n} connection{'s' if n > 1 else ''}" for n in CONNECTIONS],
+    )  # fmt: skip
+    lines = [samples.line(server.name, keys) for server in SERVERS]
+    notes = NOTES.format(**result.plan)
+    return Table(["", *head, "polls/s", "memory MB"], lines, notes=notes, charts=[chart])
 
 
-def _costs(rows: Sequence[Row]) -> Table:
-    names = [*(f"{n} conn" for n in CONNECTIONS), "poll"]
-    head = ["", *(f"CPU µs, {name}" for name in names), *(f"x bare, {name}" for name in names)]
+def _costs(samples: Samples) -> Table:
+    head = ["", *(f"CPU µs, {load}" for load in LOADS), *(f"x bare, {load}" for load in LOADS)]
     lines: list[list[Cell]] = []
-    for row in rows:
-        ratios: list[Cell] = ["" if row.bare else ratio for _, ratio in _times_bare(row, rows)]
-        cpu = [row.spread(key, "cpu_us") for key in row.loads]
-        lines.append([row.server.name, *cpu, *ratios])
+    for server in SERVERS:
+        cpu = samples.line(server.name, [f"{load}: CPU µs" for load in LOADS])
+        bare = server in BARE_ROUTES
+        lines.append([*cpu, *("" if bare else _times_bare(samples, server, n) for n in LOADS)])
     return Table(head, lines, "Cost of a request", COST_NOTES)
 
 
-def _times_bare(row: Row, rows: Sequence[Row]) -> Iterator[tuple[int | str, float | None]]:
+def _times_bare(samples: Samples, server: Server, load: str) -> float | None:
     """How much longer it takes than the faster bare route, round by round."""
-    bare = [other for other in rows if other.bare]
-    for key, loads in row.loads.items():
-        rounds = list(zip(loads, *(other.loads[key] for other in bare), strict=False))
-        ratios = [max(b.per_s for b in others) / own.per_s for own, *others in rounds]
-        yield key, statistics.median(ratios) if ratios else None
+    rates = [samples[one.name, f"{load}: per s"] for one in (server, *BARE_ROUTES)]
+    ratios = [max(bare) / ours for ours, *bare in zip(*rates, strict=False)]
+    return statistics.median(ratios) if ratios else None
 
 
-def _targets(rows: Sequence[Row]) -> Iterator[Target]:
-    ours, with_worker, *_ = rows
+def _targets(samples: Samples) -> Iterator[Target]:
     peer = "the faster bare route"
-    for key, ratio in _times_bare(ours, rows):
-        if key == "polls":
-            yield at_most("poll, x bare route", None, ratio, peer=peer)
-        else:
-            name = f"accept a job, {key} connection{'s' if key != 1 else ''}, x bare route"
-            yield at_most(name, TARGET, ratio, peer=peer)
-    worst = max((ratio for _, ratio in _times_bare(with_worker, rows) if ratio), default=None)
+    for number, load in zip(CONNECTIONS, LOADS, strict=False):
+        name = f"accept a job, {number} connection{'s' if number != 1 else ''}, x bare route"
+        yield at_most(name, TARGET, _times_bare(samples, API_ONLY, load), peer=peer)
+    yield at_most("poll, x bare route", None, _times_bare(samples, API_ONLY, "poll"), peer=peer)
+    ratios = [_times_bare(samples, WITH_WORKER, load) for load in LOADS]
+    worst = max((ratio for ratio in ratios if ratio), default=None)
     yield at_most("the worst of these with the worker, x bare route", None, worst, peer=peer)
 
 
 def measure_streams(count: int, *, idle_s: float, root: Path) -> Table:
     """Many open event streams: what they cost, and when all have received the final event."""
-    _allow_files(count + MORE_FILES)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < count + MORE_FILES:  # the servers inherit the limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(count + MORE_FILES, hard), hard))
     with running(API_ONLY, root) as server:
-        batch = server.post("/api/batches", {"jobs": [json.loads(JOB)] * count})["data"]
-        figures = asyncio.run(_measure_streams(server, batch, idle_s))
+        jobs = {"jobs": [json.loads(JOB)] * count}
+        batch = server.client().request("POST", "/api/batches", jobs)["data"]
+        try:
+            figures = asyncio.run(_measure_streams(server, batch, idle_s))
+        except TimeoutError:
+            raise Failed(f"{count} streams did not respond within {STREAM_LIMIT_S} s") from None
     return Table(["open streams", *figures], [[count, *figures.values()]], "Event streams")
 
 
 async def _measure_streams(
     server: Running, batch: dict[str, Any], idle_s: float
 ) -> dict[str, float]:
-    tree, job_ids = server.tree, batch["job_ids"]
-    memory = tree.memory_bytes()
-    events = _Events(len(job_ids))
-    started = time.monotonic()
+    tree, memory, started = server.tree, server.tree.memory_bytes(), time.monotonic()
     host, _, port = urlsplit(server.url).netloc.partition(":")
-    for job_id in job_ids:
-        request = f"GET /api/jobs/{job_id}/stream HTTP/1.1\r\nHost: {host}\r\n\r\n"
-        stream = partial(_Stream, request.encode(), events)
-        await asyncio.get_running_loop().create_connection(stream, host, int(port))
-    await events.wait(0, "have started")
+    streams = []
+    for job_id in batch["job_ids"]:
+        stream, writer = await asyncio.open_connection(host, int(port))
+        writer.write(f"GET {JOBS}/{job_id}/stream HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        streams.append((stream, writer))  # without its writer a connection is closed
+
+    async def receive(event: bytes) -> None:
+        async with asyncio.timeout(STREAM_LIMIT_S):
+            await asyncio.gather(*(stream.readuntil(event) for stream, _ in streams))
+
+    await receive(b"event: pending")
     opened_s = time.monotonic() - started
     await asyncio.sleep(SETTLE_S)
     grown, threads = tree.memory_bytes() - memory, tree.threads()
     cpu, since = tree.cpu_seconds(), time.monotonic()
     await asyncio.sleep(idle_s)
     idle = (tree.cpu_seconds() - cpu) / (time.monotonic() - since)
-    started = time.monotonic()
-    await asyncio.to_thread(server.post, f"/api/batches/{batch['batch_id']}/cancel", {})
-    await events.wait(1, "have ended")
+    started, path = time.monotonic(), f"/api/batches/{batch['batch_id']}/cancel"
+    await asyncio.to_thread(server.client().request, "POST", path, {})
+    await receive(b"event: cancelled")
     return {
-        "kB each": grown / len(job_ids) / 1024,
+        "kB each": grown / len(streams) / 1024,
         "threads": threads,
         "idle CPU %": idle * 100,
         "opened in s": opened_s,
         "final event received by all, s": time.monotonic() - started,
     }
-
-
-class _Events:
-    """Counts the streams that have received the first and the final event."""
-
-    def __init__(self, count: int) -> None:
-        self._missing = [count, count]
-        self._complete = asyncio.Event(), asyncio.Event()
-
-    def received(self, number: int) -> None:
-        self._missing[number] -= 1
-        if not self._missing[number]:
-            self._complete[number].set()
-
-    async def wait(self, number: int, what: str) -> None:
-        try:
-            await asyncio.wait_for(self._complete[number].wait(), STREAM_LIMIT_S)
-        except TimeoutError:
-            missing = self._missing[number]
-            raise Failed(f"after {STREAM_LIMIT_S} s, all but {missing} streams {what}") from None
-
-
-class _Stream(asyncio.Protocol):
-    AWAITED = (b"event: pending", b"event: cancelled")
-
-    def __init__(self, request: bytes, events: _Events) -> None:
-        self._request, self._events = request, events
-        self._unread, self._number = b"", 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.write(self._request)
-
-    def data_received(self, data: bytes) -> None:
-        self._unread += data
-        while self._number < 2 and self.AWAITED[self._number] in self._unread:
-            self._unread = self._unread.partition(self.AWAITED[self._number])[2]
-            self._events.received(self._number)
-            self._number += 1
-
-
-def _allow_files(count: int) -> None:
-    """For this process and for the servers it starts."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < count:
-        if hard != resource.RLIM_INFINITY and hard < count:
-            raise Failed(f"{count} open files are needed, the limit is {hard}")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
 if __name__ == "__main__":

@@ -7,31 +7,26 @@ each view, one after the other over one connection, and the views themselves in 
 """
 
 import asyncio
-import http.client
 import shutil
 import statistics
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import harness
-from harness import PEERS, Failed, log, recording_failure
-from processes import SERVE, Server, running
-from queues import MONGODB, Testbed, open_testbed
-from report import Cell, Chart, Result, Table, Target, at_most
+import seeding
+from harness import log, recording_failure
+from processes import SERVE, Client, Server, running
+from queues import MONGODB, open_testbed
+from report import Cell, Chart, Result, Samples, Table, Target, at_most
 
 from secretary.config import Settings, StorageSettings
 from secretary.core.job import JobStatus, utc_now
-from secretary.store import BatchQuery, Capacity, JobQuery, open_store
-
-sys.path.append(str(PEERS))
-
-import seeding
+from secretary.store import BatchQuery, Capacity, JobQuery
 
 STORES = ("sqlite", "mongodb")
 REQUEST_TARGET_MS, VIEW_TARGET_MS = 100, 1000
@@ -71,23 +66,6 @@ class Sample:
     deep_cursor: str | None
 
 
-@dataclass(frozen=True)
-class Timing:
-    p50_ms: float
-    p95_ms: float
-    max_ms: float
-
-
-@dataclass
-class Row:
-    """One store."""
-
-    name: str
-    few: dict[str, Timing] = field(default_factory=dict)
-    many: dict[str, Timing] = field(default_factory=dict)
-    views: dict[str, Timing] = field(default_factory=dict)
-
-
 def main(arguments: Sequence[str]) -> Result:
     parser = harness.parser(__doc__, STORES)
     parser.add_argument("--jobs", type=int, help="how many are many")
@@ -95,92 +73,97 @@ def main(arguments: Sequence[str]) -> Result:
     plan = QUICK if options.quick else Plan()
     if options.jobs:
         plan = replace(plan, many=options.jobs, few=min(plan.few, options.jobs))
-    rows = [Row(name) for name in options.only]
+    # Milliseconds by title and store.
+    few, many, views = Samples(), Samples(), Samples()
     with harness.benchmark("dashboard", options, plan, "mongod", BROWSER) as (result, root):
-        for row in rows:
-            with recording_failure(result.failures, row.name):
-                _measure(row, plan, root / row.name)
-        result.tables = [_requests_table(rows, result), _views_table(rows, result)]
-        result.targets = [target for row in rows for target in _targets(row, plan.many)]
+        for name in options.only:
+            with recording_failure(result.failures, name):
+                _measure(name, plan, root / name, few, many, views)
+        result.tables = [
+            _requests_table(options.only, few, many, result),
+            _views_table(options.only, views, result),
+        ]
+        for name in options.only:
+            requests, limit = "slowest request, p95", REQUEST_TARGET_MS
+            result.targets += [
+                _slowest(f"{name}, {plan.many:,} jobs: {requests}", many, name, _p95, limit),
+                _slowest(
+                    f"{name}, {plan.many:,} jobs: slowest view, median", views, name,
+                    statistics.median, VIEW_TARGET_MS,
+                ),
+            ]  # fmt: skip
     return result
 
 
-def _measure(row: Row, plan: Plan, directory: Path) -> None:
-    data = directory / "data"
-    data.mkdir(parents=True)
-    database: AbstractContextManager[Testbed | None] = nullcontext()
-    if row.name == "mongodb":
-        database = open_testbed(MONGODB, directory)
-    with database as testbed:
-        url = testbed.url if testbed else None
+def _measure(
+    name: str, plan: Plan, directory: Path, few: Samples, many: Samples, views: Samples
+) -> None:
+    (data := directory / "data").mkdir(parents=True)
+    with ExitStack() as stack:
+        mongodb = name == "mongodb"
+        url = stack.enter_context(open_testbed(MONGODB, directory)).url if mongodb else None
         store_url = Settings(storage=StorageSettings(data_dir=data, mongodb_uri=url)).store_url
         command = (*SERVE[:-1], str(data), "--no-worker")
-        server = Server(row.name, command, {"MONGODB_URI": url} if url else {})
+        server = Server(name, command, {"MONGODB_URI": url} if url else {})
         templates: list[str] = []
-        for amount, timings in ((plan.few, row.few), (plan.many, row.many)):
-            log(f"{row.name}: filling up to {amount:,} jobs")
+        for amount, samples in ((plan.few, few), (plan.many, many)):
+            log(f"{name}: filling up to {amount:,} jobs")
             sample = asyncio.run(_fill(store_url, amount, templates))
-            log(f"{row.name}: measuring")
+            log(f"{name}: measuring")
             with running(server, directory) as service:
-                timings |= _time_requests(service.url, sample, plan.repeats)
+                _time_requests(samples, name, service.client(), sample, plan.repeats)
                 if amount == plan.many:
-                    row.views |= _time_views(service.url, sample, plan.visits)
+                    _time_views(views, name, service.url, sample, plan.visits)
 
 
-def _requests_table(rows: Sequence[Row], result: Result) -> Table:
-    head = [f"{row.name} {name}" for row in rows for name in ("p50", "p95", "max", "x few")]
-    titles = dict.fromkeys(title for row in rows for title in row.many)
+def _requests_table(stores: Sequence[str], few: Samples, many: Samples, result: Result) -> Table:
+    head = [f"{store} {name}" for store in stores for name in ("p50", "p95", "max", "x few")]
     lines: list[list[Cell]] = []
-    for title in titles:
+    for title in dict.fromkeys(title for title, _ in many):
         line: list[Cell] = [title]
-        for row in rows:
-            many, few = row.many.get(title), row.few.get(title)
-            times = (many.p50_ms, many.p95_ms, many.max_ms) if many else (None,) * 3
-            line += [*times, many.p50_ms / few.p50_ms if many and few else None]
+        for store in stores:
+            times, before = many.get((title, store)), few.median(title, store)
+            p50 = statistics.median(times) if times else None
+            line += [p50, _p95(times), max(times)] if times else [None] * 3
+            line.append(p50 / before if p50 and before else None)
         lines.append(line)
     chart = Chart(
         "requests", f"The {TOP} slowest requests, p95 (lower is better)", "ms",
-        [2 + 4 * number for number in range(len(rows))], [row.name for row in rows],
+        [2 + 4 * number for number in range(len(stores))], list(stores),
         target=REQUEST_TARGET_MS, top=TOP,
     )  # fmt: skip
     return Table(["", *head], lines, "Requests, ms", NOTES.format(**result.plan), [chart])
 
 
-def _views_table(rows: Sequence[Row], result: Result) -> Table:
-    head = [f"{row.name} {name}" for row in rows for name in ("median", "max")]
-    titles = dict.fromkeys(title for row in rows for title in row.views)
+def _views_table(stores: Sequence[str], views: Samples, result: Result) -> Table:
+    head = [f"{store} {name}" for store in stores for name in ("median", "max")]
     lines: list[list[Cell]] = []
-    for title in titles:
-        times = [row.views.get(title) for row in rows]
-        lines.append(
-            [title, *(f for t in times for f in ((t.p50_ms, t.max_ms) if t else (None,) * 2))]
-        )
+    for title in dict.fromkeys(title for title, _ in views):
+        cells = [(views.median(title, s), max(views[title, s], default=None)) for s in stores]
+        lines.append([title, *(figure for pair in cells for figure in pair)])
     chart = Chart(
         "views", "Time until a view shows its content, median (lower is better)", "ms",
-        [1 + 2 * number for number in range(len(rows))], [row.name for row in rows],
-        target=VIEW_TARGET_MS,
+        [1 + 2 * number for number in range(len(stores))], list(stores), target=VIEW_TARGET_MS,
     )  # fmt: skip
     return Table(["", *head], lines, "Views, ms", VIEW_NOTES.format(**result.plan), [chart])
 
 
-def _targets(row: Row, many: int) -> Iterator[Target]:
-    for what, timings, figure, limit in (
-        ("slowest request, p95", row.many, "p95_ms", REQUEST_TARGET_MS),
-        ("slowest view, median", row.views, "p50_ms", VIEW_TARGET_MS),
-    ):
-        times = {title: getattr(timing, figure) for title, timing in timings.items()}
-        slowest = max(times, key=lambda title: times[title], default="")
-        name = f"{row.name}, {many:,} jobs: {what} ({slowest})"
-        yield at_most(name, limit, times.get(slowest), "ms")
+def _slowest(
+    name: str, samples: Samples, store: str, figure: Callable[[list[float]], float], limit: float
+) -> Target:
+    times = {title: figure(ms) for (title, one), ms in samples.items() if one == store and ms}
+    slowest = max(times, key=lambda title: times[title], default="")
+    return at_most(f"{name} ({slowest})", limit, times.get(slowest), "ms")
+
+
+def _p95(times: list[float]) -> float:
+    return sorted(times)[int(0.95 * (len(times) - 1))]
 
 
 async def _fill(url: str, amount: int, templates: list[str]) -> Sample:
     """Up to this many jobs, keeping what is there. `templates` is filled the first time."""
-    store = open_store(url)
-    await store.open()
-    try:
+    async with seeding.opened(url, worker_slots=SLOTS) as store:
         if not templates:
-            await seeding.register_worker(store, slots=SLOTS)
             templates += await seeding.make_templates(store)
             await seeding.add_pending(store, min(PENDING, amount // 5))
             await store.claim(seeding.WORKER, Capacity(slots=RUNNING))
@@ -195,35 +178,19 @@ async def _fill(url: str, amount: int, templates: list[str]) -> Sample:
         user, job_type = seeding.USERS[7], seeding.TYPES[1]
         batch_id, cursor = batches[-1].batch_id, deep.next_cursor
         return Sample(job.job_id, batch_id, user, job_type, "FILE_CORRUPT", cursor)
-    finally:
-        await store.close()
 
 
-def _timing(seconds: list[float]) -> Timing:
-    ordered = sorted(1000 * one for one in seconds)
-    p95 = ordered[int(0.95 * (len(ordered) - 1))]
-    return Timing(statistics.median(ordered), p95, ordered[-1])
-
-
-def _time_requests(url: str, sample: Sample, repeats: int) -> dict[str, Timing]:
+def _time_requests(
+    samples: Samples, store: str, client: Client, sample: Sample, repeats: int
+) -> None:
     """The requests of all views, round after round over one connection."""
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
-    paths = _paths(sample)
-    seconds: dict[str, list[float]] = {title: [] for title in paths}
     for number in range(repeats + 1):
-        for title, path in paths.items():
+        for title, path in _paths(sample).items():
             headers = {"X-User-ID": sample.user} if "as a user" in title else {}
             started = time.perf_counter()
-            connection.request("GET", path, headers=headers)
-            response = connection.getresponse()
-            body = response.read()
-            took = time.perf_counter() - started
-            if response.status != 200:
-                raise Failed(f"{path}: {response.status} {body[:200]!r}")
+            client.fetch("GET", path, headers=headers)
             if number:  # the first round warms up the caches
-                seconds[title].append(took)
-    connection.close()
-    return {title: _timing(times) for title, times in seconds.items()}
+                samples[title, store].append(1000 * (time.perf_counter() - started))
 
 
 def _paths(sample: Sample) -> Mapping[str, str]:
@@ -281,14 +248,13 @@ def _paths(sample: Sample) -> Mapping[str, str]:
     }
 
 
-def _time_views(url: str, sample: Sample, visits: int) -> dict[str, Timing]:
+def _time_views(samples: Samples, store: str, url: str, sample: Sample, visits: int) -> None:
     """From the navigation until each view shows its content; nothing without a browser."""
     if (program := shutil.which(BROWSER)) is None:
         log("no browser: the views are not measured")
-        return {}
+        return
     from playwright.sync_api import sync_playwright
 
-    seconds: dict[str, list[float]] = {}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=BROWSER_OPTIONS)
         for _ in range(visits):
@@ -298,10 +264,9 @@ def _time_views(url: str, sample: Sample, visits: int) -> dict[str, Timing]:
                 started = time.perf_counter()
                 page.goto(f"{url}/#/{address}", wait_until="commit")
                 page.locator(content).first.wait_for(timeout=VIEW_LIMIT_MS)
-                seconds.setdefault(title, []).append(time.perf_counter() - started)
+                samples[title, store].append(1000 * (time.perf_counter() - started))
                 context.close()
         browser.close()
-    return {title: _timing(times) for title, times in seconds.items()}
 
 
 def _views(sample: Sample) -> Mapping[str, tuple[str, str]]:

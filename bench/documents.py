@@ -11,10 +11,9 @@ import os
 import statistics
 import subprocess
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -23,14 +22,16 @@ import quality
 from corpus.corpus import Split
 from corpus.files import Scan, mixed_pages, plain_pages, scan, variant
 from corpus.manuals import documents
+from corpus.prose import Language
 from corpus.score import MEASURES, average, character_error_rate
-from harness import WORK, Failed, log, recording_failure
-from processes import sampling
-from report import Cell, Chart, Result, Table, ahead, at_least, at_most, median, spread
+from harness import WORK, Failed, Measure, log, recording_failure, take_turns
+from processes import keep_highest, sampling
+from report import Cell, Chart, Result, Samples, Table, ahead, at_least, at_most, median, spread
 from service import Done, Service, serving
 from tools import PDF_TOOLS, PDFIUM, SECRETARY, read_one
 
 PROCESSES = (1, 2)
+WAYS = ("by path", "by upload")
 #: Left out of a quick run: they take a minute for the corpus.
 SLOWEST = ("pymupdf4llm", "markitdown")
 #: Measured in every round; the others take seconds per file and are measured in the first round.
@@ -39,14 +40,14 @@ SLOW = ("pdf_oxide", "pypdf", "xberg", "kreuzberg")
 EXTRACTION_ONLY = "secretary, extraction only"
 WARM_UP_PAGES = 10
 CACHE_REPEATS = 20
-SCANS = (("en", 300), ("de", 200), ("en", 200), ("de", 300))
+SCANS: tuple[tuple[Language, int], ...] = (("en", 300), ("de", 200), ("en", 200), ("de", 300))
 TESSERACT, OCRMYPDF = "tesseract, one core", "OCRmyPDF, one core"
 OCR_LIMIT_S = 600
 MEMORY_PROCESSES, SAMPLE_EVERY_S, MEMORY_DPI = 2, 0.05, 200
 #: By the number of child processes.
 TEXT_TARGETS, OCR_TARGETS = {1: 0.8, 2: 1.5}, {1: 0.95, 2: 1.8}
 CACHED_TARGET_MS = 20
-OWN, REAL = "Quality, generated documents", "Quality, real manuals"
+RATE, EXECUTION = "pages/s", "execution"
 QUALITY_NOTES = """\
 CPU: of the conversion; for Secretary of the whole service. The measures are defined in \
 `bench/README.md`."""
@@ -69,7 +70,7 @@ class Plan:
     rounds: int = 7
     mixed_rounds: int = 3
     every_tool: bool = True
-    scans: tuple[tuple[str, int], ...] = SCANS
+    scans: tuple[tuple[Language, int], ...] = SCANS
     scanned_pages: int = 4
     ocr_rounds: int = 2
     native_pages: tuple[int, ...] = (10, 100, 1_000)
@@ -91,6 +92,10 @@ def main(arguments: Sequence[str]) -> Result:
     return result
 
 
+def _ours(count: int, way: str = "") -> str:
+    return f"secretary, {_processes(count)}" + (f", {way}" if way else "")
+
+
 def _processes(count: int) -> str:
     return f"{count} process{'es' if count > 1 else ''}"
 
@@ -105,254 +110,189 @@ def _measure_quality(result: Result, plan: Plan, root: Path, *, split: Split) ->
             rows.append(quality.measure(tool, corpus.samples))
     result.failures += [f"{row.tool}: {failure}" for row in rows for failure in row.failures]
     result.versions |= {row.tool: row.version for row in rows[1:]}
-    title = REAL if split == "real" else OWN
+    kind = "real manuals" if split == "real" else "generated documents"
+    title = f"Quality, {kind}"
     result.tables.append(quality.table(rows, corpus.samples, title, QUALITY_NOTES))
     ours, *peers = [(row.tool, average(row.scores.values())) for row in rows if row.scores]
     for name in MEASURES:
         figures = {tool: averages[name] for tool, averages in peers}
-        label = f"{'real manuals' if split == 'real' else 'generated documents'}: {name}"
-        result.targets.append(ahead(label, ours[1][name], figures, decimals=3))
-
-
-@dataclass
-class Speed:
-    """Samples by the name of the row, one per round."""
-
-    pages: int
-    rates: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    execution_rates: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    #: Over PDFium in the same round.
-    ratios: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    #: Jobs on a cached file, by how it was submitted.
-    cached: dict[str, list[Done]] = field(default_factory=dict)
-
-    def cells(self, name: str) -> list[Cell]:
-        if name not in self.rates:
-            return [""] * 3
-        execution: Cell = spread(self.execution_rates[name]) or ""
-        ratio: Cell = 1.0 if name == PDFIUM.name else spread(self.ratios[name])
-        return [spread(self.rates[name]), execution, ratio]
+        result.targets.append(ahead(f"{kind}: {name}", ours[1][name], figures, decimals=3))
 
 
 def _measure_speed(result: Result, plan: Plan, root: Path) -> None:
-    once: tuple[str, ...] = (*SLOW, "markitdown") if plan.every_tool else SLOW
-    plain = measure_speed(result, root, plain_pages(root, plan.pages), plan.rounds, once)
-    log("speed: mixed pages")
+    plain_file = plain_pages(root, plan.pages)
     files = [sample.pdf for sample in documents(WORK, "test").samples]
-    once = SLOW if plan.every_tool else ()
     mixed_file = mixed_pages(root, plan.pages, files)
-    mixed = measure_speed(result, root, mixed_file, plan.mixed_rounds, once)
-    columns = ("pages/s", "execution", "x PDFium")
+    once: Sequence[str] = (*SLOW, "markitdown") if plan.every_tool else SLOW
+    with ExitStack() as stack:
+        services = {n: stack.enter_context(serving(root, root, processes=n)) for n in PROCESSES}
+        for service in services.values():
+            service.read(plain_pages(root, WARM_UP_PAGES))
+        plain = measure_speed(result, services, plain_file, plan.rounds, once)
+        log("speed: mixed pages")
+        once = SLOW if plan.every_tool else ()
+        mixed = measure_speed(result, services, mixed_file, plan.mixed_rounds, once)
+        cached = _measure_cached(services[PROCESSES[0]], plain_file, root)
+    columns = (RATE, EXECUTION, "x PDFium")
     head = ["", *(f"{kind} {name}" for kind in ("plain:", "mixed:") for name in columns)]
-    lines = [[name, *plain.cells(name), *mixed.cells(name)] for name in plain.rates]
+    names = list(dict.fromkeys(row for row, _ in plain))
+    lines = [[name, *_speed_cells(plain, name), *_speed_cells(mixed, name)] for name in names]
     chart = Chart("speed", "Pages per second, plain text", "pages/s", [1])
     result.tables.append(Table(head, lines, "Speed", SPEED_NOTES.format(**result.plan), [chart]))
     lines = []
-    for way, jobs in plain.cached.items():
+    for way, jobs in cached.items():
         times, execution = [1000 * j.client_s for j in jobs], [1000 * j.execution_s for j in jobs]
         p95 = statistics.quantiles(times, n=20)[-1]
         lines.append([way, statistics.median(times), p95, statistics.median(execution)])
     head = ["submitted", "p50 ms", "p95 ms", "execution p50 ms"]
     result.tables.append(Table(head, lines, "A cached file"))
     for count, target in TEXT_TARGETS.items():
-        ratio = median(plain.ratios[_our_name(count, "by path")])
+        ratio = median(plain.ratios(_ours(count, "by path"), PDFIUM.name, RATE))
         name = f"text layer, {_processes(count)}, x PDFium"
         result.targets.append(at_least(name, target, ratio, peer="PDFium"))
-    times = [1000 * done.client_s for jobs in plain.cached.values() for done in jobs]
+    times = [1000 * done.client_s for jobs in cached.values() for done in jobs]
     result.targets.append(at_most("cached file, p50", CACHED_TARGET_MS, median(times), "ms"))
 
 
-def _our_name(processes: int, way: str) -> str:
-    return f"secretary, {_processes(processes)}, {way}"
+def _speed_cells(samples: Samples, row: str) -> list[Cell]:
+    if (row, RATE) not in samples:
+        return [""] * 3
+    _, rate, execution = samples.line(row, (RATE, EXECUTION))
+    ratio: Cell = 1.0 if row == PDFIUM.name else spread(samples.ratios(row, PDFIUM.name, RATE))
+    return [rate, execution or "", ratio]
 
 
 def measure_speed(
-    result: Result, root: Path, file: Path, rounds: int, once: Sequence[str]
-) -> Speed:
-    """`once`: tools that are measured in the first round only."""
-    speed = Speed(int(file.stem.split("-")[1]))
-    with ExitStack() as stack:
-        services = {
-            count: stack.enter_context(serving(root, root, processes=count)) for count in PROCESSES
-        }
-        for service in services.values():
-            service.read(plain_pages(root, WARM_UP_PAGES))
-        for number in range(rounds):
-            tools = FAST if number else (*FAST, *once)
-            _measure_round(result, speed, number, file, services, tools)
-        _measure_cached(speed, services[PROCESSES[0]], file, root)
-    return speed
-
-
-def _measure_round(
     result: Result,
-    speed: Speed,
-    number: int,
-    file: Path,
     services: Mapping[int, Service],
-    tools: Sequence[str],
-) -> None:
-    rates: dict[str, float] = {}
-    before = _tool_rate(PDFIUM.name, file)
-    speed.rates[PDFIUM.name] = speed.rates.get(PDFIUM.name, [])  # the first row
+    file: Path,
+    rounds: int,
+    once: Sequence[str],
+) -> Samples:
+    """`once`: tools that are measured in the first round only."""
+    rows: dict[str, Measure] = {PDFIUM.name: lambda _: {RATE: _tool_rate(PDFIUM.name, file)}}
     for count, service in services.items():
-        for way in ("by path", "by upload"):
-            name = _our_name(count, way)
-            with recording_failure(result.failures, name):
-                fresh = variant(file, file.parent, f"{number} {count} {way}")
-                done = service.read(fresh) if way == "by path" else service.upload(fresh)
-                pages = done.job["results"]["metadata"]["page_count"]
-                if done.from_cache or pages != speed.pages:
-                    raise Failed(f"{pages} pages, {'' if done.from_cache else 'not '}cached")
-                rates[name] = speed.pages / done.client_s
-                speed.execution_rates[name].append(speed.pages / done.execution_s)
-                fresh.unlink()
-    # Before and after ours, so that a disturbance hits both alike.
-    raw = statistics.mean([before, _tool_rate(PDFIUM.name, file)])
-    with recording_failure(result.failures, EXTRACTION_ONLY):
-        rates[EXTRACTION_ONLY] = _tool_rate(SECRETARY.name, file)
-    for name in tools:
-        with recording_failure(result.failures, name):
-            rates[name] = _tool_rate(name, file)
-    speed.rates[PDFIUM.name].append(raw)
-    for name, rate in rates.items():
-        speed.rates[name].append(rate)
-        speed.ratios[name].append(rate / raw)
+        rows |= {_ours(count, way): partial(_our_rate, service, file, way) for way in WAYS}
+    rows[EXTRACTION_ONLY] = lambda _: {RATE: _tool_rate(SECRETARY.name, file)}
+    for name in (*FAST, *once):
+
+        def measure(number: int, name: str = name) -> Mapping[str, float]:
+            return {} if number and name in once else {RATE: _tool_rate(name, file)}
+
+        rows[name] = measure
+    return take_turns(rows, rounds, result.failures)
+
+
+def _our_rate(service: Service, file: Path, way: str, number: int) -> Mapping[str, float]:
+    fresh = variant(file, file.parent, f"{number} {service.processes} {way}")
+    done = service.read(fresh) if way == "by path" else service.upload(fresh)
+    fresh.unlink()
+    pages, expected = done.job["results"]["metadata"]["page_count"], _pages(file)
+    if done.from_cache or pages != expected:
+        raise Failed(f"{pages} pages, {'' if done.from_cache else 'not '}cached")
+    return {RATE: pages / done.client_s, EXECUTION: pages / done.execution_s}
+
+
+def _pages(file: Path) -> int:
+    return int(file.stem.split("-")[1])
 
 
 def _tool_rate(name: str, file: Path) -> float:
     warm_up = plain_pages(file.parent, WARM_UP_PAGES)
-    readings, stem = read_one(PDF_TOOLS[name], file, warm_up=warm_up)
-    return int(stem.split("-")[1]) / readings.wall_s[stem]
+    return _pages(file) / read_one(PDF_TOOLS[name], file, warm_up=warm_up).wall_s[file.stem]
 
 
-def _measure_cached(speed: Speed, service: Service, file: Path, root: Path) -> None:
+def _measure_cached(service: Service, file: Path, root: Path) -> dict[str, list[Done]]:
     """The same contents again: under the same name, then as an upload under another."""
     cached, other = variant(file, root, "cached"), root / "another-name.pdf"
     service.read(cached)
     other.write_bytes(cached.read_bytes())
-    speed.cached["by path"] = [service.read(cached) for _ in range(CACHE_REPEATS)]
-    speed.cached["by upload"] = [service.upload(other) for _ in range(CACHE_REPEATS)]
-    if not all(done.from_cache for jobs in speed.cached.values() for done in jobs):
+    done = {
+        "by path": [service.read(cached) for _ in range(CACHE_REPEATS)],
+        "by upload": [service.upload(other) for _ in range(CACHE_REPEATS)],
+    }
+    if not all(one.from_cache for jobs in done.values() for one in jobs):
         raise Failed("a cached file was processed again")
+    return done
 
 
-#: Reads a scan: the text, and the seconds it took.
+#: Reads a scan in a round: the text, and the seconds it took.
 OcrReader = Callable[[Scan, int], tuple[str, float]]
-
-
-@dataclass
-class OcrRow:
-    """By the name of the scan; rates and ratios have one sample per round."""
-
-    rates: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    #: Over Tesseract in the same round.
-    ratios: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    error_rates: dict[str, float] = field(default_factory=dict)
-    failures: list[str] = field(default_factory=list)
-
-    @contextmanager
-    def recording_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except (Failed, subprocess.SubprocessError, OSError) as failure:
-            self.failures.append(str(failure)[:300])
 
 
 def _measure_ocr(result: Result, plan: Plan, root: Path) -> None:
     if not harness.has_program("tesseract", "tesseract-ocr"):
         raise Failed("there is no tesseract: apt-get install tesseract-ocr tesseract-ocr-deu")
-    rows = measure_ocr(plan, root)
-    if not rows[OCRMYPDF].failures:
-        result.versions["ocrmypdf"] = _run(*_ocrmypdf_command(), "--version").strip()
-    scans = list(rows[TESSERACT].rates)
-    head = ["", *(f"{name}: pages/s|x tesseract|CER %" for name in scans)]
-    head = [title for titles in head for title in titles.split("|")]
-    lines: list[list[Cell]] = []
-    for name, row in rows.items():
-        result.failures += [f"{name}: {failure}" for failure in row.failures]
-        line: list[Cell] = [name]
-        for one in scans:
-            rate = row.error_rates.get(one)
-            line += [spread(row.rates[one]), spread(row.ratios[one])]
-            line.append(None if rate is None else rate * 100)
-        lines.append(line)
-    columns = [1 + 3 * number for number in range(len(scans))]
-    chart = Chart("ocr", "Scanned pages per second", "pages/s", columns, scans)
-    result.tables.append(Table(head, lines, "OCR", OCR_NOTES.format(**result.plan), [chart]))
-    for count, target in OCR_TARGETS.items():
-        ratios = rows[f"secretary, {_processes(count)}"].ratios
-        worst = min((statistics.median(ratios[one]) for one in scans if ratios[one]), default=None)
-        name = f"OCR, {_processes(count)}, x tesseract, worst scan"
-        result.targets.append(at_least(name, target, worst, peer=TESSERACT))
-
-
-def measure_ocr(plan: Plan, root: Path) -> dict[str, OcrRow]:
-    made = [scan(root, language, dpi, plan.scanned_pages) for language, dpi in plan.scans]  # type: ignore[arg-type]
+    scans = [scan(root, language, dpi, plan.scanned_pages) for language, dpi in plan.scans]
     with ExitStack() as stack:
         readers: dict[str, OcrReader] = {TESSERACT: _tesseract}
         for count in PROCESSES:
             service = stack.enter_context(serving(root, root, processes=count))
-            readers[f"secretary, {_processes(count)}"] = _ours(service)
-        readers[OCRMYPDF] = _ocrmypdf(root)
-        rows = {name: OcrRow() for name in readers}
+            readers[_ours(count)] = partial(_ocr_job, service)
+        readers[OCRMYPDF] = partial(_ocrmypdf, result, root)
         warm_up = scan(root, "en", 100, 1)
-        for name, reader in readers.items():
-            with rows[name].recording_failure():
-                reader(warm_up, -1)
-        for number in range(plan.ocr_rounds):
-            for one in made:
-                rates: dict[str, float] = {}
-                for name, reader in readers.items():
-                    row = rows[name]
-                    if row.failures:
-                        continue
-                    with row.recording_failure():
-                        text, seconds = reader(one, number)
-                        rates[name] = len(one.texts) / seconds
-                        row.rates[one.name].append(rates[name])
-                        error_rate = character_error_rate(" ".join(one.texts), text)
-                        row.error_rates[one.name] = error_rate
-                        if TESSERACT in rates:
-                            row.ratios[one.name].append(rates[name] / rates[TESSERACT])
-    return rows
+        rows: dict[str, Measure] = {
+            name: partial(_read_scans, reader, [warm_up, *scans])
+            for name, reader in readers.items()
+        }
+        samples = take_turns(rows, plan.ocr_rounds, result.failures)
+    names = [one.name for one in scans]
+    head = [t for name in names for t in (f"{name}: pages/s", "x tesseract", "CER %")]
+    lines: list[list[Cell]] = []
+    for row in rows:
+        line: list[Cell] = [row]
+        for name in names:
+            ratios = samples.ratios(row, TESSERACT, name)
+            rates = samples.get((row, name), ())
+            line += [spread(rates), spread(ratios), samples.median(row, f"{name}: CER")]
+        lines.append(line)
+    columns = [1 + 3 * number for number in range(len(scans))]
+    chart = Chart("ocr", "Scanned pages per second", "pages/s", columns, names)
+    notes = OCR_NOTES.format(**result.plan)
+    result.tables.append(Table(["", *head], lines, "OCR", notes, [chart]))
+    for count, target in OCR_TARGETS.items():
+        medians = [median(samples.ratios(_ours(count), TESSERACT, name)) for name in names]
+        worst = min((ratio for ratio in medians if ratio), default=None)
+        name = f"OCR, {_processes(count)}, x tesseract, worst scan"
+        result.targets.append(at_least(name, target, worst, peer=TESSERACT))
+
+
+def _read_scans(reader: OcrReader, scans: Sequence[Scan], number: int) -> Mapping[str, float]:
+    """Pages per second and error rate by scan; the first scan only warms up."""
+    figures: dict[str, float] = {}
+    for one in scans if number == 0 else scans[1:]:
+        text, seconds = reader(one, number)
+        figures[one.name] = len(one.texts) / seconds
+        figures[f"{one.name}: CER"] = 100 * character_error_rate(" ".join(one.texts), text)
+    return figures
 
 
 def _tesseract(one: Scan, number: int) -> tuple[str, float]:
-    texts, started = [], time.perf_counter()
-    for image in one.images:
-        texts.append(_run("tesseract", str(image), "-", "-l", one.tesseract_language))
+    started, language = time.perf_counter(), one.tesseract_language
+    texts = [_run("tesseract", str(image), "-", "-l", language) for image in one.images]
     return "\n".join(texts), time.perf_counter() - started
 
 
-def _ours(service: Service) -> OcrReader:
-    def read(one: Scan, number: int) -> tuple[str, float]:
-        fresh = variant(one.pdf, one.pdf.parent, f"round {number}")
-        options = {"extraction_method": "ocr", "ocr_language": one.tesseract_language}
-        done = service.read(fresh, **options)
-        if done.from_cache:
-            raise Failed("the scan was cached")
-        pages = done.job["results"]["metadata"]["text_contents"]
-        return "\n".join(page["content"] for page in pages), done.client_s
-
-    return read
+def _ocr_job(service: Service, one: Scan, number: int) -> tuple[str, float]:
+    fresh = variant(one.pdf, one.pdf.parent, f"round {number}")
+    options = {"extraction_method": "ocr", "ocr_language": one.tesseract_language}
+    done = service.read(fresh, **options)
+    if done.from_cache:
+        raise Failed("the scan was cached")
+    pages = done.job["results"]["metadata"]["text_contents"]
+    return "\n".join(page["content"] for page in pages), done.client_s
 
 
-def _ocrmypdf(root: Path) -> OcrReader:
-    def read(one: Scan, number: int) -> tuple[str, float]:
-        command = _ocrmypdf_command()
-        sidecar, output = root / "sidecar.txt", root / "searchable.pdf"
-        options = ["--jobs", "1", "--optimize", "0", "--output-type", "pdf", "--quiet"]
-        options += ["--language", one.tesseract_language, "--sidecar", str(sidecar)]
-        started = time.perf_counter()
-        _run(*command, *options, str(one.pdf), str(output))
-        return sidecar.read_text(encoding="utf-8"), time.perf_counter() - started
-
-    return read
-
-
-def _ocrmypdf_command() -> tuple[str, ...]:
-    return str(harness.environment("reader-ocrmypdf", ["ocrmypdf"])), "-m", "ocrmypdf"
+def _ocrmypdf(result: Result, root: Path, one: Scan, number: int) -> tuple[str, float]:
+    python = harness.environment("reader-ocrmypdf", ["ocrmypdf"])
+    command = [str(python), "-m", "ocrmypdf"]
+    result.versions["ocrmypdf"] = _run(*command, "--version").strip()
+    sidecar, output = root / "sidecar.txt", root / "searchable.pdf"
+    command += ["--jobs", "1", "--optimize", "0", "--output-type", "pdf", "--quiet"]
+    command += ["--language", one.tesseract_language, "--sidecar", str(sidecar)]
+    started = time.perf_counter()
+    _run(*command, str(one.pdf), str(output))
+    return sidecar.read_text(encoding="utf-8"), time.perf_counter() - started
 
 
 def _run(*command: str) -> str:
@@ -372,27 +312,25 @@ def _measure_memory(result: Result, plan: Plan, root: Path) -> None:
     for method, pages, file in files:
         figures: list[Cell] = [None] * 4
         with recording_failure(result.failures, f"memory, {method}, {pages} pages"):
-            figures = [*_peak(method, file, root)]
+            figures = _peaks(method, file, root)
         lines.append([method, f"{pages:,}", *figures])
     head = ["method", "pages", "service MB", "larger child MB", "all MB", "s"]
     result.tables.append(Table(head, lines, "Peak memory", MEMORY_NOTES))
 
 
-def _peak(method: str, file: Path, root: Path) -> tuple[float, float, float, float]:
+def _peaks(method: str, file: Path, root: Path) -> list[Cell]:
+    peaks: dict[int, float] = {}  # by process id, including processes that have ended
+
+    def sample() -> None:
+        keep_highest(peaks, {pid: size / 1e6 for (pid, _), size in tree.peak_bytes().items()})
+
     with serving(root, root, processes=MEMORY_PROCESSES) as service:
-        # By process id, including processes that have ended.
-        peaks: dict[int, int] = {}
-
-        def sample() -> None:
-            for (pid, _), size in service.tree.peak_bytes().items():
-                peaks[pid] = max(size, peaks.get(pid, 0))
-
+        tree = service.tree
         with sampling(sample, SAMPLE_EVERY_S):
             options = {"ocr_language": "eng"} if method == "ocr" else {}
-            seconds = service.read(file, extraction_method=method, **options).client_s
-        leader = peaks.pop(service.tree.leader)
-    everything = leader + sum(peaks.values())
-    return leader / 1e6, max(peaks.values(), default=0) / 1e6, everything / 1e6, seconds
+            done = service.read(file, extraction_method=method, **options)
+    everything, leader = sum(peaks.values()), peaks.pop(tree.leader)
+    return [leader, max(peaks.values(), default=0), everything, done.client_s]
 
 
 PARTS: dict[str, harness.Part] = {

@@ -8,24 +8,24 @@ row consists of.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import harness
 import queues
 from harness import log, recording_failure
-from queues import About, Adapter, Row, open_testbed
-from report import Cell, Chart, Result, Table, Target, ahead, at_most, median, spread
+from queues import Adapter, open_testbed
+from report import Chart, Result, Samples, Table, Target, ahead, at_most
 
 ISOLATED, ON_LOOP = "secretary-sqlite", "secretary-loop"
 EXTRA_LIMIT_S = 600
 MANY_JOBS_TARGET = 1.5
 ONE_PROCESS_TARGET_MS = 1.0
-HEAD = [
-    "", "version", "durable", "enqueues/s, 1 caller", f"{queues.CALLERS} callers", "jobs/s",
-    "start latency p50 ms", "p95 ms", "recovery s", "idle CPU %", "broker CPU %",
-]  # fmt: skip
+ENQUEUES, CONCURRENT, DRAINED = "enqueues/s, 1 caller", f"{queues.CALLERS} callers", "jobs/s"
+P50, P95, IDLE, BROKER = "start latency p50 ms", "p95 ms", "idle CPU %", "broker CPU %"
+RATES = [ENQUEUES, CONCURRENT, DRAINED, P50, P95]
 CHARTS = [
     Chart("enqueued", f"Enqueues per second, {queues.CALLERS} callers", "jobs/s", [4]),
     Chart("drained", "Throughput of waiting jobs", "jobs/s", [5]),
@@ -37,6 +37,8 @@ persistence. Enqueues: {jobs:,} jobs from one client process, without a bulk API
 {jobs:,} waiting jobs, at most {drain_window_s:g} s. Start latency: from the client's call to the \
 job's first line, idle worker. Recovery: from `kill -9` in mid-job to the job's next start; "> \
 {recovery_cap_s:g}": not within {recovery_cap_s:g} s. CPU: percent of one core."""
+#: What `about` and `extra` returned, by the name of the row.
+Answers = dict[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,10 @@ QUICK = Plan(jobs=2_000, rounds=1, drain_window_s=3, probes=50, idle_s=3, recove
 def adapters() -> list[Adapter]:
     python = queues.peers_python()
     peers = ("celery", "rq", "dramatiq", "huey-redis", "saq")
+    on_loop = {"BENCH_HANDLERS": "register_on_loop", "BENCH_SLOTS": "64"}
     return [
         Adapter(ISOLATED, "secretary_peer"),
-        Adapter(ON_LOOP, "secretary_loop_peer"),
+        Adapter(ON_LOOP, "secretary_peer", settings=on_loop),
         Adapter("secretary-mongodb", "secretary_peer", service="mongodb"),
         *(Adapter(name, f"{name.split('-')[0]}_peer", python, "redis") for name in peers),
         Adapter("huey-sqlite", "huey_peer", python),
@@ -65,131 +68,125 @@ def adapters() -> list[Adapter]:
 
 
 def main(arguments: Sequence[str]) -> Result:
-    parser = harness.parser(__doc__)
-    parser.add_argument("--only", help="comma-separated names of rows")
+    rows = adapters()
+    parser = harness.parser(__doc__, [row.name for row in rows])
     parser.add_argument("--jobs", type=int, help="how many jobs are enqueued and drained")
     options = parser.parse_args(arguments)
     plan = QUICK if options.quick else Plan()
     plan = replace(plan, jobs=options.jobs or plan.jobs)
-    rows = [Row(adapter) for adapter in _chosen(options.only)]
+    rows = [row for row in rows if row.name in options.only]
+    if any(row.service == "redis" for row in rows) and not harness.has_program("redis-server"):
+        log("without redis-server only the rows that do not need it are measured")
+        rows = [row for row in rows if row.service != "redis"] or sys.exit("no row is left")
+    about, extra, samples = Answers(), Answers(), Samples()
     with harness.benchmark("engine", options, plan, "mongod", "redis-server") as (result, root):
-        measure(rows, plan, root, result.failures)
-        result.versions = queues.peer_versions(rows)
-        notes = f"{NOTES.format(**result.plan)}\n\n{queues.descriptions(rows)}"
-        result.tables = [Table(HEAD, [_cells(row) for row in rows], notes=notes, charts=CHARTS)]
-        result.tables += _extra_tables(rows)
-        result.targets = [*_targets(rows)]
+        _measure(rows, plan, root, about, extra, samples, result.failures)
+        result.versions = queues.peer_versions(rows, about)
+        result.tables = [_table(rows, plan, about, samples, result), *_extra_tables(extra)]
+        result.targets = [*_targets(rows, plan, samples), *_extra_targets(extra)]
     return result
 
 
-def measure(rows: Sequence[Row], plan: Plan, root: Path, failures: list[str]) -> None:
+def _measure(
+    rows: Sequence[Adapter],
+    plan: Plan,
+    root: Path,
+    about: Answers,
+    extra: Answers,
+    samples: Samples,
+    failures: list[str],
+) -> None:
     for row in rows:
-        with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
-            row.about = About(**testbed.client("about"))
+        with recording_failure(failures, row.name), open_testbed(row, root) as testbed:
+            about[row.name] = testbed.client("about")
     for number in range(plan.rounds):
         turn = number % len(rows)
         for row in [*rows[turn:], *rows[:turn]]:
             log(f"round {number + 1} of {plan.rounds}: {row.name}")
-            with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
-                row.enqueue_rates.append(queues.enqueue_rate(testbed, plan.jobs))
+            with recording_failure(failures, row.name), open_testbed(row, root) as testbed:
+                samples.add(row.name, {ENQUEUES: queues.enqueue_rate(testbed, plan.jobs)})
                 rate = queues.drain_rate(testbed, plan.jobs, window_s=plan.drain_window_s)
-                row.drain_rates.append(rate)
-            with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
+                samples.add(row.name, {DRAINED: rate})
+            with recording_failure(failures, row.name), open_testbed(row, root) as testbed:
                 rate = queues.enqueue_rate(testbed, plan.jobs, callers=queues.CALLERS)
-                row.concurrent_enqueue_rates.append(rate)
-            with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
-                row.latencies.append(queues.start_latency(testbed, plan.probes))
+                samples.add(row.name, {CONCURRENT: rate})
+            with recording_failure(failures, row.name), open_testbed(row, root) as testbed:
+                p50, p95 = queues.start_latency(testbed, plan.probes)
+                samples.add(row.name, {P50: p50, P95: p95})
     with queues.idle_workers(rows, root, failures) as idle:
-        usages = queues.idle_cpu([testbed for _, testbed in idle], seconds=plan.idle_s)
-        for (row, _), usage in zip(idle, usages, strict=True):
-            row.idle_cpu = usage
-        queues.measure_recovery(idle, plan.recovery_cap_s, failures)
+        for name, (worker, broker) in queues.idle_cpu(idle, seconds=plan.idle_s).items():
+            samples.add(name, {IDLE: worker, BROKER: broker})
+        queues.measure_recovery(idle, plan.recovery_cap_s, samples, failures)
     for row in rows:
-        if row.about.extra:
+        if about.get(row.name, {}).get("extra"):
             log(f"figures of its own: {row.name}")
-            with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
-                row.extra = testbed.client("extra", limit_s=EXTRA_LIMIT_S)
+            with recording_failure(failures, row.name), open_testbed(row, root) as testbed:
+                extra[row.name] = testbed.client("extra", limit_s=EXTRA_LIMIT_S)
 
 
-def _chosen(only: str | None) -> list[Adapter]:
-    rows = adapters()
-    names = only.split(",") if only else [row.name for row in rows]
-    if unknown := set(names) - {row.name for row in rows}:
-        sys.exit(f"no such row: {', '.join(sorted(unknown))}")
-    chosen = [row for row in rows if row.name in names]
-    if any(row.service == "redis" for row in chosen) and not harness.has_program("redis-server"):
-        log("without redis-server only the rows that do not need it are measured")
-        chosen = [row for row in chosen if row.service != "redis"]
-    return chosen or sys.exit("no row can be measured here")
+def _table(
+    rows: Sequence[Adapter], plan: Plan, about: Answers, samples: Samples, result: Result
+) -> Table:
+    lines = []
+    for row in rows:
+        name, *rates = samples.line(row.name, RATES)
+        described = about.get(row.name, {"version": "?", "durable": False})
+        recovery = queues.recovery_cell(samples, row.name, plan.recovery_cap_s)
+        broker = samples.median(row.name, BROKER) if row.service else ""
+        idle = samples.median(row.name, IDLE)
+        durable = "yes" if described["durable"] else "no"
+        lines.append([name, described["version"], durable, *rates, recovery, idle, broker])
+    head = ["", "version", "durable", *RATES, queues.RECOVERY, IDLE, BROKER]
+    notes = f"{NOTES.format(**result.plan)}\n\n{queues.descriptions(about)}"
+    return Table(head, lines, notes=notes, charts=CHARTS)
 
 
-def _cells(row: Row) -> list[Cell]:
-    worker, broker = row.idle_cpu
-    return [
-        row.name,
-        row.about.version,
-        "yes" if row.about.durable else "no",
-        spread(row.enqueue_rates),
-        spread(row.concurrent_enqueue_rates),
-        spread(row.drain_rates),
-        spread([p50 for p50, _ in row.latencies]),
-        spread([p95 for _, p95 in row.latencies]),
-        row.recovery_cell(),
-        worker,
-        "" if worker is not None and broker is None else broker,
-    ]
-
-
-def _extra_tables(rows: Sequence[Row]) -> Iterator[Table]:
+def _extra_tables(extra: Answers) -> Iterator[Table]:
     """Few stored jobs next to many, and the start latency within one process."""
-    stores = [row for row in rows if "store" in row.extra]
+    stores = {
+        name.removeprefix("secretary-"): e["store"] for name, e in extra.items() if "store" in e
+    }
     if stores:
-        head = [
-            f"{row.name.removeprefix('secretary-')}: {n}"
-            for row in stores
-            for n in ("10k jobs", "1M jobs", "ratio")
-        ]
-        titles = list(stores[0].extra["store"])
-        lines = [[t, *(f for row in stores for f in row.extra["store"][t])] for t in titles]
-        title = "The store with 10,000 and with 1,000,000 jobs, ms"
-        yield Table(["", *head], lines, title)
-    for row in rows:
-        if latencies := row.extra.get("one_process"):
-            head = ["", "start latency p50 ms", "p95 ms"]
-            yield Table(head, [[row.name, *latencies]], "API, store and worker in one process")
+        head = [f"{name}: {n}" for name in stores for n in ("10k jobs", "1M jobs", "ratio")]
+        titles = next(iter(stores.values()))
+        lines = [[t, *(f for store in stores.values() for f in store[t])] for t in titles]
+        yield Table(["", *head], lines, "The store with 10,000 and with 1,000,000 jobs, ms")
+    head = ["", P50, P95]
+    for name, figures in extra.items():
+        if latencies := figures.get("one_process"):
+            yield Table(head, [[name, *latencies]], "API, store and worker in one process")
 
 
-def _targets(rows: Sequence[Row]) -> Iterator[Target]:
-    by_name = {row.name: row for row in rows}
-    peers = [row for row in rows if not row.ours]
+def _targets(rows: Sequence[Adapter], plan: Plan, samples: Samples) -> Iterator[Target]:
+    names, peers = [row.name for row in rows], [row.name for row in rows if not row.ours]
 
-    def rate(name: str, ours: Row, samples: str) -> Target:
-        figures = {peer.name: median(getattr(peer, samples)) for peer in peers}
-        return ahead(name, median(getattr(ours, samples)), figures, "/s")
+    def compared(name: str, ours: str, column: str, unit: str = "/s") -> Target:
+        slow = unit != "/s"  # a time or a share: lower is better, and only reported
+        value, figures = samples.median(ours, column), samples.medians(peers, column)
+        target = "" if slow else "ahead of all"
+        return ahead(name, value, figures, unit, target=target, lower_is_better=slow)
 
-    if row := by_name.get(ON_LOOP):
-        yield rate("enqueues/s, 1 caller", row, "enqueue_rates")
-        yield rate(f"enqueues/s, {queues.CALLERS} callers", row, "concurrent_enqueue_rates")
-        yield rate("jobs/s, handlers on the event loop", row, "drain_rates")
-        p50s = {one.name: median([p50 for p50, _ in one.latencies]) for one in [row, *peers]}
-        p50 = p50s.pop(row.name)
-        name = "start latency between two processes, p50"
-        yield ahead(name, p50, p50s, "ms", target="", lower_is_better=True)
-    if row := by_name.get(ISOLATED):
-        yield rate("jobs/s, handlers in child processes", row, "drain_rates")
-        yield queues.recovery_target("recovery after kill -9", row, peers, "ahead of all")
-        idle = {peer.name: peer.idle_cpu[0] for peer in peers}
-        yield ahead(
-            "CPU of an idle worker", row.idle_cpu[0], idle, "%", target="", lower_is_better=True
-        )
-    for row in rows:
-        if latencies := row.extra.get("one_process"):
-            name = f"{row.name}: start latency in one process, p50"
+    if ON_LOOP in names:
+        yield compared(ENQUEUES, ON_LOOP, ENQUEUES)
+        yield compared(f"enqueues/s, {CONCURRENT}", ON_LOOP, CONCURRENT)
+        yield compared("jobs/s, handlers on the event loop", ON_LOOP, DRAINED)
+        yield compared("start latency between two processes, p50", ON_LOOP, P50, "ms")
+    if ISOLATED in names:
+        yield compared("jobs/s, handlers in child processes", ISOLATED, DRAINED)
+        name, cap_s = "recovery after kill -9", plan.recovery_cap_s
+        yield queues.recovery_target(name, samples, ISOLATED, peers, cap_s, "ahead of all")
+        yield compared("CPU of an idle worker", ISOLATED, IDLE, "%")
+
+
+def _extra_targets(extra: Answers) -> Iterator[Target]:
+    for row, figures in extra.items():
+        if latencies := figures.get("one_process"):
+            name = f"{row}: start latency in one process, p50"
             yield at_most(name, ONE_PROCESS_TARGET_MS, latencies[0], "ms")
-        if store := row.extra.get("store"):
+        if store := figures.get("store"):
             ratios = {title: times[2] for title, times in store.items() if "p50" in title}
             worst = max(ratios, key=lambda title: ratios[title])
-            name = f"{row.name}: 1,000,000 stored jobs over 10,000, worst ({worst})"
+            name = f"{row}: 1,000,000 stored jobs over 10,000, worst ({worst})"
             yield at_most(name, MANY_JOBS_TARGET, ratios[worst])
 
 

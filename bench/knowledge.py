@@ -6,22 +6,19 @@ The endpoint is a small server of the benchmark that answers at once, or after 2
 is measured one job at a time, the throughput with 50 concurrent jobs.
 """
 
-import http.client
-import json
 import statistics
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import harness
 from harness import PEERS, Failed
 from processes import SERVE, Server, running
 from report import Chart, Result, Table, at_least, at_most
+from service import execution_seconds
 
 PARALLEL = 50
 RESPONSE_S = 0.2
@@ -84,23 +81,6 @@ def main(arguments: Sequence[str]) -> Result:
     return result
 
 
-class Client:
-    """One persistent connection."""
-
-    def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
-
-    def request(self, method: str, path: str, body: Any = None) -> Any:
-        data = json.dumps(body).encode() if body is not None else None
-        self._connection.request(method, path, data, {"Content-Type": "application/json"})
-        response = self._connection.getresponse()
-        content = response.read()
-        if response.status >= 300:
-            raise Failed(f"{path}: {response.status} {content[:300]!r}")
-        return json.loads(content)
-
-
 def _endpoint(seconds: float) -> Server:
     command = (sys.executable, str(PEERS / "slow_model.py"), str(seconds * 1000))
     return Server("model", command)
@@ -125,7 +105,7 @@ def _overhead(jobs: int, root: Path) -> dict[str, float]:
     """Medians in ms; bare calls and jobs take turns."""
     samples: dict[str, list[float]] = {"bare call": [], "job, execution": [], "job, client": []}
     with running(_endpoint(0), root) as model, running(_service(model.url, 4), root) as server:
-        endpoint, service = Client(model.url), Client(server.url)
+        endpoint, service = model.client(), server.client()
         for number in range(jobs + WARM_UP):
             messages = [{"role": "user", "content": _text(number)}]
             body: dict[str, Any] = {"model": "slow", "messages": messages}
@@ -137,11 +117,7 @@ def _overhead(jobs: int, root: Path) -> dict[str, float]:
             answer = service.request("POST", "/api/transformer/text", body)
             client = time.perf_counter() - started
             job = service.request("GET", f"/api/jobs/{answer['process']['id']}")["data"]
-            begin, end = (
-                datetime.fromisoformat(job[name])
-                for name in ("processing_started_at", "completed_at")
-            )
-            times = bare, (end - begin).total_seconds(), client
+            times = bare, execution_seconds(job), client
             for name, seconds in zip(samples, times, strict=True):
                 samples[name].append(seconds * 1000)
     return {name: statistics.median(values[WARM_UP:]) for name, values in samples.items()}
@@ -152,7 +128,7 @@ def _throughput(count: int, width: int, root: Path) -> float:
         running(_endpoint(RESPONSE_S), root) as model,
         running(_service(model.url, width), root) as server,
     ):
-        service = Client(server.url)
+        service = server.client()
         warm_up = {"text": "x", "summarize": True, "sync": True}
         service.request("POST", "/api/transformer/text", warm_up)
         jobs = [

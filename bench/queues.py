@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 import statistics
 import struct
 import subprocess
@@ -9,14 +10,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pymongo
 from harness import PEERS, Failed, environment, log, recording_failure
 from processes import Tree, child_environment
-from report import Cell, Target, ahead
+from pymongo.errors import PyMongoError
+from report import Cell, Samples, Target, ahead
+
+from tests.mongod import find_mongod
+from tests.ports import free_ports
 
 CLIENT_LIMIT_S = 90
 START_LIMIT_S = 30
@@ -27,6 +33,13 @@ CALLERS = 32
 #: How long a killed worker has the machine for itself when it restarts.
 RESTART_S = 3.0
 REQUIREMENTS = ("celery[redis]", "dramatiq[redis]", "huey", "redis", "rq", "saq")
+RECOVERY = "recovery s"
+#: Redis with its default persistence, or syncing each write to disk before it answers.
+REDIS: Mapping[str, tuple[str, ...]] = {
+    "redis": (),
+    "redis-fsync": ("--appendonly", "yes", "--appendfsync", "always"),
+}
+MONGOD = ("--replSet", "bench", "--setParameter", "shutdownTimeoutMillisForSignaledShutdown=0")
 
 
 @dataclass(frozen=True)
@@ -36,9 +49,13 @@ class Adapter:
     name: str
     module: str
     python: Path = Path(sys.executable)
-    #: Arguments of `peers/services.py`, which starts the row's broker or database.
+    #: The row's broker or database: "mongodb" or a key of REDIS.
     service: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ours(self) -> bool:
+        return self.name.startswith("secretary")
 
     def command(self, verb: str, *arguments: int) -> list[str]:
         verbs = str(PEERS / "verbs.py")
@@ -58,28 +75,13 @@ class Record(NamedTuple):
     started_ns: int
 
 
-@dataclass(frozen=True)
-class About:
-    version: str = "?"
-    runs_as: str = "?"
-    durable: bool = False
-    #: Whether the row has figures that no other row has.
-    extra: bool = False
-
-
-@dataclass(frozen=True)
-class Killed:
-    #: On the monotonic clock.
-    at: float
-    job: int
-
-
 @contextmanager
 def open_testbed(adapter: Adapter, root: Path) -> Iterator["Testbed"]:
     directory = Path(tempfile.mkdtemp(prefix=f"{adapter.name}-", dir=root))
     testbed = Testbed(adapter, directory)
     try:
-        testbed.start_service()
+        if adapter.service:
+            testbed.start_service()
         yield testbed
     finally:
         testbed.kill_worker()
@@ -96,28 +98,29 @@ class Testbed:
         self.directory = directory
         self._env = {**child_environment(directory), **adapter.settings}
         self._records = directory / "records"
+        self.url = ""
         self.service: Tree | None = None
         self.worker: Tree | None = None
 
-    @property
-    def url(self) -> str:
-        """Of the service."""
-        return self._env["BENCH_URL"]
-
     def start_service(self) -> None:
-        if not self._adapter.service:
-            return
-        log = self.directory / "service.log"
-        script = str(PEERS / "services.py")
-        service = self.service = self._start([sys.executable, script, self._adapter.service], log)
-        self.wait(
-            lambda: '"url"' in _last_line(log.read_text()) or not service.running(),
-            "its service to respond",
-        )
-        self._env["BENCH_URL"] = _last_json(log.read_text())["url"]
+        (port,) = free_ports(1)
+        listen, name = ["--port", str(port)], self._adapter.service
+        if name == "mongodb":
+            (self.directory / "mongo").mkdir()
+            sockets = ["--unixSocketPrefix", str(self.directory)]
+            options = [*listen, "--bind_ip", "127.0.0.1", "--dbpath", "mongo", *sockets, *MONGOD]
+            self.service = self._start([str(find_mongod()), *options], "service.log")
+            self.url = f"mongodb://127.0.0.1:{port}/bench?replicaSet=bench"
+            self.wait(lambda: _is_primary(port), "mongod")
+        else:
+            command = ["redis-server", *listen, "--bind", "127.0.0.1", *REDIS[name]]
+            self.service = self._start(command, "service.log")
+            self.url = f"redis://127.0.0.1:{port}/0"
+            self.wait(lambda: _responds(port), "Redis")
+        self._env["BENCH_URL"] = self.url
 
     def start_worker(self) -> None:
-        self.worker = self._start(self._adapter.command("worker"), self.directory / "worker.log")
+        self.worker = self._start(self._adapter.command("worker"), "worker.log")
 
     def kill_worker(self) -> None:
         if self.worker:
@@ -137,7 +140,8 @@ class Testbed:
             raise Failed(f"{verb} took more than {limit_s:.0f} s") from None
         if done.returncode:
             raise Failed(f"{verb} exited with {done.returncode}: {_last_line(done.stderr)}")
-        return _last_json(done.stdout)
+        answer: Mapping[str, Any] = json.loads(_last_line(done.stdout))
+        return answer
 
     def records(self) -> list[Record]:
         data = self._records.read_bytes() if self._records.exists() else b""
@@ -162,14 +166,46 @@ class Testbed:
     def wait_for_starts(self, count: int, limit_s: float = START_LIMIT_S) -> None:
         self.wait(lambda: self.started() >= count, f"{count} jobs to start", limit_s)
 
+    def wait_at_most(self, count: int, window_s: float) -> None:
+        """Until this many jobs have started, or the time is up."""
+        deadline = time.monotonic() + window_s
+        while self.started() < count and time.monotonic() < deadline:
+            time.sleep(0.02)
+
     def cpu_seconds(self) -> tuple[float, float]:
         """Of the worker and of the service."""
         trees = self.worker, self.service
         worker, service = (tree.cpu_seconds() if tree else 0.0 for tree in trees)
         return worker, service
 
-    def _start(self, command: list[str], output: Path) -> Tree:
+    def _start(self, command: list[str], log: str) -> Tree:
+        output = self.directory / log
         return Tree(command, directory=self.directory, env=self._env, output=output)
+
+
+def _responds(port: int) -> bool:
+    with (
+        suppress(OSError),  # it is still starting
+        socket.create_connection(("127.0.0.1", port), timeout=1) as connection,
+    ):
+        connection.sendall(b"PING\r\n")
+        return connection.recv(64).startswith(b"+PONG")
+    return False
+
+
+def _is_primary(port: int) -> bool:
+    address = f"127.0.0.1:{port}"
+    direct = f"mongodb://{address}/?directConnection=true"
+    with (
+        suppress(PyMongoError),  # it is still starting
+        pymongo.MongoClient[dict[str, object]](direct, serverSelectionTimeoutMS=200) as client,
+    ):
+        hello = client.admin.command("hello")
+        if not hello.get("setName"):
+            members = [{"_id": 0, "host": address}]
+            client.admin.command("replSetInitiate", {"_id": "bench", "members": members})
+        return bool(hello.get("isWritablePrimary"))
+    return False
 
 
 def enqueue_rate(testbed: Testbed, jobs: int, *, callers: int = 1) -> float:
@@ -181,9 +217,7 @@ def drain_rate(testbed: Testbed, jobs: int, *, window_s: float) -> float:
     """Jobs per second from the first start to the last, or to the end of the window."""
     testbed.start_worker()
     testbed.wait_for_starts(1)
-    deadline = time.monotonic() + window_s
-    while testbed.started() < jobs and time.monotonic() < deadline:
-        time.sleep(0.05)
+    testbed.wait_at_most(jobs, window_s)
     testbed.kill_worker()
     starts = {record.sent_ns: record.started_ns for record in testbed.records()}
     if len(starts) < 2:
@@ -209,136 +243,97 @@ def warm_up(testbed: Testbed) -> None:
     time.sleep(SETTLE_S)
 
 
-def idle_cpu(testbeds: Sequence[Testbed], *, seconds: float) -> list[tuple[float, float | None]]:
-    """Percent of one core of each worker and its service, all measured at the same time."""
-    started, before = time.monotonic(), [testbed.cpu_seconds() for testbed in testbeds]
-    time.sleep(seconds)
-    percent = 100 / (time.monotonic() - started)
-    usages: list[tuple[float, float | None]] = []
-    for testbed, (worker_before, service_before) in zip(testbeds, before, strict=True):
-        worker, service = testbed.cpu_seconds()
-        of_service = (service - service_before) * percent if testbed.service else None
-        usages.append(((worker - worker_before) * percent, of_service))
-    return usages
-
-
-def kill_in_mid_job(testbed: Testbed) -> Killed:
-    """Kills the worker one second into a job and restarts it at once with the same command."""
-    before = testbed.started()
-    testbed.client("hold")
-    testbed.wait_for_starts(before + 1)
-    time.sleep(1)
-    killed = Killed(time.monotonic(), testbed.records()[-1].sent_ns)
-    testbed.kill_worker()
-    testbed.start_worker()
-    wait_for_recovery([(testbed, killed)], cap_s=RESTART_S)
-    return killed
-
-
-def recovered_after(testbed: Testbed, killed: Killed) -> float | None:
-    """Seconds from the kill to the next start of the job."""
-    starts = [
-        record.started_ns / 1e9 for record in testbed.records() if record.sent_ns == killed.job
-    ]
-    return next((start - killed.at for start in starts if start > killed.at), None)
-
-
-def wait_for_recovery(cases: Sequence[tuple[Testbed, Killed]], *, cap_s: float) -> None:
-    """Until every job has started again or its time is up."""
-    while any(
-        recovered_after(testbed, killed) is None and time.monotonic() - killed.at < cap_s
-        for testbed, killed in cases
-    ):
-        time.sleep(0.05)
-
-
-@dataclass
-class Row:
-    """What was measured of one queue; a missing figure has failed."""
-
-    adapter: Adapter
-    about: About = About()
-    enqueue_rates: list[float] = field(default_factory=list)
-    concurrent_enqueue_rates: list[float] = field(default_factory=list)
-    drain_rates: list[float] = field(default_factory=list)
-    sustained_rates: list[float] = field(default_factory=list)
-    latencies: list[tuple[float, float]] = field(default_factory=list)
-    idle_cpu: tuple[float | None, float | None] = (None, None)
-    #: Seconds until the killed job ran again; the cap if it did not.
-    recovery_s: float | None = None
-    recovered: bool = False
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return self.adapter.name
-
-    @property
-    def ours(self) -> bool:
-        return self.name.startswith("secretary")
-
-    def recovery_cell(self) -> Cell:
-        lost = self.recovery_s is not None and not self.recovered
-        return f"> {self.recovery_s:g}" if lost else self.recovery_s
-
-
 @contextmanager
 def idle_workers(
-    rows: Sequence[Row], root: Path, failures: list[str]
-) -> Iterator[list[tuple[Row, Testbed]]]:
+    rows: Sequence[Adapter], root: Path, failures: list[str]
+) -> Iterator[dict[str, Testbed]]:
     """All rows at once, for measurements that are mostly waiting."""
     with ExitStack() as stack:
-        idle = []
+        idle = {}
         for row in rows:
             log(f"idle worker: {row.name}")
             with recording_failure(failures, row.name):
-                testbed = stack.enter_context(open_testbed(row.adapter, root))
+                testbed = stack.enter_context(open_testbed(row, root))
                 warm_up(testbed)
-                idle.append((row, testbed))
+                idle[row.name] = testbed
         yield idle
 
 
+def idle_cpu(idle: Mapping[str, Testbed], *, seconds: float) -> dict[str, tuple[float, float]]:
+    """Percent of one core of each worker and its service, all measured at the same time."""
+    started, before = time.monotonic(), {name: one.cpu_seconds() for name, one in idle.items()}
+    time.sleep(seconds)
+    percent = 100 / (time.monotonic() - started)
+    usages: dict[str, tuple[float, float]] = {}
+    for name, testbed in idle.items():
+        worker, service = (b - a for a, b in zip(before[name], testbed.cpu_seconds(), strict=True))
+        usages[name] = worker * percent, service * percent
+    return usages
+
+
 def measure_recovery(
-    idle: Sequence[tuple[Row, Testbed]], cap_s: float, failures: list[str]
+    idle: Mapping[str, Testbed], cap_s: float, samples: Samples, failures: list[str]
 ) -> None:
-    killed: list[tuple[Row, Testbed, Killed]] = []
-    for row, testbed in idle:
-        log(f"kill -9: {row.name}")
-        with recording_failure(failures, row.name):
-            killed.append((row, testbed, kill_in_mid_job(testbed)))
-    wait_for_recovery([(testbed, kill) for _, testbed, kill in killed], cap_s=cap_s)
-    for row, testbed, kill in killed:
-        seconds = recovered_after(testbed, kill)
-        row.recovered = seconds is not None and seconds <= cap_s
-        row.recovery_s = seconds if row.recovered else cap_s
+    """Seconds from the kill of each worker to the next start of its job; at most the cap."""
+    killed: dict[str, tuple[float, int]] = {}
+
+    def recovered_after(name: str) -> float | None:
+        at, job = killed[name]
+        starts = [one.started_ns / 1e9 for one in idle[name].records() if one.sent_ns == job]
+        return next((start - at for start in starts if start > at), None)
+
+    def wait(names: Sequence[str], limit_s: float) -> None:
+        while any(
+            recovered_after(name) is None and time.monotonic() - killed[name][0] < limit_s
+            for name in names
+        ):
+            time.sleep(0.05)
+
+    for name, testbed in idle.items():
+        log(f"kill -9: {name}")
+        with recording_failure(failures, name):
+            before = testbed.started()
+            testbed.client("hold")
+            testbed.wait_for_starts(before + 1)
+            time.sleep(1)
+            killed[name] = time.monotonic(), testbed.records()[-1].sent_ns
+            testbed.kill_worker()
+            testbed.start_worker()
+            wait([name], RESTART_S)
+    wait(list(killed), cap_s)
+    for name in killed:
+        seconds = recovered_after(name)
+        samples[name, RECOVERY].append(cap_s if seconds is None else min(seconds, cap_s))
 
 
-def recovery_target(name: str, row: Row, peers: Sequence[Row], target: str) -> Target:
+def recovery_cell(samples: Samples, row: str, cap_s: float) -> Cell:
+    seconds = samples.median(row, RECOVERY)
+    return f"> {cap_s:g}" if seconds == cap_s else seconds
+
+
+def recovery_target(
+    name: str, samples: Samples, row: str, peers: Sequence[str], cap_s: float, target: str
+) -> Target:
     """A peer that did not recover counts with the cap."""
-    seconds = row.recovery_s if row.recovered else None
-    times = {peer.name: peer.recovery_s for peer in peers}
+    seconds, times = samples.median(row, RECOVERY), samples.medians(peers, RECOVERY)
+    seconds = None if seconds == cap_s else seconds
     result = ahead(name, seconds, times, "s", target=target, lower_is_better=True)
-    if result.peer and not any(peer.recovered for peer in peers):
-        result.peer = f"none within {max(peer.recovery_s or 0 for peer in peers):g} s"
+    if result.peer and all(time in (None, cap_s) for time in times.values()):
+        result.peer = f"none within {cap_s:g} s"
     return result
 
 
-def descriptions(rows: Sequence[Row]) -> str:
-    return "\n".join(f"- {row.name}: {row.about.runs_as}" for row in rows)
+def descriptions(about: Mapping[str, Mapping[str, Any]]) -> str:
+    return "\n".join(f"- {name}: {row['runs_as']}" for name, row in about.items())
 
 
-def peer_versions(rows: Sequence[Row]) -> dict[str, str]:
+def peer_versions(
+    rows: Sequence[Adapter], about: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str]:
     """Some peers have two rows, with one store each: "huey-redis"."""
-    return {row.name.split("-")[0]: row.about.version for row in rows if not row.ours}
+    peers = [row.name for row in rows if not row.ours and row.name in about]
+    return {name.split("-")[0]: about[name]["version"] for name in peers}
 
 
 def _last_line(text: str) -> str:
     return (text.strip().splitlines() or ["no output"])[-1]
-
-
-def _last_json(text: str) -> Mapping[str, Any]:
-    try:
-        answer: Mapping[str, Any] = json.loads(_last_line(text))
-    except ValueError:
-        raise Failed(f"not JSON: {_last_line(text)}") from None
-    return answer

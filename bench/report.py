@@ -2,7 +2,8 @@
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -96,6 +97,31 @@ class Result:
     tables: list[Table] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+
+
+class Samples(defaultdict[tuple[str, str], list[float]]):
+    """Figures by row and column, one per round; a row without figures has failed."""
+
+    def __init__(self) -> None:
+        super().__init__(list)
+
+    def add(self, row: str, figures: Mapping[str, float]) -> None:
+        for column, figure in figures.items():
+            self[row, column].append(figure)
+
+    def median(self, row: str, column: str) -> float | None:
+        return median(self.get((row, column), ()))
+
+    def medians(self, rows: Iterable[str], column: str) -> dict[str, float | None]:
+        return {row: self.median(row, column) for row in rows}
+
+    def ratios(self, row: str, peer: str, column: str) -> list[float]:
+        """Of the row to the peer, round by round."""
+        pairs = zip(self.get((row, column), ()), self.get((peer, column), ()), strict=False)
+        return [ours / theirs for ours, theirs in pairs]
+
+    def line(self, row: str, columns: Iterable[str]) -> list[Cell]:
+        return [row, *(spread(self.get((row, column), ())) for column in columns)]
 
 
 def spread(samples: Sequence[float]) -> list[float] | None:

@@ -10,26 +10,26 @@ import asyncio
 import statistics
 import struct
 import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import harness
 import httpx
 import queues
+import seeding
 import store_costs
 from corpus.files import plain_pages, scan, variant
 from harness import Failed, log, recording_failure
 from processes import SERVE, Server, Tree, child_environment, running
-from queues import CALLERS, MONGODB, About, Adapter, Row, Testbed, open_testbed
-from report import Cell, Chart, Result, Table, Target, ahead, at_least, median, spread
+from queues import CALLERS, MONGODB, Adapter, Testbed, open_testbed
+from report import Cell, Chart, Result, Samples, Table, ahead, at_least
 
 from secretary.core.job import Job
-from secretary.store import Store, open_store
 
 WORKERS = (1, 2, 4, 8)
 #: Slots for jobs that do nothing, and for jobs that wait 0.1 s.
@@ -47,11 +47,17 @@ SUSTAINED_LIMIT_S = 120
 #: How many times as many documents two workers should process as one.
 DOCUMENTS_TARGET = 1.8
 DURABLE_TARGET = "ahead of Celery and RQ"
+DURABLE_COLUMNS = ["enqueues/s", "jobs/s", "sustained jobs/s"]
+#: Child processes are not used here, but each takes memory.
+ON_LOOP = {"BENCH_HANDLERS": "register_on_loop", "SECRETARY_GENERIC_WORKER__PROCESSES": "1"}
+WORKERS_HEAD = ["jobs/s", "claim p50 ms", "p99 ms", "jobs per claim", "workers CPU ms"]
+WORKERS_HEAD += ["mongod CPU ms"]
 WORKERS_NOTES = """\
 Medians of {rounds} rounds of {window_s:g} s, with 32 slots per worker for no-op jobs and 8 for \
 jobs that wait 0.1 s. Claim: one request of a worker for all its free slots. CPU per job."""
 WAKEUP_NOTES = """\
 {probes} jobs, one by one, to idle workers in other processes. Accepted: journaled by a majority."""
+DOCUMENTS_HEAD = ["1 worker", "2 workers", "ratio", "workers CPU s", "API and mongod CPU s"]
 DOCUMENTS_NOTES = """\
 Documents per second from upload to result: HTTP, GridFS, worker; medians of {rounds} rounds. \
 API, mongod and workers share the machine. CPU per document, with two workers."""
@@ -93,35 +99,27 @@ def main(arguments: Sequence[str]) -> Result:
 
 
 def _measure_workers(result: Result, plan: Plan, root: Path) -> None:
-    samples: dict[str, list[tuple[float, ...]]] = {}
+    samples, rows = Samples(), dict[str, None]()
     for number in range(plan.rounds):
         for job_type in SLOTS:
             for workers in WORKERS:
                 log(f"round {number + 1}: {job_type}, {workers} workers")
-                sample = _throughput(root, workers, job_type, plan)
-                samples.setdefault(f"{LABELS[job_type]}, {workers}", []).append(sample)
-    lines: list[list[Cell]] = [
-        [name, *(spread(column) for column in zip(*rounds, strict=True))]
-        for name, rounds in samples.items()
-    ]
-    head = ["jobs, workers", "jobs/s", "claim p50 ms", "p99 ms", "jobs per claim"]
-    head += ["workers CPU ms", "mongod CPU ms"]
+                rows[row := f"{LABELS[job_type]}, {workers}"] = None
+                figures = _throughput(root, workers, job_type, plan)
+                samples.add(row, dict(zip(WORKERS_HEAD, figures, strict=True)))
+    lines = [samples.line(row, WORKERS_HEAD) for row in rows]
     chart = Chart(
         "workers", "Throughput by worker processes", "jobs/s", [1],
         kind="lines", axis="worker processes",
     )  # fmt: skip
-    notes = WORKERS_NOTES.format(**result.plan)
+    notes, head = WORKERS_NOTES.format(**result.plan), ["jobs, workers", *WORKERS_HEAD]
     result.tables.append(Table(head, lines, "Worker processes", notes, [chart]))
 
 
 def _fleet(workers: int, slots: int, *, barrier: bool = False) -> Adapter:
-    settings = {
-        "BENCH_WORKERS": str(workers),
-        "BENCH_SLOTS": str(slots),
-        "BENCH_HANDLERS": "register_on_loop",
-        "SECRETARY_GENERIC_WORKER__PROCESSES": "1",  # not used here, but each takes memory
-    } | ({"BENCH_BARRIER": "1"} if barrier else {})
-    return Adapter("fleet", "secretary_fleet_peer", service="mongodb", settings=settings)
+    settings = ON_LOOP | {"BENCH_WORKERS": str(workers), "BENCH_SLOTS": str(slots)}
+    settings |= {"BENCH_BARRIER": "1"} if barrier else {}
+    return Adapter("fleet", "secretary_peer", service="mongodb", settings=settings)
 
 
 def _throughput(root: Path, workers: int, job_type: str, plan: Plan) -> tuple[float, ...]:
@@ -135,9 +133,7 @@ def _throughput(root: Path, workers: int, job_type: str, plan: Plan) -> tuple[fl
         testbed.wait_for_starts(1)
         time.sleep(RAMP_S)
         start_ns, before = time.monotonic_ns(), testbed.cpu_seconds()
-        deadline = time.monotonic() + plan.window_s
-        while testbed.started() < plan.jobs and time.monotonic() < deadline:
-            time.sleep(0.02)
+        testbed.wait_at_most(plan.jobs, plan.window_s)
         end_ns, after = time.monotonic_ns(), testbed.cpu_seconds()
         testbed.kill_worker()
         during = range(start_ns, end_ns)
@@ -157,19 +153,9 @@ def _throughput(root: Path, workers: int, job_type: str, plan: Plan) -> tuple[fl
     return (rate, statistics.median(times), _p99(times), per_claim, *cpu_ms)
 
 
-@asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[Store]:
-    store = open_store(url)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
 async def _fill(url: str, job_type: str, jobs: int) -> None:
     numbers = iter(range(jobs))
-    async with _opened(url) as store:
+    async with seeding.opened(url) as store:
 
         async def add() -> None:
             for number in numbers:
@@ -216,7 +202,7 @@ def _wait_until_idle(testbed: Testbed) -> None:
 async def _probe(url: str, jobs: int) -> dict[int, int]:
     """When jobs were accepted, by when they were sent."""
     accepted: dict[int, int] = {}
-    async with _opened(url) as store:
+    async with seeding.opened(url) as store:
         for _ in range(jobs):
             sent = time.monotonic_ns()
             await store.add([Job(job_type="noop", parameters={"sent": sent})])
@@ -232,25 +218,27 @@ def _p99(values: Sequence[float]) -> float:
 def _measure_documents(result: Result, plan: Plan, root: Path) -> None:
     scanned, text = scan(root, "en", 200, 3).pdf, plain_pages(root, 200)
     ocr = {"extraction_method": "ocr", "ocr_language": "eng"}
-    lines: list[list[Cell]] = []
+    samples, lines = Samples(), list[list[Cell]]()
     for name, source, count, fields in (
         ("3 scanned pages", scanned, plan.scans, ocr),
         ("200 pages of text", text, plan.texts, {}),
     ):
         files = [variant(source, root, f"{name} {n}") for n in range(count + WARM_UP_FILES)]
-        rates: dict[int, list[tuple[float, float, float]]] = {1: [], 2: []}
         for number in range(plan.rounds):
-            for workers in rates:
-                log(f"round {number + 1}: {name}, {workers} workers")
-                rates[workers].append(_document_rate(root, files, fields, workers))
-        pairs = zip(rates[1], rates[2], strict=True)
-        ratio = statistics.median(two[0] / one[0] for one, two in pairs)
-        one, (two, *cpu) = ([spread(c) for c in zip(*rates[n], strict=True)] for n in rates)
-        lines.append([name, one[0], two, ratio, *cpu])
+            rates = []
+            for workers, column in enumerate(("1 worker", "2 workers"), 1):
+                log(f"round {number + 1}: {name}, {column}")
+                rate, *cpu = _document_rate(root, files, fields, workers)
+                samples.add(name, {column: rate})
+                rates.append(rate)
+            # CPU: with two workers
+            samples.add(name, dict(zip(DOCUMENTS_HEAD[3:], cpu, strict=True)))
+            samples.add(name, {"ratio": rates[1] / rates[0]})
+        ratio, line = samples.median(name, "ratio"), samples.line(name, DOCUMENTS_HEAD)
+        lines.append([*line[:3], ratio, *line[4:]])
         label = f"documents with two workers over one, {name}"
         result.targets.append(at_least(label, DOCUMENTS_TARGET, ratio))
-    head = ["", "1 worker", "2 workers", "ratio", "workers CPU s", "API and mongod CPU s"]
-    notes = DOCUMENTS_NOTES.format(**result.plan)
+    notes, head = DOCUMENTS_NOTES.format(**result.plan), ["", *DOCUMENTS_HEAD]
     result.tables.append(Table(head, lines, "Documents end to end", notes))
 
 
@@ -261,39 +249,35 @@ def _document_rate(
     with open_testbed(MONGODB, root) as testbed, ExitStack() as stack:
         settings = {"MONGODB_URI": testbed.url, "SECRETARY_LOGGING__LEVEL": "warning"}
         api = stack.enter_context(running(Server("api", (*SERVE, "--no-worker"), settings), root))
-        trees = [
-            stack.enter_context(_worker(testbed, settings, number)) for number in range(workers)
-        ]
-        client = stack.enter_context(
-            httpx.Client(base_url=api.url, timeout=DOCUMENTS_LIMIT_S, trust_env=False)
-        )
-        deadline = time.monotonic() + DOCUMENTS_LIMIT_S
-        while client.get("/api/health").json()["data"]["workers"] < workers:
-            if time.monotonic() > deadline:
-                raise Failed(f"{workers} workers did not start")
-            time.sleep(POLL_S)
+        trees = [_start_worker(stack, testbed, settings, number) for number in range(workers)]
+        timeout = httpx.Timeout(DOCUMENTS_LIMIT_S)
+        client = httpx.Client(base_url=api.url, timeout=timeout, trust_env=False)
+        stack.enter_context(client)
+        testbed.wait(
+            lambda: client.get("/api/health").json()["data"]["workers"] >= workers,
+            f"{workers} workers", DOCUMENTS_LIMIT_S,
+        )  # fmt: skip
+        groups = trees, [tree for tree in (api.tree, testbed.service) if tree]
         _process(client, fields, files[:WARM_UP_FILES])
-        rest = [tree for tree in (api.tree, testbed.service) if tree]
-        before = [sum(tree.cpu_seconds() for tree in group) for group in (trees, rest)]
+        before = [sum(tree.cpu_seconds() for tree in group) for group in groups]
         measured, started = files[WARM_UP_FILES:], time.perf_counter()
         _process(client, fields, measured)
         seconds = time.perf_counter() - started
-        after = [sum(tree.cpu_seconds() for tree in group) for group in (trees, rest)]
+        after = [sum(tree.cpu_seconds() for tree in group) for group in groups]
     of_workers, of_rest = ((b - a) / len(measured) for a, b in zip(before, after, strict=True))
     return len(measured) / seconds, of_workers, of_rest
 
 
-@contextmanager
-def _worker(testbed: Testbed, settings: dict[str, str], number: int) -> Iterator[Tree]:
+def _start_worker(
+    stack: ExitStack, testbed: Testbed, settings: dict[str, str], number: int
+) -> Tree:
     """One slot, one child process, its own data directory."""
-    directory = Path(tempfile.mkdtemp(prefix=f"worker-{number}-", dir=testbed.directory))
+    (directory := testbed.directory / f"worker-{number}").mkdir()
     command = [sys.executable, "-m", "secretary", "worker", "--slots", "1", "--data-dir", "data"]
     env = child_environment(directory) | settings | {"SECRETARY_GENERIC_WORKER__PROCESSES": "1"}
     tree = Tree(command, directory=directory, env=env, output=directory / "worker.log")
-    try:
-        yield tree
-    finally:
-        tree.kill()
+    stack.callback(tree.kill)
+    return tree
 
 
 def _process(client: httpx.Client, fields: dict[str, str], files: Sequence[Path]) -> None:
@@ -321,47 +305,70 @@ def _process(client: httpx.Client, fields: dict[str, str], files: Sequence[Path]
             time.sleep(POLL_S)
 
 
-def _durable_rows() -> list[Row]:
-    python, fleet, redis = queues.peers_python(), "secretary_fleet_peer", "redis-fsync"
-    loop = {"BENCH_HANDLERS": "register_on_loop", "BENCH_SLOTS": "64"}
-    loop |= {"SECRETARY_GENERIC_WORKER__PROCESSES": "1"}  # not used
+def _durable_rows() -> list[Adapter]:
+    python = queues.peers_python()
+    two = {"BENCH_WORKERS": "2", "SECRETARY_GENERIC_WORKER__PROCESSES": "1"}
     # A worker with many slots claims many jobs at once; they wait for a child process in turn.
     more = {"BENCH_SLOTS": "32", "SECRETARY_GENERIC_WORKER__PROCESSES": "4"}
     settings = {
-        "secretary, isolated": {"BENCH_SLOTS": "8"},
-        "secretary, isolated, 32 slots": more,
-        "secretary, on the event loop": loop,
+        "secretary, isolated": {"BENCH_WORKERS": "2", "BENCH_SLOTS": "8"},
+        "secretary, isolated, 32 slots": two | more,
+        "secretary, on the event loop": two | ON_LOOP | {"BENCH_SLOTS": "64"},
     }
-    ours = [Adapter(name, fleet, service="mongodb", settings=s) for name, s in settings.items()]
     durable = {"BENCH_DURABLE": "1"}
-    peers = [Adapter(n, f"{n}_peer", python, redis, durable) for n in ("celery", "rq")]
-    return [Row(adapter) for adapter in [*ours, *peers]]
+    return [
+        *(Adapter(n, "secretary_peer", service="mongodb", settings=s) for n, s in settings.items()),
+        *(Adapter(n, f"{n}_peer", python, "redis-fsync", durable) for n in ("celery", "rq")),
+    ]
 
 
 def _measure_durable(result: Result, plan: Plan, root: Path) -> None:
     if not harness.has_program("redis-server"):
         raise Failed("there is no redis-server")
-    rows = _durable_rows()
+    rows, samples, failures = _durable_rows(), Samples(), result.failures
+    about: dict[str, Mapping[str, Any]] = {}
     for number in range(plan.rounds):
         for row in rows:
             log(f"round {number + 1}: {row.name}")
-            _measure_row(result.failures, row, plan, root)
-    with queues.idle_workers(rows, root, result.failures) as idle:
-        queues.measure_recovery(idle, plan.recovery_cap_s, result.failures)
-    result.versions |= queues.peer_versions(rows)
-    result.tables.append(_durable_table(rows, result))
-    result.targets += _durable_targets(rows)
-
-
-def _measure_row(failures: list[str], row: Row, plan: Plan, root: Path) -> None:
-    with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
-        row.about = About(**testbed.client("about"))
-        rate = queues.enqueue_rate(testbed, plan.durable_jobs, callers=CALLERS)
-        row.concurrent_enqueue_rates.append(rate)
-        rate = queues.drain_rate(testbed, plan.durable_jobs, window_s=plan.window_s)
-        row.drain_rates.append(rate)
-    with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
-        row.sustained_rates.append(_sustained(testbed, plan.durable_jobs, plan.window_s))
+            with recording_failure(failures, row.name), open_testbed(row, root) as testbed:
+                about[row.name] = testbed.client("about")
+                rate = queues.enqueue_rate(testbed, plan.durable_jobs, callers=CALLERS)
+                samples.add(row.name, {"enqueues/s": rate})
+                rate = queues.drain_rate(testbed, plan.durable_jobs, window_s=plan.window_s)
+                samples.add(row.name, {"jobs/s": rate})
+            with recording_failure(failures, row.name), open_testbed(row, root) as testbed:
+                rate = _sustained(testbed, plan.durable_jobs, plan.window_s)
+                samples.add(row.name, {"sustained jobs/s": rate})
+    with queues.idle_workers(rows, root, failures) as idle:
+        queues.measure_recovery(idle, plan.recovery_cap_s, samples, failures)
+    result.versions |= queues.peer_versions(rows, about)
+    lines: list[list[Cell]] = []
+    for row in rows:
+        name, *rates = samples.line(row.name, DURABLE_COLUMNS)
+        version = about.get(row.name, {"version": "?"})["version"]
+        recovery = queues.recovery_cell(samples, row.name, plan.recovery_cap_s)
+        lines.append([name, version, *rates, recovery])
+    chart = Chart(
+        "durable", "Jobs per second, all rows with fsync", "jobs/s", [2, 3, 4],
+        ["enqueues", "throughput", "sustained"],
+    )  # fmt: skip
+    notes = f"{DURABLE_NOTES.format(**result.plan)}\n\n{queues.descriptions(about)}"
+    head = ["", "version", *DURABLE_COLUMNS, queues.RECOVERY]
+    title = "Next to Celery and RQ, all with fsync"
+    result.tables.append(Table(head, lines, title, notes, [chart]))
+    ours, peers = ([row.name for row in rows if row.ours is mine] for mine in (True, False))
+    result.targets += [
+        ahead(
+            f"{name}: {column}", samples.median(name, column), samples.medians(peers, column),
+            "/s", target=DURABLE_TARGET,
+        )
+        for name in ours
+        for column in DURABLE_COLUMNS
+    ]  # fmt: skip
+    for name in ours:
+        label, cap_s = f"{name}: recovery after kill -9", plan.recovery_cap_s
+        target = queues.recovery_target(label, samples, name, peers, cap_s, DURABLE_TARGET)
+        result.targets.append(target)
 
 
 def _sustained(testbed: Testbed, jobs: int, window_s: float) -> float:
@@ -370,47 +377,12 @@ def _sustained(testbed: Testbed, jobs: int, window_s: float) -> float:
     queues.warm_up(testbed)
     before = testbed.started()
     testbed.client("enqueue", jobs, CALLERS, limit_s=SUSTAINED_LIMIT_S)
-    deadline, expected = time.monotonic() + window_s, before + jobs - jobs % CALLERS
-    while testbed.started() < expected and time.monotonic() < deadline:
-        time.sleep(0.05)
+    testbed.wait_at_most(before + jobs - jobs % CALLERS, window_s)
     records = testbed.records()[before:]
     if len(records) < 2:
         raise Failed("hardly any job started")
     first = min(record.sent_ns for record in records)
     return len(records) / (max(record.started_ns for record in records) - first) * 1e9
-
-
-DURABLE_COLUMNS = {
-    "enqueues/s": "concurrent_enqueue_rates",
-    "jobs/s": "drain_rates",
-    "sustained jobs/s": "sustained_rates",
-}
-
-
-def _durable_table(rows: Sequence[Row], result: Result) -> Table:
-    lines: list[list[Cell]] = []
-    for row in rows:
-        figures = [spread(getattr(row, name)) for name in DURABLE_COLUMNS.values()]
-        lines.append([row.name, row.about.version, *figures, row.recovery_cell()])
-    chart = Chart(
-        "durable", "Jobs per second, all rows with fsync", "jobs/s", [2, 3, 4],
-        ["enqueues", "throughput", "sustained"],
-    )  # fmt: skip
-    notes = f"{DURABLE_NOTES.format(**result.plan)}\n\n{queues.descriptions(rows)}"
-    head = ["", "version", *DURABLE_COLUMNS, "recovery s"]
-    return Table(head, lines, "Next to Celery and RQ, all with fsync", notes, [chart])
-
-
-def _durable_targets(rows: Sequence[Row]) -> Iterator[Target]:
-    ours, peers = ([row for row in rows if row.ours is mine] for mine in (True, False))
-    for row in ours:
-        for name, samples in DURABLE_COLUMNS.items():
-            figures = {peer.name: median(getattr(peer, samples)) for peer in peers}
-            value = median(getattr(row, samples))
-            yield ahead(f"{row.name}: {name}", value, figures, "/s", target=DURABLE_TARGET)
-    for row in ours:
-        name = f"{row.name}: recovery after kill -9"
-        yield queues.recovery_target(name, row, peers, DURABLE_TARGET)
 
 
 def _measure_costs(result: Result, plan: Plan, root: Path) -> None:

@@ -45,13 +45,13 @@ def serving(root: Path, files: Path, *, processes: int) -> Iterator["Service"]:
         running(Server("secretary", SERVE, settings), root) as server,
         httpx.Client(base_url=server.url, timeout=timeout, trust_env=False) as client,
     ):
-        yield Service(client, server.tree)
+        yield Service(client, server.tree, processes)
 
 
 class Service:
-    def __init__(self, client: httpx.Client, tree: Tree) -> None:
+    def __init__(self, client: httpx.Client, tree: Tree, processes: int) -> None:
         self._client = client
-        self.tree = tree
+        self.tree, self.processes = tree, processes
 
     def read(self, file: Path, *, job_type: str = "pdf", **parameters: object) -> Done:
         """A file that the service reads from disk."""
@@ -74,10 +74,7 @@ class Service:
         job = self._client.get(f"/api/jobs/{job_id}").raise_for_status().json()["data"]
         if job["status"] != "completed":
             raise Failed(f"the job is {job['status']}: {(job['error'] or {}).get('message')}")
-        begin, end = (
-            datetime.fromisoformat(job[name]) for name in ("processing_started_at", "completed_at")
-        )
-        return Done(seconds, (end - begin).total_seconds(), job)
+        return Done(seconds, execution_seconds(job), job)
 
     def _wait(self, job_id: str) -> None:
         """For the final event of the stream: polling would take CPU from the worker."""
@@ -86,6 +83,11 @@ class Service:
                 if line.startswith("event: ") and line.removeprefix("event: ") in FINAL_EVENTS:
                     return
         raise Failed("the stream ended before the job")
+
+
+def execution_seconds(job: Mapping[str, Any]) -> float:
+    begin, end = job["processing_started_at"], job["completed_at"]
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
 
 
 def _accepted(response: httpx.Response) -> Any:

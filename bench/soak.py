@@ -15,27 +15,26 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import soak_series
-from harness import BENCH, WORK
+from harness import WORK
 from processes import Server, running
 from soak_series import Sample, take_sample
 
 from tests.chaos.client import body_of
-from tests.chaos.external_services import ExternalServices, external_services
+from tests.chaos.external_services import external_services
 from tests.chaos.receivers import SECRET, Mailbox
 from tests.chaos.workload import Check, Workload
 from tests.mongod import Mongod
 
-SERVER = str(BENCH / "soak_server.py")
-COMMAND = (sys.executable, SERVER, "serve", "--port", "0", "--data-dir", "data")
+COMMAND = (sys.executable, __file__, "serve", "--port", "0", "--data-dir", "data")
 MINUTE_IN_DAYS = str(1 / 24 / 60)
 SETTINGS = {
     "SECRETARY_NETWORK__ALLOW_HOSTS": "127.0.0.1",
@@ -77,42 +76,36 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _soak(options: argparse.Namespace) -> tuple["Load", list[Sample]]:
     mailbox = Mailbox()
-    with tempfile.TemporaryDirectory(prefix="soak-") as name:
-        try:
-            async with external_services() as other:
-                with _store(options.store, Path(name)) as store:
-                    (temporary := Path(name, "temporary")).mkdir()
-                    settings = SETTINGS | other.model | store | {"TMPDIR": str(temporary)}
-                    with running(Server("soak", COMMAND, settings), Path(name)) as service:
-                        data, uri = service.directory / "data", store.get("MONGODB_URI")
-                        leader = service.tree.leader
-                        sample = partial(take_sample, leader, data, temporary, mongodb=uri)
-                        return await _measure(options, sample, service.url, other, mailbox)
-        finally:
-            mailbox.close()
+    with tempfile.TemporaryDirectory(prefix="soak-") as name, ExitStack() as stack:
+        stack.callback(mailbox.close)
+        async with external_services() as other:
+            (temporary := Path(name, "temporary")).mkdir()
+            settings = SETTINGS | other.model | {"TMPDIR": str(temporary)}
+            uri = None
+            if options.store == "mongodb":
+                (directory := Path(name, "mongod")).mkdir()
+                server = Mongod(directory)
+                server.start()
+                stack.callback(server.stop)
+                uri = settings["MONGODB_URI"] = server.url("soak")
+            service = stack.enter_context(running(Server("soak", COMMAND, settings), Path(name)))
+            data, leader = service.directory / "data", service.tree.leader
 
+            def webhook(path: str) -> dict[str, Any]:
+                events = ["completed", "error"]
+                return {"url": mailbox.url(path), "secret": SECRET, "events": events}
 
-async def _measure(
-    options: argparse.Namespace,
-    sample: "partial[dict[str, float]]",
-    url: str,
-    other: ExternalServices,
-    mailbox: Mailbox,
-) -> tuple["Load", list[Sample]]:
-    def webhook(path: str) -> dict[str, Any]:
-        return {"url": mailbox.url(path), "secret": SECRET, "events": ["completed", "error"]}
-
-    workload = Workload(options.seed, "", other.site, webhook, MIXTURE)
-    load, samples, started = Load(), list[Sample](), time.monotonic()
-    deadline = started + options.minutes * 60
-    running_load = asyncio.create_task(load.run(url, workload, deadline))
-    every = max(1.0, min(5.0, options.minutes / 6))
-    while time.monotonic() < deadline and not running_load.done():
-        await asyncio.sleep(every)
-        values = await asyncio.to_thread(sample)
-        samples.append(Sample(time.monotonic() - started, values))
-        mailbox.received_events.clear()
-    await running_load
+            workload = Workload(options.seed, "", other.site, webhook, MIXTURE)
+            load, samples, started = Load(), list[Sample](), time.monotonic()
+            deadline = started + options.minutes * 60
+            working = asyncio.create_task(load.run(service.url, workload, deadline))
+            every = max(1.0, min(5.0, options.minutes / 6))
+            while time.monotonic() < deadline and not working.done():
+                await asyncio.sleep(every)
+                values = await asyncio.to_thread(take_sample, leader, data, temporary, uri)
+                samples.append(Sample(time.monotonic() - started, values))
+                mailbox.received_events.clear()
+            await working
     return load, samples
 
 
@@ -162,18 +155,22 @@ class Load:
             del self._open[job_id]
 
 
-@contextmanager
-def _store(kind: str, directory: Path) -> Iterator[dict[str, str]]:
-    if kind == "sqlite":
-        yield {}
-        return
-    (directory / "mongod").mkdir()
-    server = Mongod(directory / "mongod")
-    server.start()
-    try:
-        yield {"MONGODB_URI": server.url("soak")}
-    finally:
-        server.stop()
+def serve() -> None:
+    """`secretary` with frequent maintenance, so that a run of minutes shows what otherwise takes
+    days: expired jobs are removed every 10 seconds instead of every minute, the cache is cleaned
+    every 15 seconds instead of every ten minutes, and entries may go after 45 seconds without use,
+    not after an hour."""
+    from secretary.storage import cache
+    from secretary.worker import maintenance
+
+    cache.IN_USE = maintenance.IN_USE = timedelta(seconds=45)
+    defaults = maintenance.MaintenanceOptions.__init__.__kwdefaults__
+    assert defaults is not None
+    defaults["tidy_every"] = timedelta(seconds=10)
+    defaults["sweep_files_every"] = defaults["sweep_blob_store_every"] = timedelta(seconds=15)
+    from secretary.cli import main
+
+    main()
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -190,4 +187,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if sys.argv[1:2] == ["serve"]:
+        serve()
+    else:
+        sys.exit(main(sys.argv[1:]))

@@ -2,7 +2,8 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ MEBIBYTE = 1024 * 1024
 #: What the command line of each role contains; the first match counts.
 ROLES = {
     "watchdog": b"processes.py",
-    "service": b"soak_server.py",
+    "service": b"soak.py",
     "sandbox": b"\0-c\0",
 }
 
@@ -78,80 +79,37 @@ def take_sample(
     leader: int, data: Path, temporary: Path, mongodb: str | None = None
 ) -> dict[str, float]:
     """Of a process with its children, and of its files or its MongoDB database."""
-    values = {**_process_values(leader), **_file_values(data, temporary)}
-    return {**values, "size: database": _database_megabytes(mongodb)} if mongodb else values
-
-
-def _process_values(leader: int) -> dict[str, float]:
     values: defaultdict[str, float] = defaultdict(float)
-    for process in processes.tree(leader):
-        role = _role(process.pid)
-        values[f"memory: {role}"] += proc_kilobytes(process.pid, "smaps_rollup", "Pss:") / 1024
-        values[f"open files: {role}"] += _entries(f"/proc/{process.pid}/fd")
-        values[f"threads: {role}"] += _entries(f"/proc/{process.pid}/task")
-        values[f"processes: {role}"] += 1
+    for pid, *_ in processes.tree(leader):
+        with suppress(OSError):  # exited meanwhile
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            role = next((role for role, mark in ROLES.items() if mark in command), UNJUDGED)
+            values[f"memory: {role}"] += proc_kilobytes(pid, "smaps_rollup", "Pss:") / 1024
+            values[f"open files: {role}"] += len(os.listdir(f"/proc/{pid}/fd"))
+            values[f"threads: {role}"] += len(os.listdir(f"/proc/{pid}/task"))
+            values[f"processes: {role}"] += 1
+    places = {"jobs": data / "jobs", "uploads": data / "uploads", "temporary": temporary}
+    for name, directory in places.items():
+        entries = os.listdir(directory) if directory.exists() else ()
+        values[f"directories: {name}"] = len(entries)
+    scratch = [path for path, *_ in os.walk(data / "jobs") if path.endswith(".scratch")]
+    values["directories: scratch"] = len(scratch)
+    for name, directory in (places | {"cache": data / "cache"}).items():
+        files = (Path(path, file) for path, _, names in os.walk(directory) for file in names)
+        values[f"size: {name}"] = _megabytes(files)
+    values["size: database"] = _megabytes(data.glob("secretary.db*"))
+    if mongodb:  # documents, files and indexes, without free space
+        with pymongo.MongoClient[dict[str, Any]](mongodb) as client:
+            stats = client.get_default_database().command("dbStats")
+        values["size: database"] = float(stats["dataSize"] + stats["indexSize"]) / MEBIBYTE
     return dict(values)
 
 
-def _role(pid: int) -> str:
-    try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return "other"
-    return next((role for role, mark in ROLES.items() if mark in command), "other")
-
-
-def _entries(directory: str) -> int:
-    try:
-        return len(os.listdir(directory))
-    except OSError:
-        return 0
-
-
-def _file_values(data: Path, temporary: Path) -> dict[str, float]:
-    jobs, uploads, cache = (list(_files(data / name)) for name in ("jobs", "uploads", "cache"))
-    database = [path for path in data.glob("secretary.db*") if path.is_file()]
-    return {
-        "directories: jobs": float(_entries(str(data / "jobs"))),
-        "directories: scratch": float(_scratch_directories(data / "jobs")),
-        "directories: uploads": float(_entries(str(data / "uploads"))),
-        "directories: temporary": float(_entries(str(temporary))),
-        "size: jobs": _megabytes(jobs),
-        "size: uploads": _megabytes(uploads),
-        "size: cache": _megabytes(cache),
-        "size: temporary": _megabytes(list(_files(temporary))),
-        "size: database": _megabytes(database),
-    }
-
-
-def _database_megabytes(mongodb: str) -> float:
-    """Documents, files and indexes, without free space."""
-    with pymongo.MongoClient[dict[str, Any]](mongodb) as client:
-        stats = client.get_default_database().command("dbStats")
-    return float(stats["dataSize"] + stats["indexSize"]) / MEBIBYTE
-
-
-def _scratch_directories(jobs: Path) -> int:
-    count = 0
-    for _, directories, _ in os.walk(jobs):
-        scratch = [name for name in directories if name.endswith(".scratch")]
-        directories[:] = [name for name in directories if name not in scratch]
-        count += len(scratch)
-    return count
-
-
-def _files(directory: Path) -> Iterator[Path]:
-    for parent, _, names in os.walk(directory):
-        yield from (Path(parent, name) for name in names)
-
-
-def _megabytes(files: list[Path]) -> float:
+def _megabytes(files: Iterable[Path]) -> float:
     total = 0
     for file in files:
-        try:
+        with suppress(OSError):  # removed meanwhile
             total += file.lstat().st_size
-        except OSError:  # removed meanwhile
-            continue
     return total / MEBIBYTE
 
 

@@ -1,26 +1,23 @@
 """What one job costs the store, from added and claimed over progress reports to completed."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import astuple, dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pymongo
+import seeding
 from queues import MONGODB, open_testbed
 from report import Cell, Table
 
-from secretary.core.job import Completed, Job, LogEntry, Progress, utc_now
-from secretary.store import Capacity, Store, WorkerInfo, open_store
+from secretary.core.job import Completed, Job, LogEntry, Progress
+from secretary.store import Capacity, Store
 
 Client = pymongo.MongoClient[dict[str, Any]]
 REPORTS = 5
 PARAMETERS = {"url": "https://example.org/documents/report.pdf", "language": "de"}
 RESULTS = {"filename": "report.md", "pages": 12, "summary": "Nothing to report. " * 10}
-WORKER = "costs"
 #: The WAL of SQLite: a header of 32 bytes, and 24 bytes before each page.
 PAGE = 4096
 WAL_HEAD, FRAME = 32, PAGE + 24
@@ -53,9 +50,12 @@ def measure(root: Path, jobs: int) -> Table:
         together = "one by one" if at_once == 1 else f"{at_once} at a time"
         for reports in (0, REPORTS):
             what = f"{reports} progress reports, {together}"
-            given = {"jobs": jobs if at_once > 1 else jobs // 4, "at_once": at_once}
-            costs[f"MongoDB, {what}"] = _measure_mongodb(root, reports=reports, **given)
-            costs[f"SQLite, {what}"] = _measure_sqlite(root, reports=reports, **given)
+            count = jobs if at_once > 1 else jobs // 4
+            with open_testbed(MONGODB, root) as testbed, Client(testbed.url) as client:
+                cost = asyncio.run(_mongodb_cost(client, testbed.url, count, at_once, reports))
+            costs[f"MongoDB, {what}"] = cost
+            path = root / f"costs-{at_once}-{reports}" / "jobs.db"
+            costs[f"SQLite, {what}"] = asyncio.run(_sqlite_cost(path, count, at_once, reports))
     head = ["", "requests", "writes", "log bytes", "stored bytes", "index bytes"]
     lines: list[list[Cell]] = [
         [name, *("" if value is None else value for value in astuple(cost))]
@@ -64,13 +64,8 @@ def measure(root: Path, jobs: int) -> Table:
     return Table(head, lines, "Cost of a job in the store", NOTES)
 
 
-def _measure_mongodb(root: Path, *, jobs: int, at_once: int, reports: int) -> Cost:
-    with open_testbed(MONGODB, root) as testbed, Client(testbed.url) as client:
-        return asyncio.run(_mongodb_cost(client, testbed.url, jobs, at_once, reports))
-
-
 async def _mongodb_cost(client: Client, url: str, jobs: int, at_once: int, reports: int) -> Cost:
-    async with _opened(url) as store:
+    async with seeding.opened(url, worker_slots=1) as store:
         # Connects and creates query plans.
         await _run_jobs(store, at_once, at_once=at_once, reports=reports)
         since = client.admin.command("hello")["lastWrite"]["opTime"]["ts"]
@@ -114,14 +109,9 @@ def _stored(client: Client) -> tuple[int, int]:
     return int(stats["dataSize"]), int(stats["indexSize"])
 
 
-def _measure_sqlite(root: Path, *, jobs: int, at_once: int, reports: int) -> Cost:
-    path = root / f"costs-{at_once}-{reports}" / "jobs.db"
-    return asyncio.run(_sqlite_cost(path, jobs, at_once, reports))
-
-
 async def _sqlite_cost(path: Path, jobs: int, at_once: int, reports: int) -> Cost:
     log = path.with_name(f"{path.name}-wal")
-    async with _opened(f"sqlite://{path}") as store:
+    async with seeding.opened(f"sqlite://{path}", worker_slots=1) as store:
         await _run_jobs(store, at_once, at_once=at_once, reports=reports)
         reader = apsw.Connection(str(path))
         # Start a new WAL; SQLite does so by itself after a thousand pages.
@@ -144,7 +134,7 @@ async def _run_jobs(store: Store, jobs: int, *, at_once: int, reports: int) -> N
                 for _ in range(at_once)
             )
         )
-        claimed = await store.claim(WORKER, Capacity(slots=at_once))
+        claimed = await store.claim(seeding.WORKER, Capacity(slots=at_once))
         for number in range(reports):
             progress = Progress(step="reading", percent=10 + number, message="Page by page")
             entry = LogEntry(message=f"Page {number} of {reports} was read")
@@ -152,18 +142,3 @@ async def _run_jobs(store: Store, jobs: int, *, at_once: int, reports: int) -> N
         await asyncio.gather(
             *(store.finish(job, Completed(RESULTS), resources={"cpu_s": 1.5}) for job in claimed)
         )
-
-
-@asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[Store]:
-    store = open_store(url)
-    await store.open()
-    now = utc_now()
-    worker = WorkerInfo(
-        worker_id=WORKER, host="", pid=0, birth="", slots=1, version="", started_at=now, seen_at=now
-    )
-    await store.register_worker(worker, timedelta(days=1))
-    try:
-        yield store
-    finally:
-        await store.close()

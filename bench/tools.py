@@ -14,6 +14,7 @@ from harness import BENCH, WORK, Failed
 
 BATCH = BENCH / "readers" / "batch.py"
 LIMIT_S = 900
+ONE_THREAD = ("OMP_THREAD_LIMIT", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,8 @@ class Tool:
     reader: str
     #: Packages of its environment; without any it runs under our own Python.
     requirements: tuple[str, ...] = ()
-    #: A program it needs, and the Debian package with it.
-    program: str | None = None
-    package: str | None = None
+    #: The Debian package of a tool that is a program.
+    package: str = ""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Readings:
     failures: dict[str, str] = field(default_factory=dict)
 
 
-SECRETARY = Tool("secretary", "secretary_pdf:text_layer")
+SECRETARY = Tool("secretary", "pdf_tools:secretary")
 PDFIUM = Tool("pypdfium2", "pdf_tools:pypdfium2")
 #: Version 2.0 is an empty package.
 MUPDF = ("pymupdf<2",)
@@ -48,7 +48,7 @@ PDF_TOOLS = {
     for tool in (
         SECRETARY,
         PDFIUM,
-        Tool("pdftotext", "pdf_tools:pdftotext", (), "pdftotext", "poppler-utils"),
+        Tool("pdftotext", "pdf_tools:pdftotext", (), "poppler-utils"),
         Tool("pymupdf", "pdf_tools:pymupdf", MUPDF),
         Tool("pymupdf4llm", "pdf_tools:pymupdf4llm", (*MUPDF, "pymupdf4llm<2")),
         Tool("pypdf", "pdf_tools:pypdf", ("pypdf",)),
@@ -62,7 +62,8 @@ PDF_TOOLS = {
 
 
 def read(tool: Tool, files: Sequence[Path]) -> Readings:
-    python, readings, remaining = _python(tool), Readings(), list(files)
+    python, remaining = _python(tool), list(files)
+    readings = Readings(_version(tool, python))
     with tempfile.TemporaryDirectory(prefix="read-", dir=WORK) as directory:
         while remaining:
             begun = _read_batch(python, tool, remaining, Path(directory), readings)
@@ -76,17 +77,17 @@ def read(tool: Tool, files: Sequence[Path]) -> Readings:
     return readings
 
 
-def read_one(tool: Tool, file: Path, *, warm_up: Path) -> tuple[Readings, str]:
-    """In a process that has read another file before; the readings and the file's name."""
+def read_one(tool: Tool, file: Path, *, warm_up: Path) -> Readings:
+    """In a process that has read another file before."""
     readings = read(tool, [warm_up, file])
     if error := readings.failures.get(file.stem):
         raise Failed(error)
-    return readings, file.stem
+    return readings
 
 
 def _python(tool: Tool) -> Path:
-    if tool.program and not harness.has_program(tool.program, tool.package):
-        raise Failed(f"there is no {tool.program}: apt-get install {tool.package}")
+    if tool.package and not harness.has_program(tool.name, tool.package):
+        raise Failed(f"there is no {tool.name}: apt-get install {tool.package}")
     if not tool.requirements:
         return Path(sys.executable)
     try:
@@ -95,22 +96,30 @@ def _python(tool: Tool) -> Path:
         raise Failed(f"pip cannot install {' '.join(tool.requirements)}") from None
 
 
+def _version(tool: Tool, python: Path) -> str:
+    if tool.package:
+        return harness.versions([tool.name])[tool.name]
+    code = f"import importlib.metadata as m; print(m.version({tool.name!r}))"
+    done = subprocess.run([str(python), "-c", code], capture_output=True, text=True)
+    return done.stdout.strip()
+
+
 def _read_batch(
     python: Path, tool: Tool, files: Sequence[Path], output: Path, readings: Readings
 ) -> str | None:
     """Returns the file at which the process ended early."""
     command = [str(python), str(BATCH), tool.reader, str(output), *map(str, files)]
     # One thread each: tools are compared core by core.
-    env = os.environ | {"OMP_THREAD_LIMIT": "1", "RAYON_NUM_THREADS": "1"}
+    env = os.environ | dict.fromkeys(ONE_THREAD, "1") | {"HF_HUB_OFFLINE": "1"}
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         raise Failed(f"{len(files)} files took more than {LIMIT_S} s") from None
     begun = None
-    for answer in map(json.loads, done.stdout.splitlines()):
-        if "version" in answer:
-            readings.version = answer["version"]
-        elif "begun" in answer:
+    if not done.stdout:
+        raise Failed((done.stderr.strip().splitlines() or ["it does not start"])[-1])
+    for answer in map(json.loads, done.stdout.splitlines()[1:]):
+        if "begun" in answer:
             begun = answer["begun"]
         else:
             begun, name = None, answer["file"]
@@ -119,6 +128,4 @@ def _read_batch(
                 readings.failures[name] = answer["error"]
             else:
                 readings.wall_s[name] = answer["wall_s"]
-    if not readings.version:
-        raise Failed((done.stderr.strip().splitlines() or ["it does not start"])[-1])
     return begun

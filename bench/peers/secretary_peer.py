@@ -1,8 +1,15 @@
-"""Secretary with handlers in child processes, the default, on MongoDB if there is a URL, else on
-SQLite; and how fast its store responds with few and with many stored jobs."""
+"""Secretary on MongoDB if there is a URL, else on SQLite.
 
+BENCH_HANDLERS: where handlers run, in child processes (`register`, the default) or on the worker's
+event loop (`register_on_loop`), as SAQ runs coroutines. BENCH_WORKERS: several worker processes,
+each with its own data directory, which record their claims. One worker has figures of its own: how
+fast its store responds with few and with many jobs, or the start latency within one process.
+"""
+
+import asyncio
 import os
 import statistics
+import struct
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -14,35 +21,32 @@ import seeding
 from peer import Job, Peer, Submit
 
 import secretary
+from secretary.app import Application
 from secretary.config import Settings, StorageSettings
 from secretary.core.job import Completed, JobStatus, utc_now
-from secretary.store import Capacity, JobQuery, Store, open_store
+from secretary.serve import run_worker
+from secretary.store import Capacity, JobQuery, Store
 
 URL = os.environ.get("BENCH_URL")
 DIRECTORY = Path(os.environ["BENCH_DIR"])
 STORE_URL = Settings(storage=StorageSettings(data_dir=DIRECTORY, mongodb_uri=URL)).store_url
-SLOTS = 16
+WORKERS = os.environ.get("BENCH_WORKERS")
+SLOTS = os.environ.get("BENCH_SLOTS", "16")
+ON_LOOP = os.environ.get("BENCH_HANDLERS") == "register_on_loop"
+HANDLERS = f"secretary_handlers:{'register_on_loop' if ON_LOOP else 'register'}"
 #: Stored jobs, and how many of them are pending.
 FEW, MANY = (10_000, 1_000), (1_000_000, 10_000)
 CLAIMS, READS = 300, 200
 PAGE = 50
 #: How far down the list of one status the deep page is.
 DEPTH = 0.8
-
-
-@asynccontextmanager
-async def opened_store() -> AsyncIterator[Store]:
-    store = open_store(STORE_URL)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
+#: Of the start latency within one process.
+JOBS, WARM_UP, GAP_S, LIMIT_S = 300, 50, 0.02, 30
 
 
 @asynccontextmanager
 async def client() -> AsyncIterator[Submit]:
-    async with opened_store() as store:
+    async with seeding.opened(STORE_URL) as store:
 
         async def submit(job: Job, sent: int) -> None:
             await store.add([secretary.Job(job_type=job, parameters={"sent": sent})])
@@ -50,10 +54,9 @@ async def client() -> AsyncIterator[Submit]:
         yield submit
 
 
-async def extra() -> Mapping[str, object]:
+async def store_timings() -> Mapping[str, object]:
     """Milliseconds with few jobs and with many, and their ratio, by operation and percentile."""
-    async with opened_store() as store:
-        await seeding.register_worker(store)
+    async with seeding.opened(STORE_URL, worker_slots=1) as store:
         templates = await seeding.make_templates(store)
         now = utc_now()
         ended_few, ended_many = FEW[0] - FEW[1], MANY[0] - MANY[1]
@@ -71,23 +74,20 @@ async def extra() -> Mapping[str, object]:
 
 async def _timings(store: Store, *, newest: datetime, ended: int) -> dict[str, float]:
     completed = frozenset({JobStatus.COMPLETED})
-    deep = JobQuery(
-        status=completed, limit=PAGE, created_before=newest - DEPTH * ended * seeding.INTERVAL
-    )
-    cursor = (await store.find(deep)).next_cursor
+    before = newest - DEPTH * ended * seeding.INTERVAL
+    deep = await store.find(JobQuery(status=completed, limit=PAGE, created_before=before))
     pages = {
         "newest page": JobQuery(limit=PAGE),
-        "deep page of one status": JobQuery(status=completed, limit=PAGE, cursor=cursor),
+        "deep page of one status": JobQuery(status=completed, limit=PAGE, cursor=deep.next_cursor),
         "page for one user": JobQuery(visible_to=seeding.USERS[7], limit=PAGE),
     }
-    timings: dict[str, list[float]] = {"claim": []}
+    timings: dict[str, list[float]] = {title: [] for title in ("claim", *pages)}
     for _ in range(CLAIMS):
         started = time.perf_counter()
         (job,) = await store.claim(seeding.WORKER, Capacity(slots=1))
         timings["claim"].append(time.perf_counter() - started)
         await store.finish(job, Completed())
     for title, query in pages.items():
-        timings[title] = []
         for _ in range(READS):
             started = time.perf_counter()
             await store.find(query)
@@ -99,21 +99,52 @@ async def _timings(store: Store, *, newest: datetime, ended: int) -> dict[str, f
     }
 
 
-def worker(slots: int) -> tuple[str, ...]:
-    command = (sys.executable, "-m", "secretary", "worker", "--data-dir", str(DIRECTORY))
-    return (*command, "--slots", str(slots))
+async def one_process() -> Mapping[str, object]:
+    """The start latency in ms (p50, p95) if one process is client, store and worker."""
+    settings = Settings(storage=StorageSettings(data_dir=DIRECTORY), handlers=(HANDLERS,))
+    async with seeding.opened(STORE_URL) as store:
+        parts = Application(settings, store).worker(slots=16)
+        working = asyncio.create_task(run_worker(parts))
+        try:
+            for number in range(WARM_UP + JOBS):
+                sent = time.monotonic_ns()
+                await store.add([secretary.Job(job_type="noop", parameters={"sent": sent})])
+                await asyncio.sleep(GAP_S)
+                async with asyncio.timeout(LIMIT_S):
+                    while len(_records()) <= number:
+                        await asyncio.sleep(0.001)
+        finally:
+            parts.worker.drain()
+            await working
+    delays = [(started - sent) / 1e6 for sent, started in _records()[WARM_UP:]]
+    return {"one_process": (statistics.median(delays), statistics.quantiles(delays, n=20)[-1])}
 
 
-def worker_env(handlers: str) -> dict[str, str]:
-    return {"SECRETARY_HANDLERS": handlers} | ({"MONGODB_URI": URL} if URL else {})
+def _records() -> list[tuple[int, ...]]:
+    path = DIRECTORY / "records"
+    return list(struct.iter_unpack("<qq", path.read_bytes())) if path.exists() else []
 
 
-PEER = Peer(
-    version=secretary.__version__,
-    runs_as=f"1 process with {SLOTS} child processes for the handlers",
-    durable=True,
-    worker=worker(SLOTS),
-    worker_env=worker_env("secretary_handlers:register"),
-    client=client,
-    extra=extra,
-)
+def _peer() -> Peer:
+    handlers = "the event loop" if ON_LOOP else "child processes"
+    if WORKERS:
+        runs_as = f"{WORKERS} worker processes with {SLOTS} slots, handlers in {handlers}"
+        fleet = str(Path(__file__).resolve().with_name("timed_worker.py"))
+        worker: tuple[str, ...] = (sys.executable, fleet, "fleet", WORKERS, SLOTS)
+    else:
+        runs_as = f"1 process with {SLOTS} child processes for the handlers"
+        runs_as = f"1 process with {SLOTS} coroutines" if ON_LOOP else runs_as
+        worker = (sys.executable, "-m", "secretary", "worker", "--slots", SLOTS)
+        worker += ("--data-dir", str(DIRECTORY))
+    return Peer(
+        version=secretary.__version__,
+        runs_as=runs_as,
+        durable=True,
+        worker=worker,
+        worker_env={"SECRETARY_HANDLERS": HANDLERS} | ({"MONGODB_URI": URL} if URL else {}),
+        client=client,
+        extra=None if WORKERS else one_process if ON_LOOP else store_timings,
+    )
+
+
+PEER = _peer()

@@ -5,7 +5,8 @@ bulk with their own ids, types, users, batches and times.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -16,7 +17,7 @@ import pymongo
 
 from secretary import Batch, Job
 from secretary.core.job import Cancelled, Completed, Failed, JobError, Outcome, new_id, utc_now
-from secretary.store import Capacity, Store, WorkerInfo
+from secretary.store import Capacity, Store, WorkerInfo, open_store
 from secretary.store.mongo import queries as mongo_stats
 from secretary.store.mongo.schema import list_position, stamp
 from secretary.store.sqlite import queries as sqlite_stats
@@ -47,23 +48,48 @@ class Ended(NamedTuple):
     """How a finished job differs from the one it is a copy of."""
 
     template: str
+    batch_id: str | None
     job_id: str
     job_type: str
     user_id: str
-    batch_id: str | None
     job_name: str
     created_at: datetime
-    started_at: datetime
-    ended_at: datetime
+    processing_started_at: datetime
+    completed_at: datetime
+
+    def fields(self, time: Callable[[datetime], Any]) -> dict[str, Any]:
+        """What both stores have, with times in the store's form."""
+        fields = list(self._asdict().items())[2:]
+        converted = {n: time(v) if isinstance(v, datetime) else v for n, v in fields}
+        return converted | {"updated_at": time(self.completed_at)}
+
+    def counted(self, status: str, code: str | None) -> FinishedJob:
+        waited = self.processing_started_at - self.created_at
+        return FinishedJob(
+            job_type=self.job_type, user_id=self.user_id, status=status, code=code,
+            at=self.completed_at, waited=waited,
+        )  # fmt: skip
 
 
-async def register_worker(store: Store, *, slots: int = 1) -> None:
+@asynccontextmanager
+async def opened(url: str, *, worker_slots: int = 0) -> AsyncIterator[Store]:
+    """With slots, a worker is registered that can claim jobs."""
+    store = open_store(url)
+    await store.open()
+    try:
+        if worker_slots:
+            await store.register_worker(worker(WORKER, worker_slots), timedelta(days=1))
+        yield store
+    finally:
+        await store.close()
+
+
+def worker(worker_id: str, slots: int) -> WorkerInfo:
     now = utc_now()
-    worker = WorkerInfo(
-        worker_id=WORKER, host="", pid=0, birth="", slots=slots, version="", started_at=now,
+    return WorkerInfo(
+        worker_id=worker_id, host="", pid=0, birth="", slots=slots, version="", started_at=now,
         seen_at=now,
     )  # fmt: skip
-    await store.register_worker(worker, timedelta(days=1))
 
 
 async def make_templates(store: Store) -> list[str]:
@@ -80,12 +106,9 @@ async def make_templates(store: Store) -> list[str]:
 
 async def add_pending(store: Store, count: int) -> None:
     for start in range(0, count, BATCH):
-        batch = Batch()
-        jobs = []
-        for n in range(start, min(start + BATCH, count)):
-            user_id = USERS[n // 7 % len(USERS)]
-            job_type = TYPES[n % len(TYPES)]
-            jobs.append(Job(job_type=job_type, user_id=user_id, batch_id=batch.batch_id))
+        batch, numbers = Batch(), range(start, min(start + BATCH, count))
+        kinds = [(TYPES[n % len(TYPES)], USERS[n // 7 % len(USERS)]) for n in numbers]
+        jobs = [Job(job_type=t, user_id=u, batch_id=batch.batch_id) for t, u in kinds]
         await store.add(jobs, batch=batch)
 
 
@@ -128,33 +151,16 @@ def _ended(
             batch_id=batch.batch_id if batch else None,
             job_name=f"{NAMES[mixed // 3 % len(NAMES)]} {n:07}.pdf",
             created_at=created_at,
-            started_at=started_at,
-            ended_at=started_at + timedelta(seconds=RUNS_S[mixed // 70 % len(RUNS_S)]),
+            processing_started_at=started_at,
+            completed_at=started_at + timedelta(seconds=RUNS_S[mixed // 70 % len(RUNS_S)]),
         )
 
 
-def _chunks(jobs: Iterator[Ended]) -> Iterator[list[Ended]]:
-    while chunk := list(islice(jobs, CHUNK)):
-        yield chunk
-
-
-def _endings(
-    jobs: Sequence[Ended], ended: Mapping[str, tuple[str, str | None]]
-) -> list[FinishedJob]:
-    """What the store would have counted, within its retention."""
+def _chunks(jobs: Iterator[Ended]) -> Iterator[tuple[list[Ended], list[Ended]]]:
+    """Some jobs at a time, and those of them that the store would still have in its statistics."""
     oldest = utc_now() - RETENTION
-    return [
-        FinishedJob(
-            job_type=job.job_type,
-            user_id=job.user_id,
-            status=ended[job.template][0],
-            code=ended[job.template][1],
-            at=job.ended_at,
-            waited=job.started_at - job.created_at,
-        )
-        for job in jobs
-        if job.ended_at > oldest
-    ]
+    while chunk := list(islice(jobs, CHUNK)):
+        yield chunk, [job for job in chunk if job.completed_at > oldest]
 
 
 def _fill_sqlite(path: Path, templates: Sequence[str], jobs: Iterator[Ended]) -> None:
@@ -163,15 +169,20 @@ def _fill_sqlite(path: Path, templates: Sequence[str], jobs: Iterator[Ended]) ->
     db.execute("PRAGMA cache_size = -262144")
     rows = {one: _row(db, "jobs", "job_id", one) for one in set(templates)}
     contents = {one: _row(db, "contents", "seq", row["seq"]) for one, row in rows.items()}
+    ended = {one: (row["status"], row["error_code"]) for one, row in rows.items()}
     seq: Any = db.execute("SELECT max(seq) + 1 FROM jobs").get
-    for chunk in _chunks(jobs):
+    for chunk, recent in _chunks(jobs):
         numbered = list(enumerate(chunk, seq))
         seq += len(chunk)
         db.execute("BEGIN IMMEDIATE")
-        _insert(db, "jobs", [rows[job.template] | _sqlite_row(n, job) for n, job in numbered])
+        changed = [
+            rows[job.template] | {"seq": n, "batch_id": job.batch_id, **job.fields(microseconds)}
+            for n, job in numbered
+        ]
+        _insert(db, "jobs", changed)
         _insert(db, "contents", [contents[job.template] | {"seq": n} for n, job in numbered])
-        ended = {one: (row["status"], row["error_code"]) for one, row in rows.items()}
-        sqlite_stats.write_counters(db, count_finished(_endings(chunk, ended)))
+        counted = count_finished([job.counted(*ended[job.template]) for job in recent])
+        sqlite_stats.write_counters(db, counted)
         db.execute("COMMIT")
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     db.close()
@@ -183,11 +194,7 @@ def _row(db: apsw.Connection, table: str, key: str, value: object) -> dict[str, 
     return dict(zip(columns, row, strict=True))
 
 
-def _sqlite_row(seq: int, job: Ended) -> dict[str, Any]:
-    return {"seq": seq, "batch_id": job.batch_id, **_fields(job, microseconds)}
-
-
-def _insert(db: apsw.Connection, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+def _insert(db: apsw.Connection, table: str, rows: Sequence[dict[str, Any]]) -> None:
     values = ", ".join(f":{name}" for name in rows[0])
     db.executemany(f"INSERT INTO {table} ({', '.join(rows[0])}) VALUES ({values})", rows)
 
@@ -197,43 +204,19 @@ def _fill_mongodb(url: str, templates: Sequence[str], jobs: Iterator[Ended]) -> 
         database = client.get_default_database()
         collection = database["jobs"]
         known = {one["_id"]: one for one in collection.find({"_id": {"$in": list(templates)}})}
+        ended = {i: (doc["status"], doc.get("error", {}).get("code")) for i, doc in known.items()}
         arrival = max(one["arrival"] for one in known.values())
-        for chunk in _chunks(jobs):
-            documents = [
-                known[job.template] | _mongodb_document(arrival + n, job)
-                for n, job in enumerate(chunk, 1)
-            ]
-            arrival += len(chunk)
+        for chunk, recent in _chunks(jobs):
+            documents = []
+            for job in chunk:
+                arrival += 1
+                document = known[job.template] | job.fields(stamp)
+                position = {"arrival": arrival, "listed_at": list_position(job.created_at, arrival)}
+                document |= {"_id": job.job_id, "readers": [job.user_id], **position}
+                documents.append(document | ({"batch_id": job.batch_id} if job.batch_id else {}))
             collection.insert_many(documents, ordered=False)
-            ended = {
-                one: (doc["status"], doc.get("error", {}).get("code")) for one, doc in known.items()
-            }
-            if counted := count_finished(_endings(chunk, ended)):
+            counted = count_finished([job.counted(*ended[job.template]) for job in recent])
+            if counted:
                 database["activity"].bulk_write(mongo_stats.updates(counted), ordered=False)
         # Otherwise the jobs would still be written to disk while they are read.
         client.admin.command("fsync")
-
-
-def _mongodb_document(arrival: int, job: Ended) -> dict[str, Any]:
-    fields = {
-        "_id": job.job_id,
-        "readers": [job.user_id],
-        "arrival": arrival,
-        "listed_at": list_position(job.created_at, arrival),
-        **_fields(job, stamp),
-    }
-    return fields | ({"batch_id": job.batch_id} if job.batch_id else {})
-
-
-def _fields(job: Ended, time: Callable[[datetime], Any]) -> dict[str, Any]:
-    """What both stores have, with times in the store's form."""
-    return {
-        "job_id": job.job_id,
-        "job_type": job.job_type,
-        "user_id": job.user_id,
-        "job_name": job.job_name,
-        "created_at": time(job.created_at),
-        "processing_started_at": time(job.started_at),
-        "completed_at": time(job.ended_at),
-        "updated_at": time(job.ended_at),
-    }

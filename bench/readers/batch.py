@@ -2,7 +2,7 @@
 
     python batch.py MODULE:FUNCTION OUTPUT_DIRECTORY FILE...
 
-The function returns the tool's version and its reader. Prints one line of JSON when a file is begun
+The function returns the tool's reader. Prints one line of JSON when a file is begun
 and one with its outcome; the text goes to a file of the same name. A file that takes too long, or a
 crash in native code, ends the process: the caller continues with the remaining files.
 """
@@ -23,8 +23,8 @@ def main(tool: str, output: str, *files: str) -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # the tools' own output
     module, _, function = tool.partition(":")
-    version, read = getattr(importlib.import_module(module), function)()
-    print(json.dumps({"version": version}), file=answers)
+    read = getattr(importlib.import_module(module), function)()
+    print(json.dumps({"started": tool}), file=answers)
     for file in map(Path, files):
         print(json.dumps({"begun": file.stem}), file=answers)
         signal.alarm(LIMIT_S)

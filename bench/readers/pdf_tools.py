@@ -1,5 +1,4 @@
-"""The PDF tools that Secretary is compared with: each function returns the tool's version and its
-reader. A tool is imported only in its own environment."""
+"""The PDF tools that are compared, by function. A tool is imported only in its own environment."""
 
 # mypy: disable-error-code="import-not-found"
 import asyncio
@@ -7,9 +6,28 @@ import inspect
 import json
 import subprocess
 from collections.abc import Callable
-from importlib.metadata import version
 
-Reader = tuple[str, Callable[[str], str]]
+Reader = Callable[[str], str]
+
+
+def secretary() -> Reader:
+    """Our own extraction of the text layer, without jobs and files around it."""
+    from secretary.documents.assembly import find_headers_footers, strip_headers_footers
+    from secretary.documents.pdf.pages import FontStats, read_page
+    from secretary.documents.pdf.pdfium import open_page, open_pdf
+
+    def read(path: str) -> str:
+        pages = []
+        with open_pdf(path) as document:
+            typography = FontStats(document)
+            for number in range(1, len(document) + 1):
+                with open_page(document, number) as page:
+                    pages.append(read_page(page, typography).markdown)
+        running = find_headers_footers(pages)
+        cleaned = (strip_headers_footers(page.strip(), running) for page in pages)
+        return "\n\n".join(filter(None, cleaned))
+
+    return read
 
 
 def pypdfium2() -> Reader:
@@ -27,17 +45,15 @@ def pypdfium2() -> Reader:
                 page.close()
         return "\n\n".join(pages)
 
-    return version("pypdfium2"), read
+    return read
 
 
 def pdftotext() -> Reader:
     """Poppler's program, in its default reading order."""
-
-    def run(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
-        return subprocess.run(["pdftotext", *arguments], capture_output=True, check=True)
-
-    number = run("-v").stderr.decode().split("\n")[0].split()[-1]
-    return number, lambda path: run("-enc", "UTF-8", path, "-").stdout.decode("utf-8", "replace")
+    command = ["pdftotext", "-enc", "UTF-8"]
+    return lambda path: subprocess.run(
+        [*command, path, "-"], capture_output=True, check=True
+    ).stdout.decode("utf-8", "replace")
 
 
 def pymupdf() -> Reader:
@@ -47,39 +63,33 @@ def pymupdf() -> Reader:
         with pymupdf.open(path) as document:
             return "\n\n".join(page.get_text() for page in document)
 
-    return version("pymupdf"), read
+    return read
 
 
 def pymupdf4llm() -> Reader:
     import pymupdf4llm
 
-    return version("pymupdf4llm"), lambda path: str(
-        pymupdf4llm.to_markdown(path, show_progress=False)
-    )
+    return lambda path: str(pymupdf4llm.to_markdown(path, show_progress=False))
 
 
 def pypdf() -> Reader:
     import pypdf
 
-    return version("pypdf"), lambda path: "\n\n".join(
-        page.extract_text() for page in pypdf.PdfReader(path).pages
-    )
+    return lambda path: "\n\n".join(page.extract_text() for page in pypdf.PdfReader(path).pages)
 
 
 def markitdown() -> Reader:
     from markitdown import MarkItDown
 
     converter = MarkItDown()
-    return version("markitdown"), lambda path: str(converter.convert(path).markdown)
+    return lambda path: str(converter.convert(path).markdown)
 
 
 def kreuzberg() -> Reader:
     import kreuzberg
 
     config = kreuzberg.ExtractionConfig(output_format="markdown", use_cache=False)
-    return kreuzberg.__version__, lambda path: str(
-        kreuzberg.extract_file_sync(path, config=config).content
-    )
+    return lambda path: str(kreuzberg.extract_file_sync(path, config=config).content)
 
 
 def xberg() -> Reader:
@@ -93,18 +103,16 @@ def xberg() -> Reader:
         result = await answer if inspect.isawaitable(answer) else answer
         return "\n\n".join(document.content for document in result.results)
 
-    return version("xberg"), lambda path: asyncio.run(read(path))
+    return lambda path: asyncio.run(read(path))
 
 
 def pdf_inspector() -> Reader:
     import pdf_inspector
 
-    return version("pdf-inspector"), lambda path: str(
-        pdf_inspector.process_pdf(path).markdown or ""
-    )
+    return lambda path: str(pdf_inspector.process_pdf(path).markdown or "")
 
 
 def pdf_oxide() -> Reader:
     import pdf_oxide
 
-    return version("pdf_oxide"), lambda path: str(pdf_oxide.PdfDocument(path).to_markdown_all())
+    return lambda path: str(pdf_oxide.PdfDocument(path).to_markdown_all())
