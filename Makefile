@@ -61,10 +61,10 @@ pictures: .venv/.dev ## Retake the dashboard screenshots for the docs
 	@PYTHONPATH=. $(BIN)/python scripts/take_pictures.py
 
 bench: .venv/.dev ## Run all benchmarks and write docs/benchmarks.md; ARGS="--only api,scale --quick"
-	@PYTHONPATH=. $(BIN)/python bench/run.py $(ARGS)
+	@$(BIN)/python bench/run.py $(ARGS)
 
 bench-page: .venv/.dev ## Render docs/benchmarks.md from the stored results
-	@PYTHONPATH=. $(BIN)/python bench/run.py --page $(ARGS)
+	@$(BIN)/python bench/run.py --page $(ARGS)
 
 bench-engine: .venv/.dev ## Benchmark the job queue next to its peers; ARGS="--quick"
 	@$(BIN)/python bench/engine.py $(ARGS)
@@ -76,7 +76,7 @@ bench-documents: .venv/.dev ## Benchmark document conversion next to other tools
 	@$(BIN)/python bench/documents.py $(ARGS)
 
 bench-media: .venv/.dev ## Benchmark recordings next to bare engines and ffmpeg; ARGS="--quick"
-	@PYTHONPATH=. $(BIN)/python bench/media.py $(ARGS)
+	@$(BIN)/python bench/media.py $(ARGS)
 
 bench-knowledge: .venv/.dev ## Benchmark transformer jobs next to bare model calls; ARGS="--quick"
 	@$(BIN)/python bench/knowledge.py $(ARGS)
@@ -91,7 +91,7 @@ simulate: .venv/.dev ## Simulate a day of mixed jobs with the claim policy; ARGS
 	@$(BIN)/python bench/simulate.py $(ARGS)
 
 soak: .venv/.dev ## Soak test: half an hour at full load, does anything grow? ARGS="--minutes 4"
-	@PYTHONPATH=. $(BIN)/python bench/soak.py $(ARGS)
+	@$(BIN)/python bench/soak.py $(ARGS)
 
 chaos: .venv/.dev ## Faults of every kind at random, longer than the tests do; ARGS="--seed 7 --seconds 600"
 	@$(BIN)/python -m tests.chaos $(ARGS)

@@ -29,8 +29,7 @@ BENCH = Path(__file__).resolve().parent
 PEERS = BENCH / "peers"
 #: Kept between runs: environments of peers, corpora.
 WORK = BENCH.parent / ".bench"
-# For the helpers of tests/, and for what peers and benchmarks share.
-sys.path += [str(BENCH.parent), str(PEERS)]
+sys.path.append(str(BENCH.parent))  # for the helpers of tests/
 INSTALL_LIMIT_S = 600
 #: Measures one part of a benchmark and adds it to the result.
 Part = Callable[[Result, Any, Path], None]

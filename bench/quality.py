@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 from argparse import ArgumentParser
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,13 +53,12 @@ def main(arguments: Sequence[str]) -> None:
     corpus = documents(WORK, options.split)
     samples = [sample for sample in corpus.samples if options.kind in (None, sample.kind)]
     rows = [measure(PDF_TOOLS[name], samples, show=options.show) for name in options.tool]
-    whole = table(rows, samples, "")
-    print(report.table([whole.head, *([report.shown(cell) for cell in row] for row in whole.rows)]))
+    print(report.markdown(table(rows, samples, "")))
+    groups: dict[str, list[Sample]] = defaultdict(list)
+    for field_name in ("kind", "producer", *(["name"] if options.each else [])):
+        for sample in samples:
+            groups[getattr(sample, field_name)].append(sample)
     for row in rows:
-        groups = {name: [s for s in samples if s.kind == name] for name in _names(samples, "kind")}
-        for name in _names(samples, "producer"):
-            groups[name] = [s for s in samples if s.producer == name]
-        groups |= {s.name: [s] for s in samples if options.each}
         lines = [
             [name, *_cells([row.scores[s.name] for s in these]), str(len(these))]
             for name, these in groups.items()
@@ -133,10 +133,6 @@ def _scored(name: str, readings: Readings, samples: Sequence[Sample]) -> Row:
             expected, given = without_numbers(expected), without_numbers(given)
         row.scores[sample.name] = score(expected, given)
     return row
-
-
-def _names(samples: Sequence[Sample], field: str) -> list[str]:
-    return list(dict.fromkeys(getattr(sample, field) for sample in samples))
 
 
 def _text(sample: Sample) -> str:

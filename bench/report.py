@@ -196,6 +196,10 @@ def table(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [aligned[0], rule, *aligned[1:]])
 
 
+def markdown(one: Table) -> str:
+    return table([one.head, *([shown(cell) for cell in row] for row in one.rows)])
+
+
 def write(result: Result, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_json(_compact(asdict(result))) + "\n")
@@ -213,25 +217,22 @@ def read(path: Path) -> Result:
 
 def text(result: Result) -> str:
     """What a run prints."""
-    parts = list(_tables(result))
-    if result.targets:
-        parts.append(_targets(result.targets))
-    if result.failures:
-        parts.append("Failed:\n" + "\n".join(result.failures))
-    return "\n\n".join([*parts, _circumstances(result)])
+    failed = ["Failed:\n" + "\n".join(result.failures)] if result.failures else []
+    targets = [_targets(result.targets)] if result.targets else []
+    return "\n\n".join([*_tables(result), *targets, *failed, _circumstances(result)])
 
 
 def page(results: Path, remarks: Path, benchmarks: Sequence[str]) -> dict[str, str]:
     """The page and its charts, by their paths below docs/."""
-    measured = {name: read(results / f"{name}.json") for name in benchmarks}
-    titles: dict[str, str] = {}
+    summary = ["| Benchmark | Date | Targets met | Behind |", "| :-- | :-- | :-- | :-- |"]
     sections: list[str] = []
     files: dict[str, str] = {}
-    for name, result in measured.items():
+    for name in benchmarks:
+        result = read(results / f"{name}.json")
         heading, _, rest = (remarks / f"{name}.md").read_text(encoding="utf-8").partition("\n")
-        titles[name] = heading.removeprefix("# ").strip()
+        title = heading.removeprefix("# ").strip()
         description, _, comments = rest.strip().partition("\n## Remarks\n")
-        blocks = [f"## {titles[name]}", description.strip(), _circumstances(result)]
+        blocks = [f"## {title}", description.strip(), _circumstances(result)]
         blocks += _tables(result, images=True)
         if result.targets:
             blocks += ["### Targets", _targets(result.targets)]
@@ -240,8 +241,13 @@ def page(results: Path, remarks: Path, benchmarks: Sequence[str]) -> dict[str, s
         sections.append("\n\n".join([*blocks, "### Remarks", comments.strip()]) + "\n")
         for one in result.tables:
             files |= {f"{IMAGES}{name}-{c.name}.svg": drawing(c, one) for c in one.charts}
-    summary = f"{INTRODUCTION}\n{_summary(measured, titles)}\n"
-    return {PAGE: "\n".join([summary, *sections]), **files}
+        judged = [target for target in result.targets if target.met is not None]
+        behind = "; ".join(target.name for target in result.targets if target.is_behind)
+        met = f"{sum(target.met is True for target in judged)} of {len(judged)}"
+        link = f"[{title}](#{title.lower().replace(' ', '-')})"
+        summary.append(f"| {link} | {_day(result)} | {met} | {behind or '-'} |")
+    head = "\n".join([INTRODUCTION, *summary, ""])
+    return {PAGE: "\n".join([head, *sections]), **files}
 
 
 def drawing(chart: Chart, source: Table) -> str:
@@ -290,24 +296,13 @@ def _value(cell: Cell) -> float | None:
     return float(cell) if cell not in (None, "") else None
 
 
-def _summary(measured: Mapping[str, Result], titles: Mapping[str, str]) -> str:
-    lines = ["| Benchmark | Date | Targets met | Behind |", "| :-- | :-- | :-- | :-- |"]
-    for name, result in measured.items():
-        judged = [target for target in result.targets if target.met is not None]
-        behind = "; ".join(target.name for target in result.targets if target.is_behind)
-        met = f"{sum(target.met is True for target in judged)} of {len(judged)}"
-        anchor = titles[name].lower().replace(" ", "-")
-        lines.append(f"| [{titles[name]}](#{anchor}) | {_day(result)} | {met} | {behind or '-'} |")
-    return "\n".join(lines)
-
-
 def _tables(result: Result, *, images: bool = False) -> Iterator[str]:
     for one in result.tables:
         if one.title:
             yield f"### {one.title}"
         for chart in one.charts if images else ():
             yield f"![{chart.title}]({IMAGES}{result.benchmark}-{chart.name}.svg)"
-        yield table([one.head, *([shown(cell) for cell in row] for row in one.rows)])
+        yield markdown(one)
         if one.notes:
             yield one.notes
 

@@ -7,7 +7,6 @@ Each benchmark is a program of its own, and one that fails does not stop the oth
 bench/results/; those of a quick run go to .bench/quick/, together with their page.
 """
 
-import os
 import subprocess
 import sys
 from argparse import ArgumentParser
@@ -15,19 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import report
-from harness import WORK, log, some_of
+from harness import BENCH, WORK, log, some_of
 
-BENCH = Path(__file__).resolve().parent
 #: Each has its program, its result in results/ and its remarks in remarks/.
-BENCHMARKS = {
-    "engine": "engine.py",
-    "api": "api.py",
-    "documents": "documents.py",
-    "media": "media.py",
-    "knowledge": "knowledge.py",
-    "dashboard": "dashboard.py",
-    "scale": "scale.py",
-}
+BENCHMARKS = ("engine", "api", "documents", "media", "knowledge", "dashboard", "scale")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,17 +30,15 @@ def main(arguments: Sequence[str]) -> int:
     results, docs, names = BENCH / "results", BENCH.parent / "docs", list(BENCHMARKS)
     if options.quick:
         results, docs = WORK / "quick" / "results", WORK / "quick" / "docs"
-    failed = (
-        []
-        if options.page
-        else [n for n in options.only if not _run(n, results, quick=options.quick)]
-    )
+    measured = () if options.page else options.only
+    failed = [name for name in measured if not _run(name, results, quick=options.quick)]
     if options.quick:
         names = [name for name in names if (results / f"{name}.json").exists()]
     files = report.page(results, BENCH / "remarks", names)
     images = {str(path.relative_to(docs)) for path in docs.glob(f"{report.IMAGES}*.svg")}
     if options.check:
-        stale = [name for name, text in files.items() if _text(docs / name) != text]
+        kept = {name: docs / name for name in files if (docs / name).exists()}
+        stale = [n for n, text in files.items() if n not in kept or kept[n].read_text() != text]
         if stale := [*stale, *sorted(images - set(files))]:
             log(f"Out of date: {', '.join(stale)}. Run `make bench-page`.")
         return 1 if stale else 0
@@ -68,21 +56,9 @@ def main(arguments: Sequence[str]) -> int:
 def _run(name: str, results: Path, *, quick: bool) -> bool:
     """Whether everything was measured. A run that fails as a whole leaves the earlier result."""
     log(name)
-    command = [
-        sys.executable,
-        str(BENCH / BENCHMARKS[name]),
-        "--json",
-        str(results / f"{name}.json"),
-    ]
-    if quick:
-        command.append("--quick")
-    # Some programs use helpers of tests/.
-    path = os.pathsep.join(filter(None, [str(BENCH.parent), os.environ.get("PYTHONPATH")]))
-    return subprocess.run(command, env=os.environ | {"PYTHONPATH": path}).returncode == 0
-
-
-def _text(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.exists() else None
+    program, target = str(BENCH / f"{name}.py"), str(results / f"{name}.json")
+    command = [sys.executable, program, "--json", target, *(["--quick"] if quick else [])]
+    return subprocess.run(command).returncode == 0
 
 
 if __name__ == "__main__":

@@ -15,16 +15,17 @@ import sys
 import tempfile
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
 
 import charts
 import report
+import seeding
 
-from secretary.core.job import Job, utc_now
-from secretary.store import Capacity, WorkerInfo
+from secretary.core.job import Job
+from secretary.store import Capacity
 from secretary.store.claims import FairScheduler
 from secretary.store.sqlite.claims import Completion, claim, complete, register_worker
 from secretary.store.sqlite.connection import connect
@@ -127,14 +128,6 @@ class Start:
     waited_s: float
 
 
-class Queue(Protocol):
-    """Jobs are identified by their position in the day."""
-
-    def add(self, numbers: Sequence[int]) -> None: ...
-    def claim(self, worker: int, slots: int) -> list[int]: ...
-    def finish(self, number: int) -> None: ...
-
-
 class Clock:
     def __init__(self) -> None:
         self.now = 0.0
@@ -144,7 +137,8 @@ class Clock:
 
 
 class StoreQueue:
-    """The code of the SQLite store. Each worker has its own scheduler state, as processes have."""
+    """The code of the SQLite store. Each worker has its own scheduler state, as processes have.
+    Jobs are identified by their position in the day."""
 
     def __init__(
         self, day: Sequence[Arrival], cluster: Cluster, clock: Clock, directory: Path
@@ -152,41 +146,34 @@ class StoreQueue:
         path = directory / "simulation.db"
         prepare(path)
         self._day, self._cluster = day, cluster
-        self._db = connect(path)
-        self._db.execute("PRAGMA synchronous = OFF")
-        self._db.execute("BEGIN IMMEDIATE")  # one transaction: nothing here has to be durable
+        self.db = connect(path)
+        self.db.execute("PRAGMA synchronous = OFF")
+        self.db.execute("BEGIN IMMEDIATE")  # one transaction: nothing here has to be durable
         self._turns = [FairScheduler(clock) for _ in range(cluster.workers)]
         self._claimed: dict[int, Job] = {}
-        now = utc_now()
         for worker in range(cluster.workers):
-            info = WorkerInfo(
-                worker_id=str(worker), host="", pid=0, birth="", slots=1, version="",
-                started_at=now, seen_at=now,
-            )  # fmt: skip
-            register_worker(self._db, info, timedelta(days=1), boot="")
+            info = seeding.worker(str(worker), slots=1)
+            register_worker(self.db, info, timedelta(days=1), boot="")
 
     def add(self, numbers: Sequence[int]) -> None:
         jobs = [
             Job(job_id=f"job-{n}", job_type=self._day[n].job_type, user_id=self._day[n].user)
             for n in numbers
         ]
-        enqueue(self._db, jobs, paused=False)
+        enqueue(self.db, jobs, paused=False)
 
     def claim(self, worker: int, slots: int) -> list[int]:
         limits = self._cluster
         wanted = Capacity(
             slots=slots, max_per_type=limits.max_per_type, max_per_user=limits.max_per_user
         )
-        jobs = claim(self._db, self._turns[worker], str(worker), wanted)
+        jobs = claim(self.db, self._turns[worker], str(worker), wanted)
         claimed = {int(job.job_id.removeprefix("job-")): job for job in jobs}
         self._claimed |= claimed
         return list(claimed)
 
     def finish(self, number: int) -> None:
-        complete(self._db, [Completion(self._claimed.pop(number), None, None)])
-
-    def close(self) -> None:
-        self._db.close()
+        complete(self.db, [Completion(self._claimed.pop(number), None, None)])
 
 
 class FifoQueue:
@@ -223,10 +210,8 @@ def run_store(
 ) -> list[Start]:
     clock = Clock()
     queue = StoreQueue(day, cluster, clock, directory)
-    try:
+    with closing(queue.db):
         return _run(day, cluster, queue, clock, until_s)
-    finally:
-        queue.close()
 
 
 def run_fifo(day: Sequence[Arrival], cluster: Cluster) -> list[Start]:
@@ -234,7 +219,11 @@ def run_fifo(day: Sequence[Arrival], cluster: Cluster) -> list[Start]:
 
 
 def _run(
-    day: Sequence[Arrival], cluster: Cluster, queue: Queue, clock: Clock, until_s: float | None
+    day: Sequence[Arrival],
+    cluster: Cluster,
+    queue: StoreQueue | FifoQueue,
+    clock: Clock,
+    until_s: float | None,
 ) -> list[Start]:
     """From one arrival or end of a job to the next; `day` is sorted by time."""
     free = [cluster.slots] * cluster.workers
@@ -283,13 +272,16 @@ def _figures(waits: Sequence[float]) -> tuple[float, float, float]:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="simulate.py", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--slots", type=int, default=4, help="of each worker")
-    parser.add_argument("--per-user", type=int, help="limit of concurrent jobs per user")
-    parser.add_argument("--size", type=float, default=1.0, help="0.1: a tenth of the jobs")
+    for name, kind, default, text in (
+        ("--seed", int, 1, None),
+        ("--workers", int, 2, None),
+        ("--slots", int, 4, "of each worker"),
+        ("--per-user", int, None, "limit of concurrent jobs per user"),
+        ("--size", float, 1.0, "0.1: a tenth of the jobs"),
+        ("--svg", Path, None, "file for the chart"),
+    ):
+        parser.add_argument(name, type=kind, default=default, help=text)
     parser.add_argument("--quick", action="store_true", help="the same as --size 0.1")
-    parser.add_argument("--svg", type=Path, help="file for the chart")
     return parser.parse_args(arguments)
 
 

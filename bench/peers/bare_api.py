@@ -9,7 +9,6 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
@@ -28,52 +27,37 @@ CREATE TABLE jobs (
 
 COLUMNS = ("job_id", "job_type", "parameters", "status", "created_at")
 
-#: Runs a blocking function and returns its result.
-Run = Callable[[Callable[[], Any]], Awaitable[Any]]
-
 
 class Job(BaseModel):
     job_type: str
     parameters: dict[str, Any]
 
 
-def database() -> apsw.Connection:
+def bare_api(*, in_thread: bool) -> FastAPI:
+    """On the event loop, a statement takes microseconds and fsync a fraction of a millisecond."""
+    api, thread = FastAPI(), ThreadPoolExecutor(1)
     db = apsw.Connection("bare.db")
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
-    db.execute(SCHEMA)
-    return db
+    for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", SCHEMA):
+        db.execute(statement)
 
+    async def execute(statement: str, values: tuple[Any, ...]) -> Any:
+        def work() -> Any:
+            return db.execute(statement, values).fetchone()
 
-async def directly(work: Callable[[], Any]) -> Any:
-    """On the event loop: the statement takes microseconds, fsync a fraction of a millisecond."""
-    return work()
-
-
-def in_one_thread() -> Run:
-    thread = ThreadPoolExecutor(1)
-
-    async def run(work: Callable[[], Any]) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(thread, work)
-
-    return run
-
-
-def bare_api(db: apsw.Connection, run: Run) -> FastAPI:
-    api = FastAPI()
+        return (
+            await asyncio.get_running_loop().run_in_executor(thread, work) if in_thread else work()
+        )
 
     @api.post("/api/jobs")
     async def submit(job: Job) -> JSONResponse:
         job_id = str(uuid4())
         row = (job_id, job.job_type, json.dumps(job.parameters), "pending", time.time())
-        await run(lambda: db.execute("INSERT INTO jobs VALUES (?, ?, ?, ?, ?)", row))
+        await execute("INSERT INTO jobs VALUES (?, ?, ?, ?, ?)", row)
         return JSONResponse({"data": {"job_id": job_id, "status": "pending"}}, 202)
 
     @api.get("/api/jobs/{job_id}")
     async def show(job_id: str) -> JSONResponse:
-        row = await run(
-            lambda: db.execute("SELECT * FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
-        )
+        row = await execute("SELECT * FROM jobs WHERE job_id = ?", (job_id,))
         if row is None:
             return JSONResponse({"error": "Job not found"}, 404)
         data = dict(zip(COLUMNS, row, strict=True))
@@ -83,7 +67,7 @@ def bare_api(db: apsw.Connection, run: Run) -> FastAPI:
 
 
 async def serve(way: str) -> None:
-    api = bare_api(database(), directly if way == "direct" else in_one_thread())
+    api = bare_api(in_thread=way == "thread")
     # As Secretary: the same event loop and parser, no access log.
     config = uvicorn.Config(api, lifespan="off", log_level="warning", access_log=False)
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:

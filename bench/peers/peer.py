@@ -52,7 +52,7 @@ def hold(sent: int) -> None:
 
 @dataclass(frozen=True)
 class Blocking:
-    """A client whose library blocks; `submit` may be called from many threads."""
+    """A client whose library blocks; it may be called from many threads."""
 
     submit: Callable[[Job, int], object]
 

@@ -17,7 +17,6 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
-import seeding
 from peer import Job, Peer, Submit
 
 import secretary
@@ -26,6 +25,10 @@ from secretary.config import Settings, StorageSettings
 from secretary.core.job import Completed, JobStatus, utc_now
 from secretary.serve import run_worker
 from secretary.store import Capacity, JobQuery, Store
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+import seeding
 
 URL = os.environ.get("BENCH_URL")
 DIRECTORY = Path(os.environ["BENCH_DIR"])

@@ -32,63 +32,41 @@ def main(module: str, verb: str, *arguments: str) -> None:
 
 async def _answer(peer: Peer, verb: str, *numbers: int) -> Mapping[str, object]:
     if verb == "about":
-        return _about(peer)
+        about = {name: getattr(peer, name) for name in ("version", "runs_as", "durable")}
+        return about | {"extra": peer.extra is not None}
     if verb == "extra":
         return await peer.extra() if peer.extra else {}
     async with peer.client() as submit:
         match verb, numbers:
-            case "enqueue", (count,):
-                return await _enqueue(submit, count, callers=1)
-            case "enqueue", (count, callers):
-                return await _enqueue(submit, count, callers=callers)
+            case "enqueue", (count, *callers):
+                return await _enqueue(submit, count, *callers)
             case "probe", (count, gap_ms):
-                return await _probe(submit, count, gap_ms=gap_ms)
+                for _ in range(count):
+                    await submit("noop", time.monotonic_ns())
+                    await asyncio.sleep(gap_ms / 1000)
+                return {"jobs": count}
             case "hold", ():
                 await submit("hold", time.monotonic_ns())
                 return {"jobs": 1}
     raise SystemExit(__doc__)
 
 
-def _about(peer: Peer) -> Mapping[str, object]:
-    return {
-        "version": peer.version,
-        "runs_as": peer.runs_as,
-        "durable": peer.durable,
-        "extra": peer.extra is not None,
-    }
-
-
-async def _enqueue(submit: Submit, count: int, *, callers: int) -> Mapping[str, object]:
+async def _enqueue(submit: Submit, count: int, callers: int = 1) -> Mapping[str, object]:
     await submit("noop", time.monotonic_ns())  # connects; not timed
     each = (count - 1) // callers
+
+    async def enqueue() -> None:
+        for _ in range(each):
+            await submit("noop", time.monotonic_ns())
+
     started = time.monotonic_ns()
     if isinstance(submit, Blocking) and callers > 1:
-        _enqueue_from_threads(submit, each, callers)
+        with ThreadPoolExecutor(callers) as threads:
+            for done in [threads.submit(asyncio.run, enqueue()) for _ in range(callers)]:
+                done.result()
     else:
-        await asyncio.gather(*(_enqueue_in_turn(submit, each) for _ in range(callers)))
+        await asyncio.gather(*(enqueue() for _ in range(callers)))
     return {"jobs": each * callers, "seconds": (time.monotonic_ns() - started) / 1e9}
-
-
-async def _enqueue_in_turn(submit: Submit, count: int) -> None:
-    for _ in range(count):
-        await submit("noop", time.monotonic_ns())
-
-
-def _enqueue_from_threads(client: Blocking, each: int, callers: int) -> None:
-    def work() -> None:
-        for _ in range(each):
-            client.submit("noop", time.monotonic_ns())
-
-    with ThreadPoolExecutor(callers) as threads:
-        for done in [threads.submit(work) for _ in range(callers)]:
-            done.result()
-
-
-async def _probe(submit: Submit, count: int, *, gap_ms: int) -> Mapping[str, object]:
-    for _ in range(count):
-        await submit("noop", time.monotonic_ns())
-        await asyncio.sleep(gap_ms / 1000)
-    return {"jobs": count}
 
 
 if __name__ == "__main__":

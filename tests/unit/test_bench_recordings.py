@@ -18,11 +18,6 @@ def sounds(bench: Any) -> Any:
     return bench("corpus.recordings")
 
 
-@pytest.fixture
-def media(bench: Any) -> Any:
-    return bench("media")
-
-
 def test_a_marked_file_is_another_file_with_the_same_sound(sounds: Any, tmp_path: Path) -> None:
     file = sounds.write_wav(tones(2, [220, 330], 0.5), tmp_path / "tones.wav")
 
@@ -44,15 +39,6 @@ def test_a_talk_is_the_same_each_time_and_nobody_in_it_is_interrupted(sounds: An
 @needs("flite")
 def test_a_meeting_is_as_long_as_it_is_said_to_be(sounds: Any) -> None:
     assert len(sounds.meeting(5, 3)) == 8 * SAMPLE_RATE
-
-
-def test_speeds_are_compared_with_those_of_the_same_round_only(media: Any) -> None:
-    speeds = {"bare": 10.0, "ours": 20.0}
-
-    assert media.ratios(speeds, ["bare", "failed"]) == {
-        "bare": {"bare": 1.0},
-        "ours": {"bare": 2.0},
-    }
 
 
 def _samples(path: Path) -> bytes:

@@ -1,7 +1,6 @@
-"""How benchmark results are compared with their peers and drawn."""
+"""How benchmark rows are measured in turn and compared with their peers."""
 
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -24,13 +23,20 @@ def test_the_best_peer_decides_who_is_ahead(report: Any) -> None:
     assert report.at_most("time over a peer", 2.0, 2.5, peer="peer").ratio == 0.4
 
 
-def test_a_chart_draws_the_medians_of_its_columns_with_the_target(report: Any) -> None:
-    table = report.Table(["", "p95 ms"], [["<jobs>", [10.0, 20.0, 40.0]], ["batches", None]])
+def test_rows_are_compared_round_by_round_and_a_failed_one_is_not_measured_again(
+    bench: Any,
+) -> None:
+    def failing(number: int) -> dict[str, float]:
+        if number == 1:
+            raise harness.Failed("no figure")
+        return {"speed": 5.0}
 
-    drawn = report.drawing(report.Chart("waits", "Waits <ms>", "ms", [1], target=100), table)
+    harness, failures = bench("harness"), list[str]()
+    rows = {"bare": lambda number: {"speed": 10.0 + number}, "ours": failing}
 
-    svg, namespace = ElementTree.fromstring(drawn), "{http://www.w3.org/2000/svg}"
-    assert svg.get("role") == "img"
-    assert svg.findtext(f"{namespace}title") == "Waits <ms>"
-    texts = {text.text for text in svg.iter(f"{namespace}text")}
-    assert {"<jobs>", "20", "none", "target: 100", "ms"} <= texts
+    samples = harness.take_turns(rows, 3, failures)
+
+    assert samples["bare", "speed"] == [10.0, 11.0, 12.0]
+    assert samples.ratios("ours", "bare", "speed") == [0.5]
+    assert samples.line("absent", ["speed"]) == ["absent", None]
+    assert failures == ["ours: no figure"]
