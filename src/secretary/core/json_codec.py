@@ -110,7 +110,7 @@ def _has_long_text(value: Any, depth: int = _SPLIT_DEPTH) -> bool:
 def encode_in_parts(value: Any, encode: Callable[[Any], bytes] = encode_json) -> bytes:
     """Encode a value without stopping other threads: an encoder holds the interpreter lock, so one
     call for a large value would stop the event loop even from a thread."""
-    return b"".join(_encoded_parts(value, encode))
+    return b"".join(_encoded_parts(value, encode)) if _may_be_large(value) else encode(value)
 
 
 def _encoded_parts(
