@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 
 import harness
 import seeding
-from harness import log, recording_failure
+from harness import Failed, log, recording_failure
 from processes import SERVE, Client, Server, running
 from queues import MONGODB, open_testbed
 from report import Cell, Chart, Result, Samples, Table, Target, at_most
@@ -253,6 +253,7 @@ def _time_views(samples: Samples, store: str, url: str, sample: Sample, visits: 
     if (program := shutil.which(BROWSER)) is None:
         log("no browser: the views are not measured")
         return
+    from playwright.sync_api import Error as PlaywrightError
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -263,7 +264,10 @@ def _time_views(samples: Samples, store: str, url: str, sample: Sample, visits: 
                 page = context.new_page()
                 started = time.perf_counter()
                 page.goto(f"{url}/#/{address}", wait_until="commit")
-                page.locator(content).first.wait_for(timeout=VIEW_LIMIT_MS)
+                try:
+                    page.locator(content).first.wait_for(timeout=VIEW_LIMIT_MS)
+                except PlaywrightError as error:
+                    raise Failed(f"{title}: {error}") from None
                 samples[title, store].append(1000 * (time.perf_counter() - started))
                 context.close()
         browser.close()
@@ -285,7 +289,7 @@ def _views(sample: Sample) -> Mapping[str, tuple[str, str]]:
         "batches": ("batches", ".view-batches tbody tr"),
         "batch": (f"batch/{sample.batch_id}", ".view-batch tbody tr"),
         "templates": ("templates", ".view-templates tbody tr"),
-        "system": ("system", ".view-system .fact"),
+        "system": ("system", ".view-system .stat"),
         "submit": ("new", ".view-new form"),
     }  # fmt: skip
 
