@@ -39,7 +39,6 @@ from ..storage.cache import CacheEntry, sha256_of
 from ..storage.sources import SourceFile
 from ..version import __version__
 from .parameters import DocumentResults, LanguageParameters, is_from_cache, reusable_since
-from .progress import PageProgress
 from .text_generation import apply_requested_template, requested_template
 
 if TYPE_CHECKING:
@@ -249,6 +248,23 @@ def check_page_count(ctx: DocumentContext, count: int) -> None:
 
 
 # Process what is missing ------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class PageProgress:
+    """Progress by finished pages."""
+
+    ctx: DocumentContext
+    total: int
+    done: int = 0
+
+    async def advance(self, pages: int) -> None:
+        self.done += pages
+        await self.ctx.progress(
+            f"processing_pages:{self.done}/{self.total}",
+            10 + int(80 * self.done / self.total),
+            f"{self.done} of {self.total} pages are done",
+        )
 
 
 @dataclass(frozen=True, slots=True)

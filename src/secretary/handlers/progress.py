@@ -1,4 +1,4 @@
-"""Progress reports of the job types: by pages, by seconds of a recording, by steps."""
+"""Progress reports of the job types: by seconds of a recording, by steps, as a part of a job."""
 
 import time
 from dataclasses import dataclass, field
@@ -10,23 +10,6 @@ from .parameters import SourceParameters
 
 #: An estimate of the remaining time needs at least this many seconds of observed pace.
 MIN_OBSERVED_SECONDS = 3.0
-
-
-@dataclass(slots=True)
-class PageProgress:
-    """Progress by finished pages."""
-
-    ctx: JobContext[SourceParameters]
-    total: int
-    done: int = 0
-
-    async def advance(self, pages: int) -> None:
-        self.done += pages
-        await self.ctx.progress(
-            f"processing_pages:{self.done}/{self.total}",
-            10 + int(80 * self.done / self.total),
-            f"{self.done} of {self.total} pages are done",
-        )
 
 
 @dataclass(slots=True)
