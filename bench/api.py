@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import harness
 from harness import BENCH, PEERS, Failed, log, recording_failure
 from processes import SERVE, Running, Server, running
-from report import Cell, Chart, Result, Samples, Table, Target, at_most
+from report import Cell, Chart, Result, Samples, Target, at_most
 
 JOBS = "/api/jobs"
 JOB = '{"job_type": "noop", "parameters": {"sent": 1}}'
@@ -48,14 +48,6 @@ GRACE_S = 20
 MORE_FILES = 200
 STREAM_LIMIT_S = 60
 SETTLE_S = 1.0
-NOTES = """\
-Medians of {rounds} rounds of {seconds} s. Accepted: `POST /api/jobs`, answered with 202 after \
-fsync. Polls: `GET /api/jobs/{{id}}` over 16 connections. Memory: of all processes, at the end. \
-With worker: the same process runs the jobs, which do nothing. Bare route: FastAPI, pydantic and \
-one INSERT into SQLite with the same durability."""
-COST_NOTES = (
-    "CPU of the server per request; x bare: time over the faster bare route, round by round."
-)
 
 
 @dataclass(frozen=True)
@@ -84,10 +76,11 @@ def main(arguments: Sequence[str]) -> Result:
                     what = f"{one.name}, {connections} connections"
                     with recording_failure(result.failures, what), running(one, root) as server:
                         _measure(server, samples, one.name, connections, plan)
-        result.tables = [_accepted(samples, result), _costs(samples)]
+        _add_accepted(result, samples)
+        _add_costs(result, samples)
         log(f"{plan.streams:,} streams")
         with recording_failure(result.failures, "streams"):
-            result.tables.append(measure_streams(plan.streams, idle_s=plan.idle_s, root=root))
+            _measure_streams(result, plan, root)
         result.targets = list(_targets(samples))
     return result
 
@@ -131,7 +124,7 @@ def _wrk(
     return {"per s": requests / counted["seconds"], **times}
 
 
-def _accepted(samples: Samples, result: Result) -> Table:
+def _add_accepted(result: Result, samples: Samples) -> None:
     keys = [f"{n} conn: {name}" for n in CONNECTIONS for name in ("per s", "p50 ms", "p99 ms")]
     keys += ["poll: per s", "memory MB"]
     head = [t for n in CONNECTIONS for t in (f"{n} conn: accepted/s", "p50 ms", "p99 ms")]
@@ -140,18 +133,17 @@ def _accepted(samples: Samples, result: Result) -> Table:
         [f"{n} connection{'s' if n > 1 else ''}" for n in CONNECTIONS],
     )  # fmt: skip
     lines = [samples.line(server.name, keys) for server in SERVERS]
-    notes = NOTES.format(**result.plan)
-    return Table(["", *head, "polls/s", "memory MB"], lines, notes=notes, charts=[chart])
+    result.add("", ["", *head, "polls/s", "memory MB"], lines, chart)
 
 
-def _costs(samples: Samples) -> Table:
+def _add_costs(result: Result, samples: Samples) -> None:
     head = ["", *(f"CPU µs, {load}" for load in LOADS), *(f"x bare, {load}" for load in LOADS)]
     lines: list[list[Cell]] = []
     for server in SERVERS:
         cpu = samples.line(server.name, [f"{load}: CPU µs" for load in LOADS])
         bare = server in BARE_ROUTES
         lines.append([*cpu, *("" if bare else _times_bare(samples, server, n) for n in LOADS)])
-    return Table(head, lines, "Cost of a request", COST_NOTES)
+    result.add("Cost of a request", head, lines)
 
 
 def _times_bare(samples: Samples, server: Server, load: str) -> float | None:
@@ -172,8 +164,9 @@ def _targets(samples: Samples) -> Iterator[Target]:
     yield at_most("the worst of these with the worker, x bare route", None, worst, peer=peer)
 
 
-def measure_streams(count: int, *, idle_s: float, root: Path) -> Table:
+def _measure_streams(result: Result, plan: Plan, root: Path) -> None:
     """Many open event streams: what they cost, and when all have received the final event."""
+    count = plan.streams
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < count + MORE_FILES:  # the servers inherit the limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(count + MORE_FILES, hard), hard))
@@ -181,13 +174,13 @@ def measure_streams(count: int, *, idle_s: float, root: Path) -> Table:
         jobs = {"jobs": [json.loads(JOB)] * count}
         batch = server.client().request("POST", "/api/batches", jobs)["data"]
         try:
-            figures = asyncio.run(_measure_streams(server, batch, idle_s))
+            figures = asyncio.run(_stream_figures(server, batch, plan.idle_s))
         except TimeoutError:
             raise Failed(f"{count} streams did not respond within {STREAM_LIMIT_S} s") from None
-    return Table(["open streams", *figures], [[count, *figures.values()]], "Event streams")
+    result.add("Event streams", ["open streams", *figures], [[count, *figures.values()]])
 
 
-async def _measure_streams(
+async def _stream_figures(
     server: Running, batch: dict[str, Any], idle_s: float
 ) -> dict[str, float]:
     tree, memory, started = server.tree, server.tree.memory_bytes(), time.monotonic()

@@ -22,7 +22,7 @@ import seeding
 from harness import Failed, log, recording_failure
 from processes import SERVE, Client, Server, running
 from queues import MONGODB, open_testbed
-from report import Cell, Chart, Result, Samples, Table, Target, at_most
+from report import Cell, Chart, Result, Samples, Target, at_most
 
 from secretary.config import Settings, StorageSettings
 from secretary.core.job import JobStatus, utc_now
@@ -38,9 +38,6 @@ TOP = 14
 BROWSER = "chromium"
 BROWSER_OPTIONS = ["--no-sandbox", "--disable-background-networking", "--disable-dev-shm-usage"]
 VIEW_LIMIT_MS = 15_000
-NOTES = """\
-{many:,} jobs; {repeats} requests each, over loopback. x few: p50 over the p50 with {few:,} jobs."""
-VIEW_NOTES = "From navigation with an empty browser cache to the view's content; {visits} visits."
 
 
 @dataclass(frozen=True)
@@ -79,10 +76,8 @@ def main(arguments: Sequence[str]) -> Result:
         for name in options.only:
             with recording_failure(result.failures, name):
                 _measure(name, plan, root / name, few, many, views)
-        result.tables = [
-            _requests_table(options.only, few, many, result),
-            _views_table(options.only, views, result),
-        ]
+        _add_requests(result, options.only, few, many)
+        _add_views(result, options.only, views)
         for name in options.only:
             requests, limit = "slowest request, p95", REQUEST_TARGET_MS
             result.targets += [
@@ -116,7 +111,7 @@ def _measure(
                     _time_views(views, name, service.url, sample, plan.visits)
 
 
-def _requests_table(stores: Sequence[str], few: Samples, many: Samples, result: Result) -> Table:
+def _add_requests(result: Result, stores: Sequence[str], few: Samples, many: Samples) -> None:
     head = [f"{store} {name}" for store in stores for name in ("p50", "p95", "max", "x few")]
     lines: list[list[Cell]] = []
     for title in dict.fromkeys(title for title, _ in many):
@@ -132,10 +127,10 @@ def _requests_table(stores: Sequence[str], few: Samples, many: Samples, result: 
         [2 + 4 * number for number in range(len(stores))], list(stores),
         target=REQUEST_TARGET_MS, top=TOP,
     )  # fmt: skip
-    return Table(["", *head], lines, "Requests, ms", NOTES.format(**result.plan), [chart])
+    result.add("Requests, ms", ["", *head], lines, chart)
 
 
-def _views_table(stores: Sequence[str], views: Samples, result: Result) -> Table:
+def _add_views(result: Result, stores: Sequence[str], views: Samples) -> None:
     head = [f"{store} {name}" for store in stores for name in ("median", "max")]
     lines: list[list[Cell]] = []
     for title in dict.fromkeys(title for title, _ in views):
@@ -145,7 +140,7 @@ def _views_table(stores: Sequence[str], views: Samples, result: Result) -> Table
         "views", "Time until a view shows its content, median (lower is better)", "ms",
         [1 + 2 * number for number in range(len(stores))], list(stores), target=VIEW_TARGET_MS,
     )  # fmt: skip
-    return Table(["", *head], lines, "Views, ms", VIEW_NOTES.format(**result.plan), [chart])
+    result.add("Views, ms", ["", *head], lines, chart)
 
 
 def _slowest(

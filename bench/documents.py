@@ -26,7 +26,7 @@ from corpus.prose import Language
 from corpus.score import MEASURES, average, character_error_rate
 from harness import WORK, Failed, Measure, log, recording_failure, take_turns
 from processes import keep_highest, sampling
-from report import Cell, Chart, Result, Samples, Table, ahead, at_least, at_most, median, spread
+from report import Cell, Chart, Result, Samples, ahead, at_least, at_most, median, spread
 from service import Done, Service, serving
 from tools import PDF_TOOLS, PDFIUM, SECRETARY, read_one
 
@@ -48,20 +48,6 @@ MEMORY_PROCESSES, SAMPLE_EVERY_S, MEMORY_DPI = 2, 0.05, 200
 TEXT_TARGETS, OCR_TARGETS = {1: 0.8, 2: 1.5}, {1: 0.95, 2: 1.8}
 CACHED_TARGET_MS = 20
 RATE, EXECUTION = "pages/s", "execution"
-QUALITY_NOTES = """\
-CPU: of the conversion; for Secretary of the whole service. The measures are defined in \
-`bench/README.md`."""
-SPEED_NOTES = """\
-Medians of {rounds} rounds (mixed: {mixed_rounds}) with files of {pages} pages that are not \
-cached. Plain: one column of text. Mixed: pages of the quality corpus. Tools: in a process that \
-has read a file before. Secretary: as the client sees it; "execution": from the job's start to \
-its end. x PDFium: round by round."""
-OCR_NOTES = """\
-{scanned_pages} pages per scan, {ocr_rounds} rounds. CER: character error rate. One core: \
-`OMP_THREAD_LIMIT=1`, one page after the other. Secretary reads 300 dpi scans at 200 dpi."""
-MEMORY_NOTES = """\
-Peak resident memory of the service, of the larger of its two child processes, and of all \
-processes added up (shared memory counts more than once)."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +98,8 @@ def _measure_quality(result: Result, plan: Plan, root: Path, *, split: Split) ->
     result.versions |= {row.tool: row.version for row in rows[1:]}
     kind = "real manuals" if split == "real" else "generated documents"
     title = f"Quality, {kind}"
-    result.tables.append(quality.table(rows, corpus.samples, title, QUALITY_NOTES))
+    table = quality.table(rows, corpus.samples, title)
+    result.add(title, table.head, table.rows, *table.charts)
     ours, *peers = [(row.tool, average(row.scores.values())) for row in rows if row.scores]
     for name in MEASURES:
         figures = {tool: averages[name] for tool, averages in peers}
@@ -138,14 +125,14 @@ def _measure_speed(result: Result, plan: Plan, root: Path) -> None:
     names = list(dict.fromkeys(row for row, _ in plain))
     lines = [[name, *_speed_cells(plain, name), *_speed_cells(mixed, name)] for name in names]
     chart = Chart("speed", "Pages per second, plain text", "pages/s", [1])
-    result.tables.append(Table(head, lines, "Speed", SPEED_NOTES.format(**result.plan), [chart]))
+    result.add("Speed", head, lines, chart)
     lines = []
     for way, jobs in cached.items():
         times, execution = [1000 * j.client_s for j in jobs], [1000 * j.execution_s for j in jobs]
         p95 = statistics.quantiles(times, n=20)[-1]
         lines.append([way, statistics.median(times), p95, statistics.median(execution)])
     head = ["submitted", "p50 ms", "p95 ms", "execution p50 ms"]
-    result.tables.append(Table(head, lines, "A cached file"))
+    result.add("A cached file", head, lines)
     for count, target in TEXT_TARGETS.items():
         ratio = median(plain.ratios(_ours(count, "by path"), PDFIUM.name, RATE))
         name = f"text layer, {_processes(count)}, x PDFium"
@@ -248,8 +235,7 @@ def _measure_ocr(result: Result, plan: Plan, root: Path) -> None:
         lines.append(line)
     columns = [1 + 3 * number for number in range(len(scans))]
     chart = Chart("ocr", "Scanned pages per second", "pages/s", columns, names)
-    notes = OCR_NOTES.format(**result.plan)
-    result.tables.append(Table(["", *head], lines, "OCR", notes, [chart]))
+    result.add("OCR", ["", *head], lines, chart)
     for count, target in OCR_TARGETS.items():
         medians = [median(samples.ratios(_ours(count), TESSERACT, name)) for name in names]
         worst = min((ratio for ratio in medians if ratio), default=None)
@@ -315,7 +301,7 @@ def _measure_memory(result: Result, plan: Plan, root: Path) -> None:
             figures = _peaks(method, file, root)
         lines.append([method, f"{pages:,}", *figures])
     head = ["method", "pages", "service MB", "larger child MB", "all MB", "s"]
-    result.tables.append(Table(head, lines, "Peak memory", MEMORY_NOTES))
+    result.add("Peak memory", head, lines)
 
 
 def _peaks(method: str, file: Path, root: Path) -> list[Cell]:

@@ -17,7 +17,7 @@ import harness
 import queues
 from harness import log, recording_failure
 from queues import Adapter, open_testbed
-from report import Chart, Result, Samples, Table, Target, ahead, at_most
+from report import Chart, Result, Samples, Target, ahead, at_most
 
 ISOLATED, ON_LOOP = "secretary-sqlite", "secretary-loop"
 EXTRA_LIMIT_S = 600
@@ -31,12 +31,6 @@ CHARTS = [
     Chart("drained", "Throughput of waiting jobs", "jobs/s", [5]),
     Chart("start", "Start latency in another process, median (lower is better)", "ms", [6]),
 ]
-NOTES = """\
-Medians of {rounds} rounds. Durable: the enqueue waits for fsync; Redis runs with its default \
-persistence. Enqueues: {jobs:,} jobs from one client process, without a bulk API. Throughput: \
-{jobs:,} waiting jobs, at most {drain_window_s:g} s. Start latency: from the client's call to the \
-job's first line, idle worker. Recovery: from `kill -9` in mid-job to the job's next start; "> \
-{recovery_cap_s:g}": not within {recovery_cap_s:g} s. CPU: percent of one core."""
 #: What `about` and `extra` returned, by the name of the row.
 Answers = dict[str, Mapping[str, Any]]
 
@@ -82,7 +76,8 @@ def main(arguments: Sequence[str]) -> Result:
     with harness.benchmark("engine", options, plan, "mongod", "redis-server") as (result, root):
         _measure(rows, plan, root, about, extra, samples, result.failures)
         result.versions = queues.peer_versions(rows, about)
-        result.tables = [_table(rows, plan, about, samples, result), *_extra_tables(extra)]
+        _add_table(result, rows, plan, about, samples)
+        _add_extra_tables(result, extra)
         result.targets = [*_targets(rows, plan, samples), *_extra_targets(extra)]
     return result
 
@@ -124,9 +119,9 @@ def _measure(
                 extra[row.name] = testbed.client("extra", limit_s=EXTRA_LIMIT_S)
 
 
-def _table(
-    rows: Sequence[Adapter], plan: Plan, about: Answers, samples: Samples, result: Result
-) -> Table:
+def _add_table(
+    result: Result, rows: Sequence[Adapter], plan: Plan, about: Answers, samples: Samples
+) -> None:
     lines = []
     for row in rows:
         name, *rates = samples.line(row.name, RATES)
@@ -137,11 +132,10 @@ def _table(
         durable = "yes" if described["durable"] else "no"
         lines.append([name, described["version"], durable, *rates, recovery, idle, broker])
     head = ["", "version", "durable", *RATES, queues.RECOVERY, IDLE, BROKER]
-    notes = f"{NOTES.format(**result.plan)}\n\n{queues.descriptions(about)}"
-    return Table(head, lines, notes=notes, charts=CHARTS)
+    result.add("", head, lines, *CHARTS, more=queues.descriptions(about))
 
 
-def _extra_tables(extra: Answers) -> Iterator[Table]:
+def _add_extra_tables(result: Result, extra: Answers) -> None:
     """Few stored jobs next to many, and the start latency within one process."""
     stores = {
         name.removeprefix("secretary-"): e["store"] for name, e in extra.items() if "store" in e
@@ -150,11 +144,11 @@ def _extra_tables(extra: Answers) -> Iterator[Table]:
         head = [f"{name}: {n}" for name in stores for n in ("10k jobs", "1M jobs", "ratio")]
         titles = next(iter(stores.values()))
         lines = [[t, *(f for store in stores.values() for f in store[t])] for t in titles]
-        yield Table(["", *head], lines, "The store with 10,000 and with 1,000,000 jobs, ms")
+        result.add("The store with 10,000 and with 1,000,000 jobs, ms", ["", *head], lines)
     head = ["", P50, P95]
     for name, figures in extra.items():
         if latencies := figures.get("one_process"):
-            yield Table(head, [[name, *latencies]], "API, store and worker in one process")
+            result.add("API, store and worker in one process", head, [[name, *latencies]])
 
 
 def _targets(rows: Sequence[Adapter], plan: Plan, samples: Samples) -> Iterator[Target]:

@@ -17,7 +17,7 @@ from typing import Any
 import harness
 from harness import PEERS, Failed
 from processes import SERVE, Server, running
-from report import Chart, Result, Table, at_least, at_most
+from report import Cell, Chart, Result, at_least, at_most
 from service import execution_seconds
 
 PARALLEL = 50
@@ -28,11 +28,6 @@ LIMIT_S = 120
 WARM_UP = 10
 OVERHEAD_TARGET_MS = 10.0
 SHARE_TARGET = 0.9
-NOTES = """\
-Medians of {jobs} jobs, one after the other, each a summary of another text. Bare call: the same \
-request to the endpoint, which answers at once. Client: one request with `wait_ms`. Execution: \
-from the job's start to its end."""
-THROUGHPUT_NOTES = "A batch of {batch} jobs; the endpoint takes 200 ms per request."
 
 
 @dataclass(frozen=True)
@@ -58,21 +53,11 @@ def main(arguments: Sequence[str]) -> Result:
             "rates", "Throughput by concurrent requests", "jobs/s", [1, 2],
             ["measured", "ideal"], "lines", "concurrent requests",
         )  # fmt: skip
-        result.tables = [
-            Table(
-                ["", "ms", "overhead ms"],
-                [[name, value, value - bare] for name, value in medians.items()],
-                "Overhead",
-                NOTES.format(**result.plan),
-            ),
-            Table(
-                ["concurrent requests", "jobs/s", "ideal", "share"],
-                [[str(n), rates[n], ideal[n], shares[n]] for n in CONCURRENCY],
-                "Throughput",
-                THROUGHPUT_NOTES.format(**result.plan),
-                [chart],
-            ),
-        ]
+        lines: list[list[Cell]] = [[name, value, value - bare] for name, value in medians.items()]
+        result.add("Overhead", ["", "ms", "overhead ms"], lines)
+        head = ["concurrent requests", "jobs/s", "ideal", "share"]
+        lines = [[str(n), rates[n], ideal[n], shares[n]] for n in CONCURRENCY]
+        result.add("Throughput", head, lines, chart)
         name = f"share of the endpoint's throughput, worst ({worst} concurrent requests)"
         result.targets = [
             at_most("overhead of a job", OVERHEAD_TARGET_MS, overhead, "ms"),

@@ -20,7 +20,7 @@ import harness
 from corpus.recordings import Talk, count_chunks, ffmpeg, marked, meeting, talk, write_wav
 from harness import Failed, Measure, recording_failure, take_turns
 from processes import keep_highest, sampling, timed
-from report import Cell, Chart, Result, Table, Target, at_least, median, spread
+from report import Cell, Chart, Result, Target, at_least, median, spread
 from service import Service, serving
 from tools import Tool, read_one
 
@@ -59,17 +59,6 @@ MEMORY_PROCESSES, SAMPLE_EVERY_S = 2, 0.1
 SPEED = "x real time"
 SPEECH_HEAD = [SPEED, "s", "CPU s", "cores", "WER %"]
 DECODING_HEAD = ["s", "ffmpeg s", "x ffmpeg", "CPU s", "ffmpeg CPU s", "probe s"]
-SPEECH_NOTES = """\
-{minutes:.1f} minutes with {words:,} words in {chunks} chunks; medians of {rounds} rounds. All \
-rows use the same weights (tiny.en, int8) and one thread per process. WER: word error rate. "x \
-...": speed over that row, round by round."""
-DECODING_NOTES = """\
-{decoded_minutes:g} minutes, two channels; medians of {decoding_rounds} rounds. ffmpeg: `ffmpeg \
--i FILE -ac 1 -ar 16000 -f s16le OUT`."""
-MEMORY_NOTES = """\
-Peaks with two child processes. Child: the larger one. ffmpeg: empty if it ended between two \
-samples. All: proportional set size of all processes at one time. Scratch: files of the job on \
-disk. The rest of a recording is background noise."""
 
 
 @dataclass(frozen=True)
@@ -143,15 +132,11 @@ def _measure_speech(result: Result, plan: Plan, root: Path) -> None:
         [*samples.line(row, SPEECH_HEAD), *(spread(samples.ratios(row, p, SPEED)) for p in peers)]
         for row in rows
     ]
-    notes = SPEECH_NOTES.format(
-        minutes=spoken.seconds / 60,
-        words=len(spoken.words.split()),
-        chunks=count_chunks(spoken, root),
-        rounds=plan.rounds,
-    )
     chart = Chart("speech", "Speech recognition speed", "times real time", [1])
     head = ["", *SPEECH_HEAD, *(f"x {peer}" for peer in peers)]
-    result.tables.append(Table(head, lines, "Speech", notes, [chart]))
+    length, words = spoken.seconds / 60, len(spoken.words.split())
+    chunks = count_chunks(spoken, root)
+    result.add("Speech", head, lines, chart, length=length, words=words, chunks=chunks)
     for peer in peers:
         for count, target in SPEECH_TARGETS.items():
             ratio = median(samples.ratios(_our_name(count), peer, SPEED))
@@ -195,8 +180,7 @@ def _measure_decoding(result: Result, plan: Plan, root: Path) -> None:
     lines = [samples.line(kind, DECODING_HEAD) for kind in ENCODERS]
     columns, names = [1, 2], ["secretary", "ffmpeg"]
     chart = Chart("decoding", "Time to decode (lower is better)", "seconds", columns, names)
-    notes, head = DECODING_NOTES.format(**result.plan), ["", *DECODING_HEAD]
-    result.tables.append(Table(head, lines, "Decoding", notes, [chart]))
+    result.add("Decoding", ["", *DECODING_HEAD], lines, chart)
     ratios = {kind: samples.median(kind, "x ffmpeg") for kind in ENCODERS}
     if medians := {kind: ratio for kind, ratio in ratios.items() if ratio}:
         worst = min(medians, key=lambda kind: medians[kind])
@@ -255,7 +239,7 @@ def _measure_memory(result: Result, plan: Plan, root: Path) -> None:
             figures = _peaks(length, directory)
         lines.append([length.name, *figures])
     head = ["", "min", "speech %", "service MB", "child MB", "ffmpeg MB", "all MB", "scratch MB"]
-    result.tables.append(Table([*head, "took s"], lines, "Peak memory", MEMORY_NOTES))
+    result.add("Peak memory", [*head, "took s"], lines)
 
 
 def _peaks(length: Length, directory: Path) -> list[Cell]:

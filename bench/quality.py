@@ -100,7 +100,7 @@ def measure_jobs(samples: Sequence[Sample], root: Path) -> Row:
     return _scored(SECRETARY.name, readings, samples)
 
 
-def table(rows: Sequence[Row], samples: Sequence[Sample], title: str, notes: str = "") -> Table:
+def table(rows: Sequence[Row], samples: Sequence[Sample], title: str) -> Table:
     """Of real documents also the cells of those with tables, and how many of the others got one:
     what a web page sets as a list or as code may look like a table in print."""
     real = bool(samples) and samples[0].split == "real"
@@ -120,7 +120,7 @@ def table(rows: Sequence[Row], samples: Sequence[Sample], title: str, notes: str
     columns = [2 + MEASURES.index(name) for name in CHARTED]
     name = "quality-real" if real else "quality"
     chart = Chart(name, title, "F1; order: share in order", columns, list(CHARTED))
-    return Table(head, lines, title, notes, [chart])
+    return Table(head, lines, title, charts=[chart])
 
 
 def _scored(name: str, readings: Readings, samples: Sequence[Sample]) -> Row:

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,6 +20,7 @@ OURS = "secretary"
 #: Longer values are spread over several lines of the JSON file.
 LINE = 400
 PAGE, IMAGES = "benchmarks.md", "img/bench-"
+NOTES = Path(__file__).with_name("notes.toml")
 INTRODUCTION = """\
 # Benchmarks
 
@@ -97,6 +99,21 @@ class Result:
     tables: list[Table] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+
+    def add(
+        self,
+        title: str,
+        head: Sequence[str],
+        rows: Sequence[Sequence[Cell]],
+        *charts: Chart,
+        more: str = "",
+        **figures: object,
+    ) -> None:
+        """Adds a table with its notes in `notes.toml`, which show the plan and these figures."""
+        texts = tomllib.loads(NOTES.read_text(encoding="utf-8"))[self.benchmark]
+        notes = texts.get(title, "").format(**self.plan, **figures)
+        notes = "\n\n".join(filter(None, (notes, more)))
+        self.tables.append(Table(head, rows, title, notes, list(charts)))
 
 
 class Samples(defaultdict[tuple[str, str], list[float]]):

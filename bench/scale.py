@@ -27,7 +27,7 @@ from corpus.files import plain_pages, scan, variant
 from harness import Failed, log, recording_failure
 from processes import SERVE, Server, Tree, child_environment, running
 from queues import CALLERS, MONGODB, Adapter, Testbed, open_testbed
-from report import Cell, Chart, Result, Samples, Table, ahead, at_least
+from report import Cell, Chart, Result, Samples, ahead, at_least
 
 from secretary.core.job import Job
 
@@ -52,20 +52,7 @@ DURABLE_COLUMNS = ["enqueues/s", "jobs/s", "sustained jobs/s"]
 ON_LOOP = {"BENCH_HANDLERS": "register_on_loop", "SECRETARY_GENERIC_WORKER__PROCESSES": "1"}
 WORKERS_HEAD = ["jobs/s", "claim p50 ms", "p99 ms", "jobs per claim", "workers CPU ms"]
 WORKERS_HEAD += ["mongod CPU ms"]
-WORKERS_NOTES = """\
-Medians of {rounds} rounds of {window_s:g} s, with 32 slots per worker for no-op jobs and 8 for \
-jobs that wait 0.1 s. Claim: one request of a worker for all its free slots. CPU per job."""
-WAKEUP_NOTES = """\
-{probes} jobs, one by one, to idle workers in other processes. Accepted: journaled by a majority."""
 DOCUMENTS_HEAD = ["1 worker", "2 workers", "ratio", "workers CPU s", "API and mongod CPU s"]
-DOCUMENTS_NOTES = """\
-Documents per second from upload to result: HTTP, GridFS, worker; medians of {rounds} rounds. \
-API, mongod and workers share the machine. CPU per document, with two workers."""
-DURABLE_NOTES = """\
-{durable_jobs:,} jobs that do nothing, 32 callers, two worker processes; medians of {rounds} \
-rounds. Redis: `appendfsync always`, so that all rows wait for the disk. Throughput: of waiting \
-jobs. Sustained: enqueued and processed at the same time. Recovery: from `kill -9` in mid-job to \
-the job's next start."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +99,7 @@ def _measure_workers(result: Result, plan: Plan, root: Path) -> None:
         "workers", "Throughput by worker processes", "jobs/s", [1],
         kind="lines", axis="worker processes",
     )  # fmt: skip
-    notes, head = WORKERS_NOTES.format(**result.plan), ["jobs, workers", *WORKERS_HEAD]
-    result.tables.append(Table(head, lines, "Worker processes", notes, [chart]))
+    result.add("Worker processes", ["jobs, workers", *WORKERS_HEAD], lines, chart)
 
 
 def _fleet(workers: int, slots: int, *, barrier: bool = False) -> Adapter:
@@ -167,9 +153,7 @@ async def _fill(url: str, job_type: str, jobs: int) -> None:
 def _measure_wake_up(result: Result, plan: Plan, root: Path) -> None:
     lines: list[list[Cell]] = [[str(n), *_wake_up(root, n, plan.probes)] for n in WORKERS]
     head = ["workers", "from acceptance p50 ms", "p99 ms", "from the call p50 ms", "p99 ms"]
-    notes = WAKEUP_NOTES.format(**result.plan)
-    table = Table([*head, "mongod CPU ms per job"], lines, "Start latency", notes)
-    result.tables.append(table)
+    result.add("Start latency", [*head, "mongod CPU ms per job"], lines)
 
 
 def _wake_up(root: Path, workers: int, jobs: int) -> tuple[float, ...]:
@@ -238,8 +222,7 @@ def _measure_documents(result: Result, plan: Plan, root: Path) -> None:
         lines.append([*line[:3], ratio, *line[4:]])
         label = f"documents with two workers over one, {name}"
         result.targets.append(at_least(label, DOCUMENTS_TARGET, ratio))
-    notes, head = DOCUMENTS_NOTES.format(**result.plan), ["", *DOCUMENTS_HEAD]
-    result.tables.append(Table(head, lines, "Documents end to end", notes))
+    result.add("Documents end to end", ["", *DOCUMENTS_HEAD], lines)
 
 
 def _document_rate(
@@ -352,10 +335,9 @@ def _measure_durable(result: Result, plan: Plan, root: Path) -> None:
         "durable", "Jobs per second, all rows with fsync", "jobs/s", [2, 3, 4],
         ["enqueues", "throughput", "sustained"],
     )  # fmt: skip
-    notes = f"{DURABLE_NOTES.format(**result.plan)}\n\n{queues.descriptions(about)}"
     head = ["", "version", *DURABLE_COLUMNS, queues.RECOVERY]
     title = "Next to Celery and RQ, all with fsync"
-    result.tables.append(Table(head, lines, title, notes, [chart]))
+    result.add(title, head, lines, chart, more=queues.descriptions(about))
     ours, peers = ([row.name for row in rows if row.ours is mine] for mine in (True, False))
     result.targets += [
         ahead(
@@ -385,16 +367,12 @@ def _sustained(testbed: Testbed, jobs: int, window_s: float) -> float:
     return len(records) / (max(record.started_ns for record in records) - first) * 1e9
 
 
-def _measure_costs(result: Result, plan: Plan, root: Path) -> None:
-    result.tables.append(store_costs.measure(root, plan.cost_jobs))
-
-
 PARTS = {
     "workers": _measure_workers,
     "wakeup": _measure_wake_up,
     "documents": _measure_documents,
     "durable": _measure_durable,
-    "costs": _measure_costs,
+    "costs": store_costs.measure,
 }
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import apsw
 import pymongo
 import seeding
 from queues import MONGODB, open_testbed
-from report import Cell, Table
+from report import Cell, Result
 
 from secretary.core.job import Completed, Job, LogEntry, Progress
 from secretary.store import Capacity, Store
@@ -39,18 +39,13 @@ class Cost:
     index_bytes: float | None
 
 
-NOTES = """\
-Per job. Requests: commands to the server. Writes: documents in MongoDB's oplog, pages of 4 kB in \
-SQLite's WAL. Stored: after completion, in MongoDB before compression."""
-
-
-def measure(root: Path, jobs: int) -> Table:
+def measure(result: Result, plan: Any, root: Path) -> None:
     costs: dict[str, Cost] = {}
     for at_once in (1, 32):
         together = "one by one" if at_once == 1 else f"{at_once} at a time"
         for reports in (0, REPORTS):
             what = f"{reports} progress reports, {together}"
-            count = jobs if at_once > 1 else jobs // 4
+            count = plan.cost_jobs if at_once > 1 else plan.cost_jobs // 4
             with open_testbed(MONGODB, root) as testbed, Client(testbed.url) as client:
                 cost = asyncio.run(_mongodb_cost(client, testbed.url, count, at_once, reports))
             costs[f"MongoDB, {what}"] = cost
@@ -61,7 +56,7 @@ def measure(root: Path, jobs: int) -> Table:
         [name, *("" if value is None else value for value in astuple(cost))]
         for name, cost in sorted(costs.items())
     ]
-    return Table(head, lines, "Cost of a job in the store", NOTES)
+    result.add("Cost of a job in the store", head, lines)
 
 
 async def _mongodb_cost(client: Client, url: str, jobs: int, at_once: int, reports: int) -> Cost:
