@@ -6,13 +6,11 @@ checksums of their packages, which are unpacked but never installed.
 
 import gzip
 import hashlib
-import io
 import json
 import random
 import re
 import shutil
 import subprocess
-import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -33,7 +31,6 @@ from .prose import Language
 SOURCES = Path(__file__).with_name("manuals.json")
 FILTER = Path(__file__).with_name("plain_blocks.lua")
 FETCH_LIMIT_S = 120
-AR_HEADER = 60
 #: A wheel with the pandoc program.
 PANDOC = ("pypandoc_binary==1.17",)
 FIND = "import pypandoc; print(pypandoc.get_pandoc_path())"
@@ -49,6 +46,7 @@ FURNITURE_TAGS = {"script", "style", "nav", "head", "img", "object", "noscript"}
 FURNITURE_IDS = {"toc", "header", "footer"}
 #: Their headings come from the stylesheet: "Note".
 ADMONITIONS = {"note", "tip", "warning", "caution", "important"}
+TABLE_TAGS = ("table", "tr", "td", "th", "tbody", "thead", "colgroup")
 HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
 EXCERPTS = 4
 FEWEST_PAGES, MOST_PAGES = 3, 8
@@ -223,44 +221,25 @@ def _matching(directory: Path, pattern: str) -> list[Path]:
 def _unpacked(package: str, sha256: str, work: Path) -> Path:
     name = PurePosixPath(package).name.split("_")[0]
     directory = work / f"package-{name}-{sha256[:12]}"
-    if not directory.exists():
-        log(f"fetching {name}")
-        partial = directory.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        with tarfile.open(fileobj=io.BytesIO(_data(_fetched(name, sha256)))) as archive:
-            # Links may lead out of the directory; none of the manuals is one.
-            files = [member for member in archive if member.isfile()]
-            archive.extractall(partial, files, filter="data")
-        partial.rename(directory)
+    if directory.exists():
+        return directory
+    log(f"fetching {name}")
+    with tempfile.TemporaryDirectory(dir=work) as scratch:
+        unpacked = Path(scratch) / "unpacked"
+        try:
+            _run("apt-get", "download", "--quiet", name, cwd=scratch)
+            (file,) = Path(scratch).glob("*.deb")
+            if hashlib.sha256(file.read_bytes()).hexdigest() != sha256:
+                raise Unavailable(f"{name} is available in another version only")
+            _run("dpkg-deb", "--extract", file.name, str(unpacked), cwd=scratch)
+        except (OSError, subprocess.SubprocessError):
+            raise Unavailable(f"cannot fetch {name}; try 'apt-get update'") from None
+        unpacked.rename(directory)
     return directory
 
 
-def _fetched(name: str, sha256: str) -> bytes:
-    with tempfile.TemporaryDirectory() as directory:
-        try:
-            subprocess.run(
-                ["apt-get", "download", "--quiet", name],
-                cwd=directory, check=True, timeout=FETCH_LIMIT_S, capture_output=True,
-            )  # fmt: skip
-        except (OSError, subprocess.SubprocessError):
-            raise Unavailable(f"cannot fetch {name}; try 'apt-get update'") from None
-        (file,) = Path(directory).glob("*.deb")
-        content = file.read_bytes()
-    if hashlib.sha256(content).hexdigest() != sha256:
-        raise Unavailable(f"{name} is available in another version only")
-    return content
-
-
-def _data(package: bytes) -> bytes:
-    """Of an `ar` archive: headers of 60 bytes, contents padded to even lengths."""
-    at = len(b"!<arch>\n")
-    while at + AR_HEADER <= len(package):
-        name, size = package[at : at + 16].decode().strip(), int(package[at + 48 : at + 58])
-        at += AR_HEADER
-        if name.startswith("data.tar"):
-            return package[at : at + size]
-        at += size + size % 2
-    raise Unavailable("a package without data")
+def _run(*command: str, cwd: str) -> None:
+    subprocess.run(command, cwd=cwd, check=True, timeout=FETCH_LIMIT_S, capture_output=True)
 
 
 def _markdown(pages: Sequence[Path]) -> str:
@@ -283,12 +262,13 @@ def _body(page: Path) -> str:
     text = content.decode(declared[1].decode() if declared else "utf-8", errors="replace")
     root = html.document_fromstring(re.sub(r"^\s*<\?xml[^>]*\?>", "", text))
     for element in list(root.iter()):
-        if not isinstance(element.tag, str) or _furniture(element):
-            _drop(element)
+        furniture = not isinstance(element.tag, str) or _furniture(element)
+        if furniture and element.getparent() is not None:
+            element.drop_tree()
     _place_footnotes(root)
     for table in reversed(list(root.iter("table"))):
-        if _is_layout(table):
-            _open(table)
+        for part in table.iter(*TABLE_TAGS) if _is_layout(table) else ():
+            part.tag = "div"
     for heading in root.iter(*HEADINGS):
         if _classes(heading.getparent()) & ADMONITIONS:
             heading.tag = "p"
@@ -298,7 +278,8 @@ def _body(page: Path) -> str:
 
 def _place_footnotes(root: HtmlElement) -> None:
     """After the paragraph that refers to them, as in print."""
-    notes = {f"#{note.get('id')}": note for note in root.iter("div") if _is_note(note)}
+    divisions = [one for one in root.iter("div") if "footnote" in _classes(one) and one.get("id")]
+    notes = {f"#{note.get('id')}": note for note in divisions}
     for link in list(root.iter("a")):
         note = notes.pop(link.get("href") or "", None)
         blocks = (block for block in link.iterancestors("p", "td", "dt", "li", "div", *HEADINGS))
@@ -311,10 +292,6 @@ def _place_footnotes(root: HtmlElement) -> None:
                 block.addnext(note)
 
 
-def _is_note(element: HtmlElement) -> bool:
-    return "footnote" in _classes(element) and bool(element.get("id"))
-
-
 def _furniture(element: HtmlElement) -> bool:
     named = (element.get("id") or "").lower() in FURNITURE_IDS and element.tag == "div"
     marked = bool(_classes(element) & FURNITURE) and element.tag not in ("body", "section", "tr")
@@ -325,19 +302,9 @@ def _classes(element: HtmlElement | None) -> set[str]:
     return set() if element is None else set((element.get("class") or "").lower().split())
 
 
-def _drop(element: HtmlElement) -> None:
-    if element.getparent() is not None:
-        element.drop_tree()
-
-
 def _is_layout(table: HtmlElement) -> bool:
     """Layout tables: one row or column, around other tables, or a box around a note."""
     rows = [row for row in table.iter("tr") if row.getparent() is not None]
     width = max((len(row) for row in rows), default=0)
     note = _classes(table.getparent()) & ADMONITIONS
     return bool(note) or len(rows) < 2 or width < 2 or len(list(table.iter("table"))) > 1
-
-
-def _open(table: HtmlElement) -> None:
-    for part in table.iter("table", "tr", "td", "th", "tbody", "thead", "colgroup"):
-        part.tag = "div"
