@@ -11,7 +11,6 @@ import json
 import os
 import resource
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import harness
-from harness import BENCH, PEERS, Failed, log, recording_failure
+from harness import BENCH, PEERS, Failed, last_line, log, output, recording_failure
 from processes import SERVE, Running, Server, running
 from report import Cell, Chart, Result, Samples, Target, at_most
 
@@ -104,18 +103,12 @@ def _measure(server: Running, samples: Samples, row: str, connections: int, plan
 def _wrk(
     server: Running, path: str, request: dict[str, str], connections: int, seconds: int
 ) -> dict[str, float]:
-    cpu_before, limit_s = server.tree.cpu_seconds(), seconds + GRACE_S
+    cpu_before = server.tree.cpu_seconds()
     # One thread: server and wrk have a core each on a machine with two.
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(BENCH / "wrk.lua")]
     command.append(server.url + path)
-    env = os.environ | request
-    try:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        raise Failed(f"wrk took more than {limit_s} s") from None
-    if done.returncode:
-        raise Failed(f"wrk exited with {done.returncode}: {done.stderr.strip()}")
-    counted = json.loads(done.stdout.strip().splitlines()[-1])
+    printed = output("wrk", command, limit_s=seconds + GRACE_S, env=os.environ | request)
+    counted = json.loads(last_line(printed))
     requests, errors = counted["requests"], counted["errors"]
     if errors or not requests:
         raise Failed(f"{errors} of {requests} requests failed")

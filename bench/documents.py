@@ -9,7 +9,6 @@ the event stream. `corpus/score.py` defines the quality measures.
 
 import os
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,7 +23,7 @@ from corpus.files import Scan, mixed_pages, plain_pages, scan, variant
 from corpus.manuals import documents
 from corpus.prose import Language
 from corpus.score import MEASURES, average, character_error_rate
-from harness import WORK, Failed, Measure, log, recording_failure, take_turns
+from harness import WORK, Failed, Measure, log, output, recording_failure, take_turns
 from processes import keep_highest, sampling
 from report import Cell, Chart, Result, Samples, ahead, at_least, at_most, median, spread
 from service import Done, Service, serving
@@ -284,10 +283,7 @@ def _ocrmypdf(result: Result, root: Path, one: Scan, number: int) -> tuple[str, 
 def _run(*command: str) -> str:
     """With one thread: rows are compared core by core, and more threads slow Tesseract down."""
     env = os.environ | {"OMP_THREAD_LIMIT": "1"}
-    done = subprocess.run(command, env=env, capture_output=True, timeout=OCR_LIMIT_S)
-    if done.returncode:
-        raise Failed(done.stderr.decode("utf-8", "replace").strip()[-200:] or "it failed")
-    return done.stdout.decode("utf-8", "replace")
+    return output(Path(command[0]).name, command, limit_s=OCR_LIMIT_S, env=env)
 
 
 def _measure_memory(result: Result, plan: Plan, root: Path) -> None:

@@ -144,6 +144,33 @@ def environment(name: str, requirements: Sequence[str]) -> Path:
     return python
 
 
+def output(
+    what: str,
+    command: Sequence[object],
+    *,
+    limit_s: float,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    text: str = "",
+) -> str:
+    """What a program prints that gets this text and must succeed."""
+    try:
+        done = subprocess.run(
+            list(map(str, command)), env=env, cwd=cwd, input=text, capture_output=True, text=True,
+            errors="replace", timeout=limit_s,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{what} took more than {limit_s:.0f} s") from None
+    if done.returncode:
+        error = last_line(done.stderr)[-200:]
+        raise Failed(f"{what} exited with {done.returncode}: {error}")
+    return done.stdout
+
+
+def last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["no output"])[-1]
+
+
 def has_program(program: str, package: str | None = None) -> bool:
     """Whether the program is there, after an attempt to install its Debian package."""
     if shutil.which(program):

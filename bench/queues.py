@@ -5,7 +5,6 @@ import shutil
 import socket
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pymongo
-from harness import PEERS, Failed, environment, log, recording_failure
+from harness import PEERS, Failed, environment, last_line, log, output, recording_failure
 from processes import Tree, child_environment
 from pymongo.errors import PyMongoError
 from report import Cell, Samples, Target, ahead
@@ -131,16 +130,8 @@ class Testbed:
         self, verb: str, *arguments: int, limit_s: float = CLIENT_LIMIT_S
     ) -> Mapping[str, Any]:
         command = self._adapter.command(verb, *arguments)
-        try:
-            done = subprocess.run(
-                command, cwd=self.directory, env=self._env, stdin=subprocess.DEVNULL,
-                capture_output=True, text=True, timeout=limit_s,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise Failed(f"{verb} took more than {limit_s:.0f} s") from None
-        if done.returncode:
-            raise Failed(f"{verb} exited with {done.returncode}: {_last_line(done.stderr)}")
-        answer: Mapping[str, Any] = json.loads(_last_line(done.stdout))
+        text = output(verb, command, limit_s=limit_s, env=self._env, cwd=self.directory)
+        answer: Mapping[str, Any] = json.loads(last_line(text))
         return answer
 
     def records(self) -> list[Record]:
@@ -158,7 +149,7 @@ class Testbed:
         while not condition():
             if self.worker and not self.worker.running():
                 log = (self.directory / "worker.log").read_text(errors="replace")
-                raise Failed(f"the worker exited: {_last_line(log)}")
+                raise Failed(f"the worker exited: {last_line(log)}")
             if time.monotonic() > deadline:
                 raise Failed(f"waited {limit_s:.0f} s for {what}")
             time.sleep(0.02)
@@ -333,7 +324,3 @@ def peer_versions(
     """Some peers have two rows, with one store each: "huey-redis"."""
     peers = [row.name for row in rows if not row.ours and row.name in about]
     return {name.split("-")[0]: about[name]["version"] for name in peers}
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["no output"])[-1]

@@ -100,8 +100,10 @@ def _version(tool: Tool, python: Path) -> str:
     if tool.package:
         return harness.versions([tool.name])[tool.name]
     code = f"import importlib.metadata as m; print(m.version({tool.name!r}))"
-    done = subprocess.run([str(python), "-c", code], capture_output=True, text=True)
-    return done.stdout.strip()
+    try:
+        return harness.output(tool.name, (python, "-c", code), limit_s=LIMIT_S).strip()
+    except Failed:  # one of our engines
+        return ""
 
 
 def _read_batch(

@@ -10,7 +10,6 @@ import json
 import random
 import re
 import shutil
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from pathlib import Path, PurePosixPath
 
 import harness
 import pypdfium2
-from harness import log
+from harness import Failed, log, output
 from lxml import html
 from lxml.html import HtmlElement
 
@@ -227,31 +226,24 @@ def _unpacked(package: str, sha256: str, work: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=work) as scratch:
         unpacked = Path(scratch) / "unpacked"
         try:
-            _run("apt-get", "download", "--quiet", name, cwd=scratch)
+            fetch = ("apt-get", "download", "--quiet", name)
+            output("apt-get", fetch, limit_s=FETCH_LIMIT_S, cwd=Path(scratch))
             (file,) = Path(scratch).glob("*.deb")
             if hashlib.sha256(file.read_bytes()).hexdigest() != sha256:
                 raise Unavailable(f"{name} is available in another version only")
-            _run("dpkg-deb", "--extract", file.name, str(unpacked), cwd=scratch)
-        except (OSError, subprocess.SubprocessError):
+            output("dpkg-deb", ("dpkg-deb", "--extract", file, unpacked), limit_s=FETCH_LIMIT_S)
+        except (OSError, Failed):
             raise Unavailable(f"cannot fetch {name}; try 'apt-get update'") from None
         unpacked.rename(directory)
     return directory
 
 
-def _run(*command: str, cwd: str) -> None:
-    subprocess.run(command, cwd=cwd, check=True, timeout=FETCH_LIMIT_S, capture_output=True)
-
-
 def _markdown(pages: Sequence[Path]) -> str:
     python = harness.environment("pandoc", PANDOC)
-    found = subprocess.run([str(python), "-c", FIND], capture_output=True, text=True, check=True)
-    command = [found.stdout.strip(), "--from", READS, "--to", "gfm", "--wrap", "none"]
-    command += ["--lua-filter", str(FILTER)]
+    program = output("pypandoc", (python, "-c", FIND), limit_s=PANDOC_LIMIT_S).strip()
+    command = (program, "--from", READS, "--to", "gfm", "--wrap", "none", "--lua-filter", FILTER)
     given = "\n".join(_body(page) for page in pages)
-    done = subprocess.run(
-        command, input=given, capture_output=True, text=True, check=True, timeout=PANDOC_LIMIT_S
-    )
-    return done.stdout
+    return output("pandoc", command, limit_s=PANDOC_LIMIT_S, text=given)
 
 
 def _body(page: Path) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from html import escape
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import jinja2
 import typst
+from harness import output
 
 from .model import Document, spans
 
@@ -49,7 +49,7 @@ def write_chromium(document: Document, target: Path) -> None:
         page.write_text(source(document, "html"), encoding="utf-8")
         given = [f"--user-data-dir={directory}/profile", f"--print-to-pdf={target}"]
         command = ["chromium", *CHROMIUM, *given, page.as_uri()]
-        subprocess.run(command, check=True, capture_output=True, timeout=CHROMIUM_LIMIT_S)
+        output("chromium", command, limit_s=CHROMIUM_LIMIT_S)
 
 
 def convert_office(sources: Sequence[Path], targets: Sequence[Path]) -> None:
@@ -57,7 +57,6 @@ def convert_office(sources: Sequence[Path], targets: Sequence[Path]) -> None:
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         profile = f"-env:UserInstallation=file://{directory}/profile"
         command = ["soffice", profile, "--headless", "--convert-to", "pdf", "--outdir", directory]
-        command += map(str, sources)
-        subprocess.run(command, check=True, capture_output=True, timeout=OFFICE_LIMIT_S)
+        output("soffice", [*command, *sources], limit_s=OFFICE_LIMIT_S)
         for file, target in zip(sources, targets, strict=True):
             shutil.move(Path(directory) / f"{file.stem}.pdf", target)

@@ -2,14 +2,13 @@
 
 import random
 import struct
-import subprocess
 import wave
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from harness import Failed
+from harness import output
 
 from secretary.media.ffmpeg import find_ffmpeg
 from secretary.media.speech.engines import SAMPLE_RATE
@@ -98,8 +97,5 @@ def count_chunks(spoken: Talk, directory: Path) -> int:
 
 def ffmpeg(*arguments: object) -> None:
     """With the program that the service uses."""
-    command = [find_ffmpeg(), "-nostdin", "-hide_banner", "-loglevel", "error", "-y"]
-    command += [str(argument) for argument in arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
-    if done.returncode:
-        raise Failed(f"ffmpeg: {done.stderr.strip()[-200:]}")
+    command = (find_ffmpeg(), "-nostdin", "-hide_banner", "-loglevel", "error", "-y", *arguments)
+    output("ffmpeg", command, limit_s=LIMIT_S)
