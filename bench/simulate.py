@@ -43,8 +43,6 @@ Seconds from submission to start: {jobs:,} jobs of one day, {workers} workers wi
 most {audio} concurrent audio jobs{per_user}. Office: six users who submit a PDF now and then.
 FIFO: the same day in one queue. Seed {seed}."""
 
-Waits = Mapping[tuple[str, str], Sequence[float]]
-
 
 def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
