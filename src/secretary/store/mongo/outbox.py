@@ -42,6 +42,10 @@ from .schema import (
 #: How many deliveries of a repeatedly restarted job or batch are retained.
 MAX_DELIVERIES_KEPT = 4
 
+#: In an aggregation: the deliveries of a document, and whether one of them is to be tried again.
+DELIVERIES = {"$ifNull": ["$deliveries", []]}
+IS_WAITING = {"$gt": ["$$this.next_try_at", None]}
+
 
 def webhook_of(document: Document) -> Webhook | None:
     """The webhook of a job or batch, stored or already parsed."""
@@ -228,8 +232,7 @@ async def record_delivery(
     delivered = succeeded(tried)
     again = None if delivered or next_try_at is None else stamp(next_try_at)
     # An event that was withdrawn in the meantime stays withdrawn.
-    waits = {"$gt": ["$$this.next_try_at", None]}
-    changes: Document = {"next_try_at": {"$cond": [waits, again, None]}}
+    changes: Document = {"next_try_at": {"$cond": [IS_WAITING, again, None]}}
     if delivered:
         changes["delivered_at"] = now_stamp()
     await _collection_of(db, event).update_one(
@@ -264,18 +267,14 @@ def _with_try(event: DueEvent, tried: DeliveryAttempt, changes: Document) -> Doc
     kept = {"$cond": [{"$in": ["$$this.delivery_id", of_last_run]}, MAX_DELIVERY_ATTEMPTS_KEPT, 1]}
     past = {"tries": {"$slice": [{"$ifNull": ["$$this.tries", []]}, {"$multiply": [kept, -1]}]}}
     changed = {"$mergeObjects": ["$$this", {"$cond": [is_it, changes, past]}]}
-    deliveries = {"$ifNull": ["$deliveries", []]}
-    return {"$set": {"deliveries": {"$map": {"input": deliveries, "in": changed}}}}
+    return {"$set": {"deliveries": {"$map": {"input": DELIVERIES, "in": changed}}}}
 
 
 def _release(endpoint: str) -> list[Document]:
     """The stages that release an event and set when the next one is due."""
-    waiting = {
-        "$filter": {
-            "input": {"$ifNull": ["$deliveries", []]},
-            "cond": {"$gt": ["$$this.next_try_at", None]},
-        }
-    }
+    waiting = {"$filter": {"input": DELIVERIES, "cond": IS_WAITING}}
+    end = {"final": True, "due_at": "$$this.next_try_at"}
+    first_end = {"$arrayElemAt": [{"$map": {"input": waiting, "in": end}}, 0]}
     is_open = {"$and": [{"$in": ["$status", UNFINISHED]}, {"$gt": ["$pace.due_at", None]}]}
     is_ripe = {
         "$or": [
@@ -285,19 +284,7 @@ def _release(endpoint: str) -> list[Document]:
     }
     earlier = {"$min": ["$pace.ripe_at", "$pace.due_at"]}
     progress = {"final": False, "due_at": {"$cond": [is_ripe, earlier, "$pace.due_at"]}}
-    end = {"final": True, "due_at": "$$end.next_try_at"}
-    due = {
-        "$let": {
-            "vars": {"end": {"$arrayElemAt": [waiting, 0]}},
-            "in": {
-                "$cond": [
-                    {"$gt": ["$$end.next_try_at", None]},
-                    end,
-                    {"$cond": [is_open, progress, None]},
-                ]
-            },
-        }
-    }
+    due = {"$ifNull": [first_end, {"$cond": [is_open, progress, None]}]}
     filled = {"$mergeObjects": [{"endpoint": {"$literal": endpoint}}, "$due"]}
     return [
         {"$set": {"due": due}},

@@ -9,7 +9,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import apsw
 
-from ...core.errors import StoreUnavailable
 from ...core.job import Batch, Completed, Job, JobStatus, Outcome, utc_now
 from ...core.json_codec import LARGE_BYTES, encode_json_text, encode_off_loop, encode_strict_json
 from ...core.processes import boot_id
@@ -76,7 +75,7 @@ class SqliteStore:
         self._wakeup = WakeUp(self._path.with_name(f"{self._path.name}-wake"))
         self._boot = boot_id()
         self._claim = partial(claims.claim_together, FairScheduler())
-        self._stats = StatsBuffer(self._write_stats, unavailable=StoreUnavailable)
+        self._stats = StatsBuffer(self._write_stats)
         self._last_tidied_scope = ""
 
     async def open(self) -> None:
