@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from itertools import chain, islice
 from typing import Any
 
 import apsw
@@ -38,7 +39,15 @@ from ..claims import (
 )
 from . import outbox
 from .jobs import cancel_job, fail, promote, queues_with_jobs, requeue, settle_batch
-from .schema import JOB_COLUMNS, JOBS, NEXT_REVISION, job_from, microseconds, moment
+from .schema import (
+    JOB_COLUMNS,
+    JOBS,
+    NEXT_REVISION,
+    distinct_values,
+    job_from,
+    microseconds,
+    moment,
+)
 
 #: How many users of a queue a claim checks at most when there is a limit per user.
 MAX_USERS_CHECKED = 500
@@ -125,7 +134,8 @@ def _candidates(
         return (Candidate(seq, user_id, seq) for seq, user_id in rows)
     # Only jobs of users below their limit: skipping a busy user's 10,000 jobs is one index lookup.
     candidates: list[tuple[int, int, str | None]] = []
-    for user_id in _users(db, queue):
+    users = islice(distinct_values(db, NEXT_USER, queue), MAX_USERS_CHECKED)
+    for user_id in chain([None], users):
         room = capacity.slots
         if user_id is not None:
             room = min(room, capacity.max_per_user - running.per_user[user_id])
@@ -139,18 +149,10 @@ def _candidates(
     return (Candidate(seq, user_id, seq) for _, seq, user_id in candidates)
 
 
-def _users(db: apsw.Connection, queue: JobClass) -> Iterator[str | None]:
-    yield None
-    user_id = ""
-    for _ in range(MAX_USERS_CHECKED):
-        user_id = db.execute(
-            "SELECT user_id FROM jobs INDEXED BY jobs_of_user_ready WHERE job_type = ?"
-            " AND priority = ? AND user_id > ? AND turn IS NOT NULL ORDER BY user_id LIMIT 1",
-            (*queue, user_id),
-        ).get
-        if user_id is None:
-            return
-        yield user_id
+NEXT_USER = (
+    "SELECT user_id FROM jobs INDEXED BY jobs_of_user_ready WHERE job_type = ?"
+    " AND priority = ? AND user_id > ? AND turn IS NOT NULL ORDER BY user_id LIMIT 1"
+)
 
 
 OWNED_BY = " WHERE job_id = ? AND attempt = ? AND worker_id = ? AND status = 'processing'"

@@ -5,7 +5,7 @@
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -35,6 +35,7 @@ from ..transfer import OutboxState
 from .schema import (
     DELIVERY_COLUMNS,
     delivery_from,
+    distinct_values,
     microseconds,
     microseconds_or_none,
     moment,
@@ -138,7 +139,8 @@ def choose(db: apsw.Connection, capacity: EventCapacity) -> list[str]:
     if not db.execute("SELECT 1 FROM outbox WHERE due_at <= ? LIMIT 1", (now,)).get:
         return []
     chosen: list[str] = []
-    endpoints = [endpoint for endpoint in _endpoints(db) if capacity.room(endpoint) > 0]
+    scheduled = distinct_values(db, NEXT_ENDPOINT)
+    endpoints = [endpoint for endpoint in scheduled if capacity.room(endpoint) > 0]
     random.shuffle(endpoints)  # no endpoint is always the last
     for endpoint in endpoints:
         room = min(capacity.room(endpoint), capacity.limit - len(chosen))
@@ -157,18 +159,10 @@ DUE = (
 )
 
 
-def _endpoints(db: apsw.Connection) -> Iterator[str]:
-    """Yield the endpoints with scheduled events, with one index lookup each."""
-    endpoint: str | None = ""
-    while True:
-        endpoint = db.execute(
-            "SELECT endpoint FROM outbox INDEXED BY outbox_of_endpoint"
-            " WHERE due_at IS NOT NULL AND endpoint > ? ORDER BY endpoint LIMIT 1",
-            (endpoint,),
-        ).get
-        if endpoint is None:
-            return
-        yield endpoint
+NEXT_ENDPOINT = (
+    "SELECT endpoint FROM outbox INDEXED BY outbox_of_endpoint"
+    " WHERE due_at IS NOT NULL AND endpoint > ? ORDER BY endpoint LIMIT 1"
+)
 
 
 def claim(db: apsw.Connection, owner_ids: list[str], capacity: EventCapacity) -> list[DueEvent]:

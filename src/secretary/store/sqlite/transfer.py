@@ -25,13 +25,15 @@ from . import outbox
 from .jobs import QueuePositions, settle_batch
 from .schema import (
     BATCH_COLUMNS,
-    DELIVERY_COLUMNS,
+    DELIVERY_FIELDS,
+    DELIVERY_TIMES,
     JOB_COLUMNS,
     JOBS,
     batch_from,
     deliveries_of,
     insert_batch,
     insert_job,
+    insert_row,
     job_from,
     microseconds,
     microseconds_or_none,
@@ -39,6 +41,7 @@ from .schema import (
     moment_or_none,
     numbered_log,
     record_change,
+    row_of,
 )
 
 
@@ -78,8 +81,11 @@ def _read(
                 record, size = _job_record(db, seq)
                 yield record, (seq,), size
         case "batches":
-            for row in db.execute(f"{_BATCHES} WHERE {where}", values).fetchall():
-                yield _batch_record(db, row), row[-1:], 0
+            batches: list[Any] = db.execute(f"{_BATCHES} WHERE {where}", values).fetchall()
+            for row in batches:
+                batch = batch_from(row[:-1], deliveries_of(db, row[0]))
+                state = _outbox_state(db, batch.batch_id)
+                yield BatchRecord(batch=batch, outbox=state), row[-1:], 0
         case "keys":
             now = microseconds(utc_now())
             for row in db.execute(f"{_KEYS} AND {where}", (now, *values)).fetchall():
@@ -109,13 +115,6 @@ def _job_record(db: apsw.Connection, seq: int) -> tuple[JobRecord, int]:
 
 
 _BATCHES = f"SELECT {BATCH_COLUMNS}, seq FROM batches"
-
-
-def _batch_record(db: apsw.Connection, row: Sequence[Any]) -> BatchRecord:
-    batch = batch_from(row[:-1], deliveries_of(db, row[0]))
-    return BatchRecord(batch=batch, outbox=_outbox_state(db, batch.batch_id))
-
-
 KEY_COLUMNS = ("scope", "key", "fingerprint", "job_ids", "batch_id", "expires_at")
 _KEYS = f"SELECT {', '.join(KEY_COLUMNS)} FROM idempotency_keys WHERE expires_at > ?"
 
@@ -206,10 +205,6 @@ def _import_batch(db: apsw.Connection, record: BatchRecord) -> bool:
     if db.execute("SELECT 1 FROM batches WHERE batch_id = ?", (batch.batch_id,)).get:
         return False
     insert_batch(db, batch)
-    db.execute(
-        "UPDATE batches SET started_at = ?, completed_at = ? WHERE batch_id = ?",
-        (*map(microseconds_or_none, (batch.started_at, batch.completed_at)), batch.batch_id),
-    )
     for status in JobStatus:  # its jobs were imported before it
         db.execute(
             f"UPDATE batches SET {status.value} = (SELECT count(*) FROM jobs"
@@ -227,16 +222,9 @@ def _import_deliveries(
 ) -> None:
     for one in owner.deliveries:
         tries = [attempt.model_dump(mode="json") for attempt in one.tries]
-        times = (one.created_at, one.replayed_at, one.delivered_at, one.next_try_at)
-        db.execute(
-            f"INSERT INTO deliveries (owner_id, {DELIVERY_COLUMNS})"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                *(owner_id, one.delivery_id, one.n, one.event, one.tried),
-                *map(microseconds_or_none, times),
-                encode_json_text(tries) if tries else None,
-            ),
-        )
+        row = row_of(one, DELIVERY_FIELDS, DELIVERY_TIMES) | {"owner_id": owner_id}
+        row["tries"] = encode_json_text(tries) if tries else None
+        insert_row(db, "deliveries", row)
     if owner.webhook is not None:
         outbox.insert(db, kind, owner_id, owner.webhook, state)
 
