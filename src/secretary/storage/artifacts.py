@@ -6,13 +6,11 @@ import logging
 import os
 import re
 import shutil
-import stat
 import time
 import zipfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,7 +23,7 @@ from ..core.files import atomic_write, safe_name
 from ..core.job import RESULTS_FILE_KEY, Job, JobStatus, flatten_parameters
 from .blob_store import BlobInfo, BlobStore, walk_files
 from .cache import ENTRY_FILE, Cache, CacheEntry
-from .sources import UPLOAD_GONE, Upload, Uploads, stale_job_directories
+from .sources import UPLOAD_GONE, Upload, Uploads
 
 logger = logging.getLogger(__name__)
 
@@ -143,6 +141,16 @@ def _snapshot_logs(directory: _SyncedDirectory, target: Path) -> list[tuple[str,
                 copy.write_bytes(file.read(state[0]))
             snapshots.append((name, copy, state))
     return snapshots
+
+
+def _list_files(directory: str) -> list[tuple[str, int]]:
+    """Names and sizes of the files below a directory, without hidden ones."""
+    files = walk_files(directory)
+    return [
+        (path, status.st_size)
+        for path, status in files
+        if not path.rpartition("/")[2].startswith(".")
+    ]
 
 
 def _file_states(directory: str) -> dict[str, _FileState]:
@@ -268,7 +276,7 @@ class JobFiles:
     async def list_artifacts(self, job: Job) -> list[tuple[str, int]]:
         """Names and sizes of the last attempt's artifacts, also while it is running."""
         if self.blob_store is None:
-            artifacts = await asyncio.to_thread(self._list_local, job)
+            artifacts = await asyncio.to_thread(_list_files, self.attempt_directory(job))
         else:
             prefix = _prefix(job)
             artifacts = [
@@ -277,18 +285,6 @@ class JobFiles:
             ]
         results_file = (job.results or {}).get(RESULTS_FILE_KEY)
         return sorted(artifact for artifact in artifacts if artifact[0] != results_file)
-
-    def _list_local(self, job: Job) -> list[tuple[str, int]]:
-        root = self.attempt_directory(job)
-        artifacts = []
-        for directory, _, names in os.walk(root):
-            for name in names:
-                path = os.path.join(directory, name)
-                with suppress(OSError):  # it was replaced meanwhile
-                    status = os.lstat(path)
-                    if stat.S_ISREG(status.st_mode) and not name.startswith("."):
-                        artifacts.append((os.path.relpath(path, root), status.st_size))
-        return artifacts
 
     async def archive(self, job: Job) -> ArtifactFile:
         """The ZIP with all artifacts. Document jobs create theirs on the first request, which can
@@ -349,13 +345,8 @@ class JobFiles:
 
     async def clear_scratch(self, job: Job) -> None:
         """Remove scratch files before the outcome of the job is recorded."""
-        try:
-            names = os.listdir(f"{self.root}/{job.job_id}")
-        except OSError:  # most jobs have none
-            return
         scratch = f"{job.attempt}."
-        if any(name.startswith(scratch) for name in names):
-            await self._remove_directories(job.job_id, lambda name: name.startswith(scratch))
+        await self._remove_directories(job.job_id, lambda name: name.startswith(scratch))
 
     async def remove_superseded(self, job: Job) -> None:
         """After completion: remove the upload and the files of earlier attempts, and with a blob
@@ -395,10 +386,6 @@ class JobFiles:
     async def _remove_directories(self, job_id: str, unwanted: Callable[[str], bool]) -> None:
         if os.path.exists(f"{self.root}/{job_id}"):  # noqa: ASYNC240
             await asyncio.to_thread(_remove_directories, self.root / job_id, unwanted)
-
-    def stale_local_jobs(self, age: timedelta) -> list[str]:
-        """With a blob store: ids of jobs whose local directories have not changed for this long."""
-        return stale_job_directories(self.root, age) if self.blob_store else []
 
     async def remove_local(self, job_id: str) -> None:
         """Remove all files of a job on this machine."""
