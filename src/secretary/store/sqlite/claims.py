@@ -1,8 +1,9 @@
 """Workers and their leases, claims, progress, outcomes and the rescue of lost jobs."""
 
+import functools
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from itertools import chain, islice
@@ -25,6 +26,7 @@ from ...core.job import (
     utc_now,
 )
 from ...core.json_codec import encode_json_text
+from ...core.processes import boot_id
 from ..claims import (
     Candidate,
     Capacity,
@@ -278,16 +280,19 @@ def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLo
     return [None if c.job.job_id in owned else LeaseLost(c.job.job_id) for c in completions]
 
 
-def has_lost_jobs(db: apsw.Connection, boot: str) -> bool:
-    lapsed = db.execute(
-        "SELECT 1 FROM workers WHERE boot <> ? OR lease_until < ? LIMIT 1", (boot, time.monotonic())
-    ).get
+#: The boot to which the leases that this process reads and writes refer.
+_boot = functools.cache(boot_id)
+
+LAPSED = "FROM workers WHERE boot <> ? OR lease_until < ?"
+
+
+def has_lost_jobs(db: apsw.Connection) -> bool:
+    lapsed = db.execute(f"SELECT 1 {LAPSED} LIMIT 1", (_boot(), time.monotonic())).get
     return bool(lapsed or db.execute(ABANDONED).fetchone())
 
 
-def rescue(db: apsw.Connection, boot: str, dead: Sequence[str], max_crashes: int) -> list[Rescued]:
-    lapsed = (boot, time.monotonic())
-    db.execute("DELETE FROM workers WHERE boot <> ? OR lease_until < ?", lapsed)
+def rescue(db: apsw.Connection, dead: Collection[str], max_crashes: int) -> list[Rescued]:
+    db.execute(f"DELETE {LAPSED}", (_boot(), time.monotonic()))
     for worker_id in dead:
         unregister_worker(db, worker_id)
     abandoned: list[Any] = db.execute(ABANDONED).fetchall()
@@ -314,9 +319,7 @@ ABANDONED = (
 )
 
 
-def register_worker(
-    db: apsw.Connection, worker: WorkerInfo, lease: timedelta, *, boot: str
-) -> None:
+def register_worker(db: apsw.Connection, worker: WorkerInfo, lease: timedelta) -> None:
     info = {**asdict(worker), "started_at": microseconds(worker.started_at)}
     del info["seen_at"]
     lease_until = time.monotonic() + lease.total_seconds()
@@ -324,7 +327,7 @@ def register_worker(
         "INSERT INTO workers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
         " SET info = excluded.info, seen_at = excluded.seen_at,"
         " lease_until = excluded.lease_until",
-        (worker.worker_id, json.dumps(info), microseconds(utc_now()), lease_until, boot),
+        (worker.worker_id, json.dumps(info), microseconds(utc_now()), lease_until, _boot()),
     )
 
 
