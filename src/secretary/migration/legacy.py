@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -48,8 +48,8 @@ from ..storage.blob_store import BlobStore
 from ..store import Store
 from ..store.mongo.client import connect, translated
 from ..store.mongo.schema import Document
-from ..store.outbox import first_schedule
-from ..store.transfer import NO_EVENT, BatchRecord, JobRecord, Kind, OutboxState, Record, RecordId
+from ..store.outbox import first_event
+from ..store.transfer import BatchRecord, JobRecord, Kind, Record, RecordId
 
 LegacyCollection = Literal["event_jobs", "event_batches"]
 COLLECTIONS = ["event_jobs", "event_batches"]
@@ -431,13 +431,9 @@ def _convert_job(
         url = f"/api/jobs/{job.job_id}/download-archive"
         results = {**job.results, "archive_filename": name, "archive_url": url}
         job = job.model_copy(update={"results": results})
-    paused, outbox = False, NO_EVENT
+    record = JobRecord(job=job, dropped_logs=dropped)
     if status is JobStatus.PENDING:
-        paused = job.batch_id in inactive
-        if webhook is not None and webhook.wants_progress:
-            first = first_schedule()
-            outbox = OutboxState(due_at=first.due_at, schedule=first)
-    record = JobRecord(job=job, dropped_logs=dropped, paused=paused, outbox=outbox)
+        record = replace(record, paused=job.batch_id in inactive, outbox=first_event(webhook))
     return LegacyJob(record, archive)
 
 

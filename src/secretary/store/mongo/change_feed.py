@@ -16,7 +16,6 @@ from pymongo import IndexModel
 from pymongo.asynchronous.change_stream import AsyncChangeStream
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import CursorNotFound, OperationFailure, PyMongoError
-from pymongo.read_concern import ReadConcern
 
 from ..jobs import Change, Changes, Notifier
 from .schema import STAGED, Database, Document
@@ -316,7 +315,7 @@ class WakeUp(Notifier):
 
     def __init__(self, db: Database) -> None:
         super().__init__()
-        self._jobs = db.jobs.with_options(read_concern=ReadConcern("majority"))
+        self._jobs = db.majority_reads.jobs
         self._stream: AsyncChangeStream[Document] | None = None
         self._task: asyncio.Task[None] | None = None
         #: The server does not support change streams.

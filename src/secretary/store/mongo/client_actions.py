@@ -16,7 +16,8 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
 from ...core.errors import Conflict, KeyReused, StoreUnavailable
 from ...core.job import QUEUED, Batch, Cancelled, Job, utc_now
 from ..jobs import Added, IdempotencyKey, JobQuery
-from .outbox import first_event, restarted, withdraw
+from ..outbox import first_event
+from .outbox import restarted, state_to, withdraw
 from .queries import drop_expired_counters, get_batch
 from .schema import (
     DELETED,
@@ -64,7 +65,7 @@ NewJob = tuple[Job, Document]
 
 async def new_job(db: Database, job: Job, key: Document | None = None) -> NewJob:
     document = job_document(job, arrival=db.next_arrival()) | db.new_change_time
-    document |= first_event(job.webhook)
+    document |= state_to(job.webhook, first_event(job.webhook))
     document |= await write_value(db, job.job_id, "parameters", job.parameters)
     return job, document | ({"idempotency_key": key} if key else {})
 

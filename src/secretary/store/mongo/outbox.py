@@ -18,9 +18,10 @@ from ..outbox import (
     DueEvent,
     EventCapacity,
     FinalEvent,
+    OutboxState,
     OwnerKind,
     ProgressSchedule,
-    first_schedule,
+    first_event,
     succeeded,
 )
 from .schema import (
@@ -53,13 +54,15 @@ def webhook_of(document: Document) -> Webhook | None:
     return stored if isinstance(stored, Webhook) else webhook_from(stored)
 
 
-def first_event(webhook: Webhook | None) -> Document:
-    """The fields of a new or restarted job that schedule its first progress event."""
-    if webhook is None or not webhook.wants_progress:
-        return {}
-    pace = first_schedule()
-    due = {"endpoint": webhook.endpoint, "final": False, "due_at": stamp(pace.due_at)}
-    return {"outbox": due, "pace": schedule_to(pace)}
+def state_to(webhook: Webhook | None, state: OutboxState) -> Document:
+    """The fields of a job or batch with this pending event."""
+    fields: Document = {}
+    if webhook is not None and state.due_at is not None:
+        due = {"final": state.final, "due_at": stamp(state.due_at)}
+        fields["outbox"] = {"endpoint": webhook.endpoint, **due}
+    if state.schedule is not None:
+        fields["pace"] = schedule_to(state.schedule)
+    return fields
 
 
 def schedule_to(pace: ProgressSchedule) -> Document:
@@ -106,7 +109,8 @@ def restarted(document: Document) -> Document:
     update: Document = {}
     if "told" in document:
         update["$unset"] = {"deliveries.$[].next_try_at": ""}
-    if fields := first_event(webhook_of(document)):
+    webhook = webhook_of(document)
+    if fields := state_to(webhook, first_event(webhook)):
         update["$set"] = fields
     elif "outbox" in document:
         update["$unset"] = update.get("$unset", {}) | {"outbox": ""}

@@ -23,15 +23,16 @@ from ...core.job import (
 )
 from ...core.json_codec import encode_json_text
 from ..outbox import (
+    NO_EVENT,
     DueEvent,
     EventCapacity,
     FinalEvent,
+    OutboxState,
     OwnerKind,
     ProgressSchedule,
-    first_schedule,
+    first_event,
     succeeded,
 )
-from ..transfer import OutboxState
 from .schema import (
     DELIVERY_COLUMNS,
     delivery_from,
@@ -45,9 +46,7 @@ from .schema import (
 
 def register(db: apsw.Connection, kind: OwnerKind, owner_id: str, webhook: Webhook) -> None:
     """Add the outbox row of a new job or batch."""
-    first = first_schedule() if kind == "job" and webhook.wants_progress else None
-    state = OutboxState(due_at=first.due_at if first else None, schedule=first)
-    insert(db, kind, owner_id, webhook, state)
+    insert(db, kind, owner_id, webhook, first_event(webhook) if kind == "job" else NO_EVENT)
 
 
 def insert(
@@ -66,10 +65,9 @@ def insert(
 def restart(db: apsw.Connection, job_id: str, webhook: Webhook) -> None:
     """Withdraw the final event of a restarted job and schedule its progress."""
     withdraw(db, job_id)
-    if webhook.wants_progress:
-        first = first_schedule()
-        set_schedule(db, job_id, first)
-        due_at = microseconds(first.due_at)
+    if (schedule := first_event(webhook).schedule) is not None:
+        set_schedule(db, job_id, schedule)
+        due_at = microseconds(schedule.due_at)
         db.execute("UPDATE outbox SET due_at = ? WHERE owner_id = ?", (due_at, job_id))
 
 

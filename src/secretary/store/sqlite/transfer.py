@@ -8,16 +8,14 @@ import apsw
 
 from ...core.job import Batch, Job, JobStatus, utc_now
 from ...core.json_codec import encode_json_text
-from ..outbox import OwnerKind, ProgressSchedule
+from ..outbox import NO_EVENT, OutboxState, OwnerKind, ProgressSchedule
 from ..transfer import (
     GROUP,
     GROUP_BYTES,
-    NO_EVENT,
     BatchRecord,
     JobRecord,
     KeyRecord,
     Kind,
-    OutboxState,
     Record,
     RecordId,
 )
