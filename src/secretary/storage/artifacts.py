@@ -21,7 +21,7 @@ import orjson
 from ..core.errors import NotFound, StoreUnavailable
 from ..core.files import atomic_write, safe_name
 from ..core.job import RESULTS_FILE_KEY, Job, JobStatus, flatten_parameters
-from .blob_store import BlobInfo, BlobStore, walk_files
+from .blob_store import BlobInfo, BlobStore, is_safe_key, walk_files
 from .cache import ENTRY_FILE, Cache, CacheEntry
 from .sources import UPLOAD_GONE, Upload, Uploads
 
@@ -234,11 +234,10 @@ class JobFiles:
         """An artifact of the job's last attempt."""
         if self.blob_store is None:
             return await asyncio.to_thread(self._find_local, job, name)
-        parts = name.split("/")
-        if not {"", ".", ".."} & set(parts) and name.isprintable():
+        if is_safe_key(name) and name.isprintable():
             blob = await self.blob_store.find(_prefix(job) + name)
             if blob is not None:
-                return ArtifactFile(parts[-1], blob.size, blob.modified_at, blob=blob)
+                return ArtifactFile(name.rpartition("/")[2], blob.size, blob.modified_at, blob=blob)
         raise NotFound(NO_SUCH_FILE)
 
     def _find_local(self, job: Job, name: str) -> ArtifactFile:
@@ -389,12 +388,12 @@ class JobFiles:
 
     async def remove_local(self, job_id: str) -> None:
         """Remove all files of a job on this machine."""
-        await asyncio.to_thread(shutil.rmtree, self.root / job_id, ignore_errors=True)
+        if (self.root / job_id).exists():
+            await asyncio.to_thread(shutil.rmtree, self.root / job_id, ignore_errors=True)
         await self.uploads.remove_local(job_id)
 
     async def remove(self, job_id: str) -> None:
-        if (self.root / job_id).exists():
-            await asyncio.to_thread(shutil.rmtree, self.root / job_id, ignore_errors=True)
+        await self.remove_local(job_id)
         if self.blob_store is not None:
             await self.blob_store.remove(f"{PREFIX}{job_id}/")
         await self.uploads.remove(job_id)
@@ -408,10 +407,9 @@ def _has_upload(job: Job) -> bool:
     """Whether the job's parameters refer to its upload, in any of the supported ways."""
     parameters = flatten_parameters(job.parameters)
     source = parameters.get("file_source")
-    if isinstance(source, dict) and source.get("type") == "upload":
-        return True
-    path = source.get("path") or source.get("value") if isinstance(source, dict) else None
-    return any(job.job_id in str(text) for text in (path, parameters.get("file_path")) if text)
+    source = source if isinstance(source, dict) else {}
+    paths = (source.get("path"), source.get("value"), parameters.get("file_path"))
+    return source.get("type") == "upload" or any(job.job_id in str(path) for path in paths)
 
 
 #: Results that are the name of one artifact. Archives get the suffix `_url` with their URLs.
