@@ -37,10 +37,12 @@ from .schema import (
     DELIVERY_COLUMNS,
     delivery_from,
     distinct_values,
+    insert_row,
     microseconds,
     microseconds_or_none,
     moment,
     moment_or_none,
+    update_row,
 )
 
 
@@ -52,36 +54,29 @@ def register(db: apsw.Connection, kind: OwnerKind, owner_id: str, webhook: Webho
 def insert(
     db: apsw.Connection, kind: OwnerKind, owner_id: str, webhook: Webhook, state: OutboxState
 ) -> None:
-    db.execute(
-        "INSERT INTO outbox (owner_id, kind, endpoint, due_at, final, told_percent, ripe_percent,"
-        " ripe_at, paced_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            *(owner_id, kind, webhook.endpoint, microseconds_or_none(state.due_at), state.final),
-            *(_schedule_values(state.schedule) if state.schedule else (0, None, None, None)),
-        ),
-    )
+    row = {"owner_id": owner_id, "kind": kind, "endpoint": webhook.endpoint, "final": state.final}
+    row |= {"due_at": microseconds_or_none(state.due_at)}
+    insert_row(db, "outbox", row | _schedule_row(state.schedule))
 
 
 def restart(db: apsw.Connection, job_id: str, webhook: Webhook) -> None:
     """Withdraw the final event of a restarted job and schedule its progress."""
     withdraw(db, job_id)
-    if (schedule := first_event(webhook).schedule) is not None:
-        set_schedule(db, job_id, schedule)
-        due_at = microseconds(schedule.due_at)
-        db.execute("UPDATE outbox SET due_at = ? WHERE owner_id = ?", (due_at, job_id))
+    if (first := first_event(webhook)).due_at is not None:
+        row = _schedule_row(first.schedule) | {"due_at": microseconds(first.due_at)}
+        update_row(db, "outbox", row, owner_id=job_id)
 
 
-def set_schedule(db: apsw.Connection, owner_id: str, schedule: ProgressSchedule) -> None:
-    db.execute(
-        "UPDATE outbox SET told_percent = ?, ripe_percent = ?, ripe_at = ?, paced_at = ?"
-        " WHERE owner_id = ?",
-        (*_schedule_values(schedule), owner_id),
-    )
-
-
-def _schedule_values(schedule: ProgressSchedule) -> tuple[int, int, int, int]:
-    times = microseconds(schedule.early_at), microseconds(schedule.due_at)
-    return schedule.sent_percent, schedule.early_percent, *times
+def _schedule_row(schedule: ProgressSchedule | None) -> dict[str, Any]:
+    """Without a schedule, no progress is sent."""
+    if schedule is None:
+        return {"paced_at": None}
+    return {
+        "told_percent": schedule.sent_percent,
+        "ripe_percent": schedule.early_percent,
+        "ripe_at": microseconds(schedule.early_at),
+        "paced_at": microseconds(schedule.due_at),
+    }
 
 
 def withdraw(db: apsw.Connection, owner_id: str) -> None:
@@ -246,10 +241,7 @@ def record_progress(
 ) -> None:
     if tried is not None:
         _record_attempt(db, event, tried)
-    if schedule is None:
-        db.execute("UPDATE outbox SET paced_at = NULL WHERE owner_id = ?", (event.owner_id,))
-    else:
-        set_schedule(db, event.owner_id, schedule)
+    update_row(db, "outbox", _schedule_row(schedule), owner_id=event.owner_id)
     _release(db, event.owner_id)
 
 

@@ -255,6 +255,13 @@ def insert_row(db: apsw.Connection, table: str, row: Mapping[str, Any]) -> None:
     db.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", tuple(row.values()))
 
 
+def update_row(db: apsw.Connection, table: str, row: Mapping[str, Any], **key: Any) -> None:
+    """Set these columns of the row whose column named like `key` has this value."""
+    [(name, value)] = key.items()
+    changes = ", ".join(f"{column} = ?" for column in row)
+    db.execute(f"UPDATE {table} SET {changes} WHERE {name} = ?", (*row.values(), value))
+
+
 def distinct_values(
     db: apsw.Connection, following: str, bindings: Sequence[Any] = (), *, after: str = ""
 ) -> Iterator[str]:

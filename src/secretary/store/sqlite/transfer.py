@@ -34,12 +34,12 @@ from .schema import (
     insert_row,
     job_from,
     microseconds,
-    microseconds_or_none,
     moment,
     moment_or_none,
     numbered_log,
     record_change,
     row_of,
+    update_row,
 )
 
 
@@ -160,6 +160,11 @@ def import_records(db: apsw.Connection, records: Sequence[Record]) -> set[Record
     return new
 
 
+#: What changes once a worker has claimed a job.
+STATE_FIELDS = ("attempt", "failures", "crashes", "worker_id", "cancel_requested")
+STATE_TIMES = ("updated_at", "processing_started_at", "completed_at")
+
+
 def _import_job(db: apsw.Connection, record: JobRecord, positions: QueuePositions) -> bool:
     job = record.job
     if db.execute("SELECT 1 FROM jobs WHERE job_id = ?", (job.job_id,)).get:
@@ -168,29 +173,17 @@ def _import_job(db: apsw.Connection, record: JobRecord, positions: QueuePosition
     if record.needs_position:
         position = positions.next_position(job.job_type, job.priority, job.user_id)
     seq = insert_job(db, job, position=position, paused=record.paused)
-    times = (job.updated_at, job.processing_started_at, job.completed_at)
-    db.execute(
-        "UPDATE jobs SET attempt = ?, failures = ?, crashes = ?, worker_id = ?,"
-        " cancel_requested = ?, error_code = ?, updated_at = ?, processing_started_at = ?,"
-        " completed_at = ? WHERE seq = ?",
-        (
-            *(job.attempt, job.failures, job.crashes, job.worker_id, job.cancel_requested),
-            job.error.code if job.error else None,
-            *map(microseconds_or_none, times),
-            seq,
-        ),
-    )
+    state = row_of(job, STATE_FIELDS, STATE_TIMES)
+    state["error_code"] = job.error.code if job.error else None
+    update_row(db, "jobs", state, seq=seq)
     past = [attempt.model_dump(mode="json") for attempt in job.past_attempts]
-    db.execute(
-        "UPDATE contents SET attempts = ?, error = ?, resources = ?, results = ? WHERE seq = ?",
-        (
-            encode_json_text(past) if past else None,
-            job.error.model_dump_json() if job.error else None,
-            encode_json_text(job.resources) if job.resources else None,
-            encode_json_text(job.results) if job.results is not None else None,
-            seq,
-        ),
-    )
+    contents = {
+        "attempts": encode_json_text(past) if past else None,
+        "error": job.error.model_dump_json() if job.error else None,
+        "resources": encode_json_text(job.resources) if job.resources else None,
+        "results": encode_json_text(job.results) if job.results is not None else None,
+    }
+    update_row(db, "contents", contents, seq=seq)
     for n, entry in enumerate(job.logs, record.dropped_logs + 1):
         row = (seq, n, microseconds(entry.timestamp), entry.level, entry.message)
         db.execute("INSERT INTO logs VALUES (?, ?, ?, ?, ?)", row)
