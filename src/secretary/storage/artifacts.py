@@ -47,6 +47,10 @@ class _SyncedDirectory:
     prefix: str
     synced: dict[str, _FileState] = field(default_factory=dict)
 
+    def changed_files(self) -> dict[str, _FileState]:
+        states = _file_states(self.path)
+        return {name: state for name, state in states.items() if self.synced.get(name) != state}
+
 
 class ArtifactSync:
     """The directory of one attempt and the cache entries it uses."""
@@ -107,24 +111,17 @@ class ArtifactSync:
     async def _upload(self, directory: _SyncedDirectory) -> None:
         """Logs are snapshot first and uploaded last: the files that their records refer to are
         then already there."""
-        states = await asyncio.to_thread(_file_states, directory.path)
-        if all(directory.synced.get(name) == state for name, state in states.items()):
+        if not await asyncio.to_thread(directory.changed_files):
             return  # most small jobs have no files; save them the temporary directory
         with TemporaryDirectory(prefix="upload-") as temporary:
-            snapshots = await asyncio.to_thread(_snapshot_logs, directory, Path(temporary))
-            states = await asyncio.to_thread(_file_states, directory.path)
-            root = Path(directory.path)
-            changed = {
-                name: state
-                for name, state in states.items()
-                if directory.synced.get(name) != state and not name.endswith(APPENDED)
-            }
-            await self._blob_store.put([(directory.prefix + name, root / name) for name in changed])
-            directory.synced.update(changed)
-            await self._blob_store.put(
-                [(directory.prefix + name, copy) for name, copy, _ in snapshots]
-            )
-            directory.synced.update({name: state for name, _, state in snapshots})
+            logs = await asyncio.to_thread(_snapshot_logs, directory, Path(temporary))
+            changed = await asyncio.to_thread(directory.changed_files)
+            files = {name: state for name, state in changed.items() if not name.endswith(APPENDED)}
+            for root, states in ((Path(directory.path), files), (Path(temporary), logs)):
+                await self._blob_store.put(
+                    [(directory.prefix + name, root / name) for name in states]
+                )
+                directory.synced.update(states)
 
 
 def _is_touch_due(name: str, blob: BlobInfo) -> bool:
@@ -132,15 +129,13 @@ def _is_touch_due(name: str, blob: BlobInfo) -> bool:
     return name == ENTRY_FILE and blob.stored_at < time.time() - TOUCH_INTERVAL
 
 
-def _snapshot_logs(directory: _SyncedDirectory, target: Path) -> list[tuple[str, Path, _FileState]]:
-    snapshots: list[tuple[str, Path, _FileState]] = []
-    for name, state in _file_states(directory.path).items():
-        if name.endswith(APPENDED) and directory.synced.get(name) != state:
-            copy = target / name
-            with open(f"{directory.path}/{name}", "rb") as file:
-                copy.write_bytes(file.read(state[0]))
-            snapshots.append((name, copy, state))
-    return snapshots
+def _snapshot_logs(directory: _SyncedDirectory, target: Path) -> dict[str, _FileState]:
+    changed = directory.changed_files()
+    logs = {name: state for name, state in changed.items() if name.endswith(APPENDED)}
+    for name, (size, _) in logs.items():
+        with open(f"{directory.path}/{name}", "rb") as file:
+            (target / name).write_bytes(file.read(size))
+    return logs
 
 
 def _list_files(directory: str) -> list[tuple[str, int]]:
