@@ -31,6 +31,9 @@ _EVENT_FIELDS = (
     "ns.coll", "documentKey", "operationType", "fullDocument.job_id", "fullDocument.batch_id",
 )  # fmt: skip
 
+#: What the id of a document is, by collection.
+_ID_FIELDS = {"jobs": "job_id", "batches": "batch_id", "traces": "_id"}
+
 #: Changes that clients can see. A staged document is not a job yet; deletions are recorded in
 #: `traces`.
 CLIENT_CHANGES: list[Document] = [
@@ -161,19 +164,11 @@ class ChangeStream:
         unknown = [
             key for (name, key), document in documents.items() if name == "jobs" and not document
         ]
-        batch_of: dict[str, str | None] = {}
         if unknown:
             jobs = self._db.jobs.find({"_id": {"$in": unknown}}, {"batch_id": 1}, hint="_id_")
-            batch_of = {job["_id"]: job.get("batch_id") async for job in jobs}
-        return [
-            Change(None, key)
-            if name == "batches"
-            else Change(
-                document.get("job_id", key if name == "jobs" else None),
-                document.get("batch_id", batch_of.get(key)),
-            )
-            for (name, key), document in documents.items()
-        ]
+            documents |= {("jobs", job["_id"]): job async for job in jobs}
+        named = [{_ID_FIELDS[name]: key} | document for (name, key), document in documents.items()]
+        return [Change(document.get("job_id"), document.get("batch_id")) for document in named]
 
 
 #: No write takes longer from getting its timestamp to becoming visible.
@@ -272,8 +267,7 @@ class PollingFeed:
         for key, document in changed[:limit]:
             reader.delivered[key] = document["changed_at"]
             reader.at = max(reader.at, document["changed_at"])
-            job_id = None if key[0] == "batches" else document.get("job_id")
-            changes.append(Change(job_id, document.get("batch_id")))
+            changes.append(Change(document.get("job_id"), document.get("batch_id")))
         oldest = _overlap_start(reader.at)
         reader.delivered = {key: at for key, at in reader.delivered.items() if at >= oldest}
         return changes
