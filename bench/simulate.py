@@ -151,7 +151,7 @@ class StoreQueue:
         self._claimed: dict[int, Job] = {}
         for worker in range(cluster.workers):
             info = seeding.worker(str(worker), slots=1)
-            register_worker(self.db, info, timedelta(days=1), boot="")
+            register_worker(self.db, info, timedelta(days=1))
 
     def add(self, numbers: Sequence[int]) -> None:
         jobs = [

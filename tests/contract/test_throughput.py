@@ -6,7 +6,7 @@ import pytest
 
 from secretary.core.job import Cancelled, Completed, Failed, Job, JobError, JobStatus, utc_now
 from secretary.store import JobQuery, Store
-from secretary.store.stats import SLOT, Throughput, bucket_of, quantile, slot_of, start_of
+from secretary.store.stats import EPOCH, SLOT, Throughput, bucket_of, quantile, slot_of
 
 from .factories import LAPSED, claim, claimed, worker
 
@@ -14,7 +14,7 @@ CORRUPT = JobError(code="FILE_CORRUPT", message="It is damaged")
 
 
 def an_hour_ago() -> datetime:
-    return start_of(slot_of(utc_now() - timedelta(hours=1)))
+    return EPOCH + slot_of(utc_now() - timedelta(hours=1)) * SLOT
 
 
 async def throughput_of(store: Store, user_id: str | None = None) -> dict[str, Throughput]:
@@ -59,7 +59,7 @@ async def test_a_job_that_took_its_worker_down_too_often_counts_as_failed(store:
 
 
 async def test_each_part_of_a_span_has_its_own_count(store: Store) -> None:
-    now = start_of(slot_of(utc_now()))  # before the job ends: it may end in the next slot
+    now = EPOCH + slot_of(utc_now()) * SLOT  # before the job ends: it may end in the next slot
     await store.finish(await claimed(store), Completed())
     throughput = await store.throughput(now - 9 * SLOT, step=SLOT, intervals=11)
     assert [one.interval for one in throughput] in ([9], [10])

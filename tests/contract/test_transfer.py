@@ -30,14 +30,13 @@ from secretary.core.job import (
     utc_now,
 )
 from secretary.store import Capacity, IdempotencyKey, JobQuery, Store, open_store
-from secretary.store.outbox import EventCapacity, ProgressSchedule
+from secretary.store.outbox import EventCapacity, OutboxState, ProgressSchedule
 from secretary.store.transfer import (
     KINDS,
     BatchRecord,
     JobRecord,
     KeyRecord,
     Kind,
-    OutboxState,
     Record,
     RecordId,
     differs,

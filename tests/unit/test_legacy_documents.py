@@ -10,6 +10,7 @@ from secretary.migration.legacy import (
     UnreadableDocument,
     convert_batch,
     convert_job,
+    to_json,
 )
 
 CREATED = datetime(2025, 3, 6, 12, 56, 36, 123000, tzinfo=UTC)
@@ -17,7 +18,7 @@ ZIP = b"PK\x05\x06" + bytes(18)
 
 
 def document(**fields: Any) -> dict[str, Any]:
-    return {
+    stored = {
         "_id": "67c98a3412ab34cd56ef7890",
         "job_id": "job-6e0b3c1e-9a6e-4c5d-8a35-0d1d3f2b1a00",
         "job_type": "session",
@@ -26,6 +27,7 @@ def document(**fields: Any) -> dict[str, Any]:
         "created_at": CREATED,
         **fields,
     }
+    return {name: to_json(value) for name, value in stored.items()}
 
 
 class TestJobs:
@@ -179,7 +181,7 @@ class TestJobs:
 
 class TestBatches:
     def test_a_batch_keeps_its_fields_except_its_counters(self) -> None:
-        batch = convert_batch(
+        stored = to_json(
             {
                 "batch_id": "batch-1",
                 "batch_name": "FOSDEM ecosocial",
@@ -191,7 +193,8 @@ class TestBatches:
                 "completed_at": CREATED + timedelta(hours=1),
                 "webhook": {"url": "https://example.org/hook"},
             }
-        ).batch
+        )
+        batch = convert_batch(stored).batch
         assert (batch.batch_name, batch.is_active, batch.archived) == (
             "FOSDEM ecosocial",
             False,
@@ -201,6 +204,6 @@ class TestBatches:
         assert batch.webhook is not None and batch.total_jobs == 0
 
     def test_a_batch_with_jobs_that_wait_has_not_ended(self) -> None:
-        given = {"batch_id": "batch-1", "status": "completed", "created_at": CREATED}
+        given = to_json({"batch_id": "batch-1", "status": "completed", "created_at": CREATED})
         assert convert_batch(given, still_open={"batch-1"}).batch.completed_at is None
         assert convert_batch(given).batch.completed_at == CREATED

@@ -34,7 +34,7 @@ def finished(user_id: str | None = None) -> FinishedJob:
 
 async def test_it_is_written_by_itself_and_all_at_once() -> None:
     written = Written()
-    buffer = StatsBuffer(written, unavailable=StoreUnavailable)
+    buffer = StatsBuffer(written)
     for _ in range(5):
         buffer.add([finished("ann")])
     assert not written.counted
@@ -47,7 +47,7 @@ async def test_it_is_written_by_itself_and_all_at_once() -> None:
 
 async def test_what_could_not_be_written_is_written_later() -> None:
     written = Written()
-    buffer = StatsBuffer(written, unavailable=StoreUnavailable)
+    buffer = StatsBuffer(written)
     written.away = True
     buffer.add([finished()])
     with pytest.raises(StoreUnavailable):
@@ -62,7 +62,7 @@ async def test_what_could_not_be_written_is_written_later() -> None:
 
 async def test_the_last_of_it_is_written_at_the_end() -> None:
     written = Written()
-    buffer = StatsBuffer(written, unavailable=StoreUnavailable)
+    buffer = StatsBuffer(written)
     buffer.add([finished()])
     await buffer.close()
     assert written.of_all() == 1
@@ -72,7 +72,7 @@ async def test_a_store_that_is_away_does_not_keep_anybody_from_ending(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     written = Written()
-    buffer = StatsBuffer(written, unavailable=StoreUnavailable)
+    buffer = StatsBuffer(written)
     written.away = True
     buffer.add([finished()])
     await buffer.close()

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -48,15 +48,15 @@ from ..storage.blob_store import BlobStore
 from ..store import Store
 from ..store.mongo.client import connect, translated
 from ..store.mongo.schema import Document
-from ..store.outbox import first_schedule
-from ..store.transfer import NO_EVENT, BatchRecord, JobRecord, Kind, OutboxState, Record, RecordId
+from ..store.outbox import first_event
+from ..store.transfer import BatchRecord, JobRecord, Kind, Record, RecordId
 
 LegacyCollection = Literal["event_jobs", "event_batches"]
 COLLECTIONS = ["event_jobs", "event_batches"]
 #: Documents per page; each may contain an archive of several megabytes.
 GROUP = 20
 
-#: JSON values and datetimes.
+#: Only has JSON values.
 LegacyDocument = Mapping[str, Any]
 
 #: The status that jobs running in the legacy service are imported with.
@@ -95,7 +95,7 @@ class LegacySource:
             if not page:
                 return
             last = {"_id": {"$gt": page[-1]["_id"]}}
-            yield [_plain(document) for document in page]
+            yield [to_json(document) for document in page]
 
 
 @asynccontextmanager
@@ -117,15 +117,17 @@ async def open_legacy_source(url: str) -> AsyncIterator[LegacySource]:
         yield LegacySource(database, address)
 
 
-def _plain(value: Any) -> Any:
-    """Convert BSON types that JSON lacks to text, except times."""
+def to_json(value: Any) -> Any:
+    """Convert BSON types that JSON lacks to text."""
     match value:
         case dict():
-            return {str(key): _plain(item) for key, item in value.items()}
+            return {str(key): to_json(item) for key, item in value.items()}
         case list():
-            return [_plain(item) for item in value]
-        case bool() | None | str() | datetime():
+            return [to_json(item) for item in value]
+        case bool() | None | str():
             return value
+        case datetime():
+            return iso(_as_utc(value))
         case int():
             return int(value)  # also converts Int64
         case float():
@@ -283,12 +285,10 @@ def valid_id(kind: Literal["job", "batch"], own: str) -> str:
 
 def parse_time(value: Any) -> datetime | None:
     """Times without a zone are UTC, as the legacy service wrote them."""
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    return _as_utc(value) if isinstance(value, datetime) else None
+    try:
+        return _as_utc(datetime.fromisoformat(value))
+    except (TypeError, ValueError):
+        return None
 
 
 def _as_utc(at: datetime) -> datetime:
@@ -305,19 +305,6 @@ def creation_time(document: LegacyDocument) -> datetime:
     raise UnreadableDocument("it has no creation time")
 
 
-def to_json(value: Any) -> Any:
-    """The value with datetimes as ISO 8601 texts."""
-    match value:
-        case datetime():
-            return iso(_as_utc(value))
-        case Mapping():
-            return {key: to_json(item) for key, item in value.items()}
-        case list():
-            return [to_json(item) for item in value]
-        case _:
-            return value
-
-
 def text_or_none(value: Any) -> str | None:
     return str(value) if value not in (None, "") else None
 
@@ -327,7 +314,7 @@ def convert_error(value: Any) -> JobError | None:
         return None
     if not isinstance(value, Mapping):
         return JobError(code="INTERNAL_ERROR", message=str(value))
-    details = to_json(value.get("details"))
+    details = value.get("details")
     if details is not None and not isinstance(details, dict):
         details = {"told": details}
     code = text_or_none(value.get("code")) or "INTERNAL_ERROR"
@@ -369,7 +356,7 @@ def convert_webhook(value: Any) -> Webhook | None:
         return None
     try:
         webhook = Webhook.model_validate(
-            {name: item for name, item in to_json(value).items() if item is not None}
+            {name: item for name, item in value.items() if item is not None}
         )
     except ValidationError:
         return None
@@ -444,13 +431,9 @@ def _convert_job(
         url = f"/api/jobs/{job.job_id}/download-archive"
         results = {**job.results, "archive_filename": name, "archive_url": url}
         job = job.model_copy(update={"results": results})
-    paused, outbox = False, NO_EVENT
+    record = JobRecord(job=job, dropped_logs=dropped)
     if status is JobStatus.PENDING:
-        paused = job.batch_id in inactive
-        if webhook is not None and webhook.wants_progress:
-            first = first_schedule()
-            outbox = OutboxState(due_at=first.due_at, schedule=first)
-    record = JobRecord(job=job, dropped_logs=dropped, paused=paused, outbox=outbox)
+        record = replace(record, paused=job.batch_id in inactive, outbox=first_event(webhook))
     return LegacyJob(record, archive)
 
 
@@ -494,7 +477,7 @@ def _state(
 def _parameters(document: LegacyDocument) -> tuple[dict[str, Any], Webhook | None]:
     """The parameters without the webhook that may be among them: clients can read parameters, but
     must not see its token."""
-    given = to_json(document.get("parameters") or {})
+    given = document.get("parameters") or {}
     if not isinstance(given, dict):
         raise UnreadableDocument("its parameters are not a document")
     parameters = normalize_parameters(given, None)
@@ -511,10 +494,11 @@ def _parameters(document: LegacyDocument) -> tuple[dict[str, Any], Webhook | Non
 
 def _results(document: LegacyDocument) -> tuple[dict[str, Any] | None, bytes | None]:
     """The results, and the archive that may be inside them."""
-    results = to_json(document.get("results"))
-    if not isinstance(results, dict):
+    stored = document.get("results")
+    if not isinstance(stored, dict):
         return None, None
-    data = results.pop("archive_data", None)
+    results = {name: value for name, value in stored.items() if name != "archive_data"}
+    data = stored.get("archive_data")
     try:
         archive = base64.b64decode(data, validate=True) if isinstance(data, str) else None
     except (binascii.Error, ValueError):

@@ -6,13 +6,11 @@ import logging
 import os
 import re
 import shutil
-import stat
 import time
 import zipfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,9 +21,9 @@ import orjson
 from ..core.errors import NotFound, StoreUnavailable
 from ..core.files import atomic_write, safe_name
 from ..core.job import RESULTS_FILE_KEY, Job, JobStatus, flatten_parameters
-from .blob_store import BlobInfo, BlobStore, walk_files
+from .blob_store import BlobInfo, BlobStore, is_safe_key, walk_files
 from .cache import ENTRY_FILE, Cache, CacheEntry
-from .sources import UPLOAD_GONE, Upload, Uploads, stale_job_directories
+from .sources import UPLOAD_GONE, Upload, Uploads
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +46,10 @@ class _SyncedDirectory:
     path: str
     prefix: str
     synced: dict[str, _FileState] = field(default_factory=dict)
+
+    def changed_files(self) -> dict[str, _FileState]:
+        states = _file_states(self.path)
+        return {name: state for name, state in states.items() if self.synced.get(name) != state}
 
 
 class ArtifactSync:
@@ -109,24 +111,17 @@ class ArtifactSync:
     async def _upload(self, directory: _SyncedDirectory) -> None:
         """Logs are snapshot first and uploaded last: the files that their records refer to are
         then already there."""
-        states = await asyncio.to_thread(_file_states, directory.path)
-        if all(directory.synced.get(name) == state for name, state in states.items()):
+        if not await asyncio.to_thread(directory.changed_files):
             return  # most small jobs have no files; save them the temporary directory
         with TemporaryDirectory(prefix="upload-") as temporary:
-            snapshots = await asyncio.to_thread(_snapshot_logs, directory, Path(temporary))
-            states = await asyncio.to_thread(_file_states, directory.path)
-            root = Path(directory.path)
-            changed = {
-                name: state
-                for name, state in states.items()
-                if directory.synced.get(name) != state and not name.endswith(APPENDED)
-            }
-            await self._blob_store.put([(directory.prefix + name, root / name) for name in changed])
-            directory.synced.update(changed)
-            await self._blob_store.put(
-                [(directory.prefix + name, copy) for name, copy, _ in snapshots]
-            )
-            directory.synced.update({name: state for name, _, state in snapshots})
+            logs = await asyncio.to_thread(_snapshot_logs, directory, Path(temporary))
+            changed = await asyncio.to_thread(directory.changed_files)
+            files = {name: state for name, state in changed.items() if not name.endswith(APPENDED)}
+            for root, states in ((Path(directory.path), files), (Path(temporary), logs)):
+                await self._blob_store.put(
+                    [(directory.prefix + name, root / name) for name in states]
+                )
+                directory.synced.update(states)
 
 
 def _is_touch_due(name: str, blob: BlobInfo) -> bool:
@@ -134,15 +129,23 @@ def _is_touch_due(name: str, blob: BlobInfo) -> bool:
     return name == ENTRY_FILE and blob.stored_at < time.time() - TOUCH_INTERVAL
 
 
-def _snapshot_logs(directory: _SyncedDirectory, target: Path) -> list[tuple[str, Path, _FileState]]:
-    snapshots: list[tuple[str, Path, _FileState]] = []
-    for name, state in _file_states(directory.path).items():
-        if name.endswith(APPENDED) and directory.synced.get(name) != state:
-            copy = target / name
-            with open(f"{directory.path}/{name}", "rb") as file:
-                copy.write_bytes(file.read(state[0]))
-            snapshots.append((name, copy, state))
-    return snapshots
+def _snapshot_logs(directory: _SyncedDirectory, target: Path) -> dict[str, _FileState]:
+    changed = directory.changed_files()
+    logs = {name: state for name, state in changed.items() if name.endswith(APPENDED)}
+    for name, (size, _) in logs.items():
+        with open(f"{directory.path}/{name}", "rb") as file:
+            (target / name).write_bytes(file.read(size))
+    return logs
+
+
+def _list_files(directory: str) -> list[tuple[str, int]]:
+    """Names and sizes of the files below a directory, without hidden ones."""
+    files = walk_files(directory)
+    return [
+        (path, status.st_size)
+        for path, status in files
+        if not path.rpartition("/")[2].startswith(".")
+    ]
 
 
 def _file_states(directory: str) -> dict[str, _FileState]:
@@ -226,11 +229,10 @@ class JobFiles:
         """An artifact of the job's last attempt."""
         if self.blob_store is None:
             return await asyncio.to_thread(self._find_local, job, name)
-        parts = name.split("/")
-        if not {"", ".", ".."} & set(parts) and name.isprintable():
+        if is_safe_key(name) and name.isprintable():
             blob = await self.blob_store.find(_prefix(job) + name)
             if blob is not None:
-                return ArtifactFile(parts[-1], blob.size, blob.modified_at, blob=blob)
+                return ArtifactFile(name.rpartition("/")[2], blob.size, blob.modified_at, blob=blob)
         raise NotFound(NO_SUCH_FILE)
 
     def _find_local(self, job: Job, name: str) -> ArtifactFile:
@@ -268,7 +270,7 @@ class JobFiles:
     async def list_artifacts(self, job: Job) -> list[tuple[str, int]]:
         """Names and sizes of the last attempt's artifacts, also while it is running."""
         if self.blob_store is None:
-            artifacts = await asyncio.to_thread(self._list_local, job)
+            artifacts = await asyncio.to_thread(_list_files, self.attempt_directory(job))
         else:
             prefix = _prefix(job)
             artifacts = [
@@ -277,18 +279,6 @@ class JobFiles:
             ]
         results_file = (job.results or {}).get(RESULTS_FILE_KEY)
         return sorted(artifact for artifact in artifacts if artifact[0] != results_file)
-
-    def _list_local(self, job: Job) -> list[tuple[str, int]]:
-        root = self.attempt_directory(job)
-        artifacts = []
-        for directory, _, names in os.walk(root):
-            for name in names:
-                path = os.path.join(directory, name)
-                with suppress(OSError):  # it was replaced meanwhile
-                    status = os.lstat(path)
-                    if stat.S_ISREG(status.st_mode) and not name.startswith("."):
-                        artifacts.append((os.path.relpath(path, root), status.st_size))
-        return artifacts
 
     async def archive(self, job: Job) -> ArtifactFile:
         """The ZIP with all artifacts. Document jobs create theirs on the first request, which can
@@ -349,13 +339,8 @@ class JobFiles:
 
     async def clear_scratch(self, job: Job) -> None:
         """Remove scratch files before the outcome of the job is recorded."""
-        try:
-            names = os.listdir(f"{self.root}/{job.job_id}")
-        except OSError:  # most jobs have none
-            return
         scratch = f"{job.attempt}."
-        if any(name.startswith(scratch) for name in names):
-            await self._remove_directories(job.job_id, lambda name: name.startswith(scratch))
+        await self._remove_directories(job.job_id, lambda name: name.startswith(scratch))
 
     async def remove_superseded(self, job: Job) -> None:
         """After completion: remove the upload and the files of earlier attempts, and with a blob
@@ -396,18 +381,14 @@ class JobFiles:
         if os.path.exists(f"{self.root}/{job_id}"):  # noqa: ASYNC240
             await asyncio.to_thread(_remove_directories, self.root / job_id, unwanted)
 
-    def stale_local_jobs(self, age: timedelta) -> list[str]:
-        """With a blob store: ids of jobs whose local directories have not changed for this long."""
-        return stale_job_directories(self.root, age) if self.blob_store else []
-
     async def remove_local(self, job_id: str) -> None:
         """Remove all files of a job on this machine."""
-        await asyncio.to_thread(shutil.rmtree, self.root / job_id, ignore_errors=True)
+        if (self.root / job_id).exists():
+            await asyncio.to_thread(shutil.rmtree, self.root / job_id, ignore_errors=True)
         await self.uploads.remove_local(job_id)
 
     async def remove(self, job_id: str) -> None:
-        if (self.root / job_id).exists():
-            await asyncio.to_thread(shutil.rmtree, self.root / job_id, ignore_errors=True)
+        await self.remove_local(job_id)
         if self.blob_store is not None:
             await self.blob_store.remove(f"{PREFIX}{job_id}/")
         await self.uploads.remove(job_id)
@@ -421,10 +402,9 @@ def _has_upload(job: Job) -> bool:
     """Whether the job's parameters refer to its upload, in any of the supported ways."""
     parameters = flatten_parameters(job.parameters)
     source = parameters.get("file_source")
-    if isinstance(source, dict) and source.get("type") == "upload":
-        return True
-    path = source.get("path") or source.get("value") if isinstance(source, dict) else None
-    return any(job.job_id in str(text) for text in (path, parameters.get("file_path")) if text)
+    source = source if isinstance(source, dict) else {}
+    paths = (source.get("path"), source.get("value"), parameters.get("file_path"))
+    return source.get("type") == "upload" or any(job.job_id in str(path) for path in paths)
 
 
 #: Results that are the name of one artifact. Archives get the suffix `_url` with their URLs.

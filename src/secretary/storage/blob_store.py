@@ -169,13 +169,13 @@ def _blob_info(key: str, status: os.stat_result) -> BlobInfo:
 
 
 def walk_files(
-    directory: str, skip: re.Pattern[str], prefix: str = ""
+    directory: str, skip: re.Pattern[str] | None = None, prefix: str = ""
 ) -> Iterator[tuple[str, os.stat_result]]:
     """The files below a directory, without links and names that match `skip`. `prefix` is put
     before their paths in the directory."""
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
         for entry in entries:
-            if skip.search(entry.name):
+            if skip is not None and skip.search(entry.name):
                 continue
             with suppress(FileNotFoundError):  # removed meanwhile
                 if entry.is_dir(follow_symlinks=False):

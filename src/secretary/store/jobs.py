@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import AwareDatetime, Field
 
@@ -213,7 +213,7 @@ class Notifier:
             # Not asyncio.wait_for: its extra task would double the latency of a claim.
             loop = asyncio.get_running_loop()
             waiter = loop.create_future()
-            timer = loop.call_later(seconds, _resolve, waiter)
+            timer = loop.call_later(seconds, resolve, waiter)
             self._waiters.add(waiter)
             try:
                 await waiter
@@ -225,9 +225,14 @@ class Notifier:
     def notify(self) -> None:
         self.generation += 1
         for waiter in self._waiters:
-            _resolve(waiter)
+            resolve(waiter)
 
 
-def _resolve(waiter: "asyncio.Future[None]") -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+def resolve(future: asyncio.Future[Any], answer: Any = None) -> None:
+    """Answer a caller, unless it was cancelled; an exception is raised there."""
+    if future.done():
+        return
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
-from ..core.job import Delivery, DeliveryAttempt, utc_now
+from ..core.job import Delivery, DeliveryAttempt, Webhook, utc_now
 
 #: When a job that is not finished yet sends its first progress event.
 FIRST_PROGRESS_AFTER = timedelta(seconds=1)
@@ -52,12 +52,29 @@ class ProgressSchedule:
     due_at: datetime
 
 
-def first_schedule() -> ProgressSchedule:
-    """The schedule of a job that is new or was restarted."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxState:
+    """The pending webhook event of a job or batch."""
+
+    #: None if no event is pending.
+    due_at: datetime | None = None
+    final: bool = False
+    #: None if the job sends no progress.
+    schedule: ProgressSchedule | None = None
+
+
+NO_EVENT = OutboxState()
+
+
+def first_event(webhook: Webhook | None) -> OutboxState:
+    """The first progress event of a job that is new or was restarted."""
+    if webhook is None or not webhook.wants_progress:
+        return NO_EVENT
     first = utc_now() + FIRST_PROGRESS_AFTER
-    return ProgressSchedule(
+    schedule = ProgressSchedule(
         sent_percent=0, early_percent=FIRST_PERCENT, early_at=first, due_at=first
     )
+    return OutboxState(due_at=first, schedule=schedule)
 
 
 class OutboxStore(Protocol):

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
+from ..core.errors import StoreUnavailable
 from ..core.job import Job, JobStatus
 
 logger = logging.getLogger(__name__)
@@ -152,10 +153,6 @@ def slot_of(at: datetime) -> int:
     return (at - EPOCH) // SLOT
 
 
-def start_of(slot: int) -> datetime:
-    return EPOCH + slot * SLOT
-
-
 def width_for(first: int, width: int) -> int:
     """The widest slots that make up intervals of this width beginning with this slot."""
     return max(one for one in WIDTHS if width % one == first % one == 0)
@@ -191,19 +188,10 @@ def quantile(waits: Mapping[int, int], share: float) -> float | None:
 
 
 class StatsBuffer:
-    """Collects finished jobs and writes their counters once a second.
+    """Collects finished jobs and writes their counters once a second."""
 
-    `unavailable` is what `write` raises when the store is unreachable.
-    """
-
-    def __init__(
-        self,
-        write: Callable[[Counter[StatsKey]], Awaitable[object]],
-        *,
-        unavailable: type[Exception],
-    ) -> None:
+    def __init__(self, write: Callable[[Counter[StatsKey]], Awaitable[object]]) -> None:
         self._write = write
-        self._unavailable = unavailable
         self._finished: list[FinishedJob] = []
         self._counts: Counter[StatsKey] = Counter()
         self._writing: asyncio.Task[None] | None = None
@@ -221,8 +209,8 @@ class StatsBuffer:
                     await self._closing.wait()
             try:
                 await self.flush()
-            except self._unavailable as error:
-                logger.warning("Could not write throughput counters: %s", type(error).__name__)
+            except StoreUnavailable as error:
+                logger.warning("Could not write throughput counters: %s", error)
                 if self._closing.is_set():
                     return
 
@@ -233,7 +221,7 @@ class StatsBuffer:
             return
         try:
             await self._write(counts)
-        except self._unavailable:
+        except StoreUnavailable:
             if len(counts) < MAX_BUFFERED:
                 self._counts += counts
             raise

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from ..core.job import Batch, Job, JobStatus
-from .outbox import ProgressSchedule
+from .outbox import NO_EVENT, OutboxState
 
 Kind = Literal["jobs", "batches", "keys"]
 #: The order of copying: batches after their jobs, so that no batch looks empty; keys after what
@@ -21,20 +21,6 @@ GROUP_BYTES = 8_000_000
 
 #: The id of a job or batch, or the scope and value of an idempotency key.
 RecordId = str | tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutboxState:
-    """The pending webhook event of a job or batch."""
-
-    #: None if no event is pending.
-    due_at: datetime | None = None
-    final: bool = False
-    #: None if the job sends no progress.
-    schedule: ProgressSchedule | None = None
-
-
-NO_EVENT = OutboxState()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

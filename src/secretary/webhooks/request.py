@@ -218,18 +218,13 @@ async def build_request(
         if webhook.include_archive:  # first: the stored results name the files to pack
             archive = await read_archive(files, owner)
         owner = await files.load_results(owner)
-    # In a thread: results can be tens of megabytes.
-    return await asyncio.to_thread(_build_request, event, owner, webhook, archive)
-
-
-def _build_request(
-    event: DueEvent, owner: Job | Batch, webhook: Webhook, archive: bytes | None
-) -> WebhookRequest:
-    content = body(owner, webhook, archive=archive)
+    # In threads: results can be tens of megabytes.
+    content = await asyncio.to_thread(body, owner, webhook, archive=archive)
     message_id = event.delivery.delivery_id
     if event.delivery.event == "progress":  # only retries of a final event share one id
         message_id += f"-{event.delivery.tried + 1}"
-    headers = headers_for(
+    headers = await asyncio.to_thread(
+        headers_for,
         webhook,
         message_id=message_id,
         at=utc_now(),

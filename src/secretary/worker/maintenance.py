@@ -14,6 +14,7 @@ from ..jobs.events import Observer
 from ..storage.artifacts import JobFiles
 from ..storage.blob_store import BlobStore
 from ..storage.cache import evictable
+from ..storage.sources import stale_job_directories
 from ..store import JobQuery, WorkerStore
 
 logger = logging.getLogger(__name__)
@@ -141,7 +142,10 @@ class Maintenance:
     async def clear_local_files(self) -> int:
         """With a shared blob store: remove local files that a process left behind when it died."""
         removed = 0
-        for job_id in await asyncio.to_thread(self._files.stale_local_jobs, MAX_UPLOAD_TIME):
+        if self._files.blob_store is None:
+            return removed
+        root = self._files.root
+        for job_id in await asyncio.to_thread(stale_job_directories, root, MAX_UPLOAD_TIME):
             job = await self._find(job_id)
             if job is None or job.status is not JobStatus.PROCESSING:
                 await self._files.remove_local(job_id)

@@ -16,7 +16,6 @@ from pymongo import IndexModel
 from pymongo.asynchronous.change_stream import AsyncChangeStream
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import CursorNotFound, OperationFailure, PyMongoError
-from pymongo.read_concern import ReadConcern
 
 from ..jobs import Change, Changes, Notifier
 from .schema import STAGED, Database, Document
@@ -31,6 +30,9 @@ _CLIENT_FIELDS = ("status", "updated_at", "archived", "cancel_requested", "isAct
 _EVENT_FIELDS = (
     "ns.coll", "documentKey", "operationType", "fullDocument.job_id", "fullDocument.batch_id",
 )  # fmt: skip
+
+#: What the id of a document is, by collection.
+_ID_FIELDS = {"jobs": "job_id", "batches": "batch_id", "traces": "_id"}
 
 #: Changes that clients can see. A staged document is not a job yet; deletions are recorded in
 #: `traces`.
@@ -162,19 +164,11 @@ class ChangeStream:
         unknown = [
             key for (name, key), document in documents.items() if name == "jobs" and not document
         ]
-        batch_of: dict[str, str | None] = {}
         if unknown:
             jobs = self._db.jobs.find({"_id": {"$in": unknown}}, {"batch_id": 1}, hint="_id_")
-            batch_of = {job["_id"]: job.get("batch_id") async for job in jobs}
-        return [
-            Change(None, key)
-            if name == "batches"
-            else Change(
-                document.get("job_id", key if name == "jobs" else None),
-                document.get("batch_id", batch_of.get(key)),
-            )
-            for (name, key), document in documents.items()
-        ]
+            documents |= {("jobs", job["_id"]): job async for job in jobs}
+        named = [{_ID_FIELDS[name]: key} | document for (name, key), document in documents.items()]
+        return [Change(document.get("job_id"), document.get("batch_id")) for document in named]
 
 
 #: No write takes longer from getting its timestamp to becoming visible.
@@ -273,8 +267,7 @@ class PollingFeed:
         for key, document in changed[:limit]:
             reader.delivered[key] = document["changed_at"]
             reader.at = max(reader.at, document["changed_at"])
-            job_id = None if key[0] == "batches" else document.get("job_id")
-            changes.append(Change(job_id, document.get("batch_id")))
+            changes.append(Change(document.get("job_id"), document.get("batch_id")))
         oldest = _overlap_start(reader.at)
         reader.delivered = {key: at for key, at in reader.delivered.items() if at >= oldest}
         return changes
@@ -316,7 +309,7 @@ class WakeUp(Notifier):
 
     def __init__(self, db: Database) -> None:
         super().__init__()
-        self._jobs = db.jobs.with_options(read_concern=ReadConcern("majority"))
+        self._jobs = db.majority_reads.jobs
         self._stream: AsyncChangeStream[Document] | None = None
         self._task: asyncio.Task[None] | None = None
         #: The server does not support change streams.

@@ -21,6 +21,7 @@ from pymongo.errors import (
 from pymongo.uri_parser import parse_uri
 
 from ...core.errors import StoreUnavailable
+from ..jobs import resolve
 from .schema import Document
 
 #: Driver options, unless the URL sets them.
@@ -167,10 +168,5 @@ class WriteBatcher(Generic[T, R]):
             except Exception as error:  # passed on to the callers
                 answers = [error] * len(group)
             for (_, future), answer in zip(group, answers, strict=True):
-                if future.done():
-                    continue
-                if isinstance(answer, Exception):
-                    future.set_exception(answer)
-                else:
-                    future.set_result(answer)
+                resolve(future, answer)
         self._writing = None

@@ -1,7 +1,7 @@
 """What clients do with jobs and batches: add, cancel, restart, archive, delete; and housekeeping.
 
 A standalone server has no transactions. Instead, one write decides: everything before it is
-invisible, and everything after it can be completed by any process (`Housekeeping`).
+invisible, and everything after it can be completed by any process (`tidy`).
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -16,8 +16,9 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
 from ...core.errors import Conflict, KeyReused, StoreUnavailable
 from ...core.job import QUEUED, Batch, Cancelled, Job, utc_now
 from ..jobs import Added, IdempotencyKey, JobQuery
-from .outbox import first_event, restarted, withdraw
-from .queries import drop_expired, get_batch
+from ..outbox import first_event
+from .outbox import restarted, state_to, withdraw
+from .queries import drop_expired_counters, get_batch
 from .schema import (
     DELETED,
     FINISHED,
@@ -64,7 +65,7 @@ NewJob = tuple[Job, Document]
 
 async def new_job(db: Database, job: Job, key: Document | None = None) -> NewJob:
     document = job_document(job, arrival=db.next_arrival()) | db.new_change_time
-    document |= first_event(job.webhook)
+    document |= state_to(job.webhook, first_event(job.webhook))
     document |= await write_value(db, job.job_id, "parameters", job.parameters)
     return job, document | ({"idempotency_key": key} if key else {})
 
@@ -274,45 +275,39 @@ ORPHANED_AFTER = timedelta(days=1)
 MAX_TIDIED = 1000
 
 
-class Housekeeping:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-        #: Where the search for orphaned entries continues, by collection.
-        self._swept: dict[str, str] = {}
+async def tidy(db: Database) -> None:
+    await db.keys.delete_many({"expires_at": {"$lt": now_stamp()}})
+    await db.traces.delete_many({"at": {"$lt": stamp(utc_now() - DELETIONS_RETAINED)}})
+    await publish_added(db, {"$expr": _older("$staged.at", UNFINISHED_AFTER)}, MAX_TIDIED)
+    await _remove_staged(db)
+    deleted = db.jobs.find({"status": DELETED}, {"_id": 1}, limit=MAX_TIDIED, hint="by_status")
+    await remove_deleted(db, [job["_id"] for job in await deleted.to_list()])
+    unsettled = {"open": True, "staged": {"$exists": False}}
+    batches = await db.batches.find(unsettled, {"_id": 1}, hint="open").to_list()
+    for batch in batches:
+        await settle_batch(db, batch["_id"])
+    await resume_paused(db, [batch["_id"] for batch in batches])
+    await drop_expired_counters(db)
+    await _sweep(db, db.logs)
+    # A job's parameters are written shortly before the job itself.
+    await _sweep(db, db.contents, {"at": {"$lt": stamp(utc_now() - ORPHANED_AFTER)}})
 
-    async def tidy(self) -> None:
-        db = self._db
-        await db.keys.delete_many({"expires_at": {"$lt": now_stamp()}})
-        await db.traces.delete_many({"at": {"$lt": stamp(utc_now() - DELETIONS_RETAINED)}})
-        await publish_added(db, {"$expr": _older("$staged.at", UNFINISHED_AFTER)}, MAX_TIDIED)
-        await _remove_staged(db)
-        deleted = db.jobs.find({"status": DELETED}, {"_id": 1}, limit=MAX_TIDIED, hint="by_status")
-        await remove_deleted(db, [job["_id"] for job in await deleted.to_list()])
-        unsettled = {"open": True, "staged": {"$exists": False}}
-        batches = await db.batches.find(unsettled, {"_id": 1}, hint="open").to_list()
-        for batch in batches:
-            await settle_batch(db, batch["_id"])
-        await resume_paused(db, [batch["_id"] for batch in batches])
-        await drop_expired(db.activity)
-        await self._sweep(db.logs)
-        # A job's parameters are written shortly before the job itself.
-        await self._sweep(db.contents, {"at": {"$lt": stamp(utc_now() - ORPHANED_AFTER)}})
 
-    async def _sweep(self, parts: Documents, only: Document | None = None) -> None:
-        """Remove entries of jobs that were never stored, or were deleted.
+async def _sweep(db: Database, parts: Documents, only: Document | None = None) -> None:
+    """Remove entries of jobs that were never stored, or were deleted.
 
-        Scans a limited number of entries; the next call continues.
-        """
-        after = {"job_id": {"$gt": self._swept.get(parts.name, "")}} | (only or {})
-        entries = await parts.find(
-            after, {"_id": 0, "job_id": 1}, sort=[("job_id", 1)], limit=MAX_TIDIED, hint="of_job"
-        ).to_list()
-        owners = {part["job_id"] for part in entries}
-        among = {"$in": sorted(owners)}
-        existing = {job["_id"] async for job in self._db.jobs.find({"_id": among}, {"_id": 1})}
-        if orphaned := sorted(owners - existing):
-            await parts.delete_many({"job_id": {"$in": orphaned}} | (only or {}))
-        self._swept[parts.name] = entries[-1]["job_id"] if len(entries) == MAX_TIDIED else ""
+    Scans a limited number of entries; the next call continues.
+    """
+    after = {"job_id": {"$gt": db.swept_to.get(parts.name, "")}} | (only or {})
+    entries = await parts.find(
+        after, {"_id": 0, "job_id": 1}, sort=[("job_id", 1)], limit=MAX_TIDIED, hint="of_job"
+    ).to_list()
+    owners = {part["job_id"] for part in entries}
+    among = {"$in": sorted(owners)}
+    existing = {job["_id"] async for job in db.jobs.find({"_id": among}, {"_id": 1})}
+    if orphaned := sorted(owners - existing):
+        await parts.delete_many({"job_id": {"$in": orphaned}} | (only or {}))
+    db.swept_to[parts.name] = entries[-1]["job_id"] if len(entries) == MAX_TIDIED else ""
 
 
 async def publish_added(db: Database, only: Document, limit: int = 0) -> None:

@@ -18,9 +18,10 @@ from ..outbox import (
     DueEvent,
     EventCapacity,
     FinalEvent,
+    OutboxState,
     OwnerKind,
     ProgressSchedule,
-    first_schedule,
+    first_event,
     succeeded,
 )
 from .schema import (
@@ -42,6 +43,10 @@ from .schema import (
 #: How many deliveries of a repeatedly restarted job or batch are retained.
 MAX_DELIVERIES_KEPT = 4
 
+#: In an aggregation: the deliveries of a document, and whether one of them is to be tried again.
+DELIVERIES = {"$ifNull": ["$deliveries", []]}
+IS_WAITING = {"$gt": ["$$this.next_try_at", None]}
+
 
 def webhook_of(document: Document) -> Webhook | None:
     """The webhook of a job or batch, stored or already parsed."""
@@ -49,13 +54,15 @@ def webhook_of(document: Document) -> Webhook | None:
     return stored if isinstance(stored, Webhook) else webhook_from(stored)
 
 
-def first_event(webhook: Webhook | None) -> Document:
-    """The fields of a new or restarted job that schedule its first progress event."""
-    if webhook is None or not webhook.wants_progress:
-        return {}
-    pace = first_schedule()
-    due = {"endpoint": webhook.endpoint, "final": False, "due_at": stamp(pace.due_at)}
-    return {"outbox": due, "pace": schedule_to(pace)}
+def state_to(webhook: Webhook | None, state: OutboxState) -> Document:
+    """The fields of a job or batch with this pending event."""
+    fields: Document = {}
+    if webhook is not None and state.due_at is not None:
+        due = {"final": state.final, "due_at": stamp(state.due_at)}
+        fields["outbox"] = {"endpoint": webhook.endpoint, **due}
+    if state.schedule is not None:
+        fields["pace"] = schedule_to(state.schedule)
+    return fields
 
 
 def schedule_to(pace: ProgressSchedule) -> Document:
@@ -102,7 +109,8 @@ def restarted(document: Document) -> Document:
     update: Document = {}
     if "told" in document:
         update["$unset"] = {"deliveries.$[].next_try_at": ""}
-    if fields := first_event(webhook_of(document)):
+    webhook = webhook_of(document)
+    if fields := state_to(webhook, first_event(webhook)):
         update["$set"] = fields
     elif "outbox" in document:
         update["$unset"] = update.get("$unset", {}) | {"outbox": ""}
@@ -228,8 +236,7 @@ async def record_delivery(
     delivered = succeeded(tried)
     again = None if delivered or next_try_at is None else stamp(next_try_at)
     # An event that was withdrawn in the meantime stays withdrawn.
-    waits = {"$gt": ["$$this.next_try_at", None]}
-    changes: Document = {"next_try_at": {"$cond": [waits, again, None]}}
+    changes: Document = {"next_try_at": {"$cond": [IS_WAITING, again, None]}}
     if delivered:
         changes["delivered_at"] = now_stamp()
     await _collection_of(db, event).update_one(
@@ -264,18 +271,14 @@ def _with_try(event: DueEvent, tried: DeliveryAttempt, changes: Document) -> Doc
     kept = {"$cond": [{"$in": ["$$this.delivery_id", of_last_run]}, MAX_DELIVERY_ATTEMPTS_KEPT, 1]}
     past = {"tries": {"$slice": [{"$ifNull": ["$$this.tries", []]}, {"$multiply": [kept, -1]}]}}
     changed = {"$mergeObjects": ["$$this", {"$cond": [is_it, changes, past]}]}
-    deliveries = {"$ifNull": ["$deliveries", []]}
-    return {"$set": {"deliveries": {"$map": {"input": deliveries, "in": changed}}}}
+    return {"$set": {"deliveries": {"$map": {"input": DELIVERIES, "in": changed}}}}
 
 
 def _release(endpoint: str) -> list[Document]:
     """The stages that release an event and set when the next one is due."""
-    waiting = {
-        "$filter": {
-            "input": {"$ifNull": ["$deliveries", []]},
-            "cond": {"$gt": ["$$this.next_try_at", None]},
-        }
-    }
+    waiting = {"$filter": {"input": DELIVERIES, "cond": IS_WAITING}}
+    end = {"final": True, "due_at": "$$this.next_try_at"}
+    first_end = {"$arrayElemAt": [{"$map": {"input": waiting, "in": end}}, 0]}
     is_open = {"$and": [{"$in": ["$status", UNFINISHED]}, {"$gt": ["$pace.due_at", None]}]}
     is_ripe = {
         "$or": [
@@ -285,19 +288,7 @@ def _release(endpoint: str) -> list[Document]:
     }
     earlier = {"$min": ["$pace.ripe_at", "$pace.due_at"]}
     progress = {"final": False, "due_at": {"$cond": [is_ripe, earlier, "$pace.due_at"]}}
-    end = {"final": True, "due_at": "$$end.next_try_at"}
-    due = {
-        "$let": {
-            "vars": {"end": {"$arrayElemAt": [waiting, 0]}},
-            "in": {
-                "$cond": [
-                    {"$gt": ["$$end.next_try_at", None]},
-                    end,
-                    {"$cond": [is_open, progress, None]},
-                ]
-            },
-        }
-    }
+    due = {"$ifNull": [first_end, {"$cond": [is_open, progress, None]}]}
     filled = {"$mergeObjects": [{"endpoint": {"$literal": endpoint}}, "$due"]}
     return [
         {"$set": {"due": due}},

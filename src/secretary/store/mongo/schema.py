@@ -103,6 +103,8 @@ class Database(Collections):
         self._last_arrival = 0
         #: A cache of the counts of completed batches.
         self.settled_counts: dict[SettledKey, Mapping[JobStatus, int]] = {}
+        #: Where the search for orphaned entries continues, by collection.
+        self.swept_to: dict[str, str] = {}
         #: Part of every update and every new document that clients can see, on a server without
         #: change streams (see change_feed.PollingFeed); otherwise empty.
         self.change_time: Document = {}
@@ -124,11 +126,17 @@ class Database(Collections):
         return await admin.command(name, codec_options=self.jobs.codec_options)
 
 
-def _index(name: str, *keys: tuple[str, int], where: str | None = None) -> IndexModel:
-    partial = {"partialFilterExpression": {where: {"$exists": True}}} if where else {}
-    return IndexModel(list(keys), name=name, **partial)
+def without_none(**fields: Any) -> Document:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
+def _index(name: str, *keys: tuple[str, int], where: str | Document | None = None) -> IndexModel:
+    """`where` is the field that indexed documents have, or a filter for them."""
+    only = {where: {"$exists": True}} if isinstance(where, str) else where
+    return IndexModel(list(keys), name=name, **without_none(partialFilterExpression=only))
+
+
+_RUNNING = (("worker_id", UP), ("status", UP), ("job_type", UP), ("user_id", UP))
 _DUE = (("outbox.endpoint", UP), ("outbox.final", DOWN), ("outbox.due_at", UP))
 OUTBOX_INDEXES = [
     _index("outbox", *_DUE, where="outbox.endpoint"),
@@ -144,22 +152,14 @@ JOB_INDEXES = [
     _index("lane", ("line", UP), ("user_id", UP), ("turn", UP), where="line"),
     _index("due", ("due_at", UP), ("arrival", UP), where="due_at"),
     _index("held", ("batch_id", UP), where="held"),
-    IndexModel(
-        [("worker_id", UP), ("status", UP), ("job_type", UP), ("user_id", UP)],
-        name="running",
-        partialFilterExpression={"status": "processing"},
-    ),
+    _index("running", *_RUNNING, where={"status": "processing"}),
     _index("by_status", ("status", UP), ("listed_at", DOWN)),
     _index("by_type", ("job_type", UP), ("status", UP), ("listed_at", DOWN)),
     _index("by_reader", ("readers", UP), ("status", UP), ("listed_at", DOWN)),
     _index("by_user", ("user_id", UP), ("status", UP), ("listed_at", DOWN), where="user_id"),
     _index("by_batch", ("batch_id", UP), ("status", UP), ("listed_at", DOWN), where="batch_id"),
     _index("by_error", ("error.code", UP), ("status", UP), ("listed_at", DOWN), where="error.code"),
-    IndexModel(
-        [("status", UP), ("listed_at", DOWN)],
-        name="archived",
-        partialFilterExpression={"archived": True},
-    ),
+    _index("archived", ("status", UP), ("listed_at", DOWN), where={"archived": True}),
     _index("ended", ("status", UP), ("completed_at", UP), where="completed_at"),
     *OUTBOX_INDEXES,
 ]
@@ -326,10 +326,6 @@ def _is_field_name(key: Any) -> bool:
     if type(key) is not str or key == "" or key[0] == "$":
         return False
     return "." not in key and "\0" not in key and is_valid_unicode(key)
-
-
-def without_none(**fields: Any) -> Document:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 #: Fields that documents store under the same name as they are, if they have a value.

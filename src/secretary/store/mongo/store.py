@@ -7,7 +7,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import PyMongoError
 
 from ...core.job import Batch, Job, LogEntry, Outcome, Progress, Released
 from ..claims import Capacity, Rescued
@@ -83,14 +82,13 @@ class MongoStore:
         self._client: AsyncMongoClient[Document]
         self._db: Database
         self._claims: claims.Claims
-        self._housekeeping: client_actions.Housekeeping
         self._wakeup: WakeUp
         self._shielded_calls = ShieldedCalls()
         self._own_writes = Notifier()
         self._feed: ChangeStream | PollingFeed
         self._additions: WriteBatcher[client_actions.NewJob, None]
         self._finishes: WriteBatcher[transitions.Change, bool]
-        self._stats: StatsBuffer
+        self._stats = StatsBuffer(self._write_stats)
 
     async def open(self) -> None:
         self._client, self.address = connect(self._url)
@@ -108,11 +106,8 @@ class MongoStore:
             db.record_change_times()
             self._feed = PollingFeed(db, self._own_writes)
         self._db = db
-        write = partial(queries.write_counters, db.activity)
-        self._stats = StatsBuffer(write, unavailable=PyMongoError)
         db.on_finished = self._stats.add
         self._claims = claims.Claims(db, self._shielded_calls)
-        self._housekeeping = client_actions.Housekeeping(db)
         self._additions = WriteBatcher(partial(client_actions.add_jobs, db))
         self._finishes = WriteBatcher(partial(transitions.apply, db))
 
@@ -223,9 +218,7 @@ class MongoStore:
             self._wakeup.notify()
         return rescued
 
-    @_translated
-    async def tidy(self) -> None:
-        await self._housekeeping.tidy()
+    tidy = _call(client_actions.tidy)
 
     # Webhooks
 
@@ -252,6 +245,8 @@ class MongoStore:
         return await queries.throughput(
             self._db, since, step=step, intervals=intervals, user_id=user_id
         )
+
+    _write_stats = _call(queries.write_counters)
 
     @_translated
     async def describe(self) -> Mapping[str, Any]:

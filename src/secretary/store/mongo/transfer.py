@@ -8,6 +8,7 @@ from pymongo.errors import BulkWriteError
 
 from ...core.job import MAX_LOG_ENTRIES, Batch, Delivery, Job, JobStatus
 from ..jobs import NumberedLog
+from ..outbox import OutboxState
 from ..transfer import (
     GROUP,
     GROUP_BYTES,
@@ -15,12 +16,11 @@ from ..transfer import (
     JobRecord,
     KeyRecord,
     Kind,
-    OutboxState,
     Record,
     RecordId,
 )
 from .client_actions import duplicates, publish_added, server_time
-from .outbox import schedule_from, schedule_to
+from .outbox import schedule_from, state_to
 from .queries import with_counts
 from .schema import (
     LISTED,
@@ -279,12 +279,7 @@ def _deliveries(owner: Job | Batch, state: OutboxState) -> Document:
     if owner.deliveries:
         fields["deliveries"] = [_delivery(one) for one in owner.deliveries]
         fields["told"] = owner.deliveries[-1].n
-    if owner.webhook is not None and state.due_at is not None:
-        due = {"final": state.final, "due_at": stamp(state.due_at)}
-        fields["outbox"] = {"endpoint": owner.webhook.endpoint, **due}
-    if state.schedule is not None:
-        fields["pace"] = schedule_to(state.schedule)
-    return fields
+    return fields | state_to(owner.webhook, state)
 
 
 def _delivery(delivery: Delivery) -> Document:

@@ -504,14 +504,13 @@ async def promote(db: Database) -> None:
     ).to_list()
     if not due:
         return
-    user_queues = [(job["job_type"], job["priority"], job.get("user_id")) for job in due]
-    placements = await Placements.load(db, user_queues)
+    placements = await placements_for(db, due)
     await db.jobs.bulk_write(
         [
             UpdateOne(
                 {"_id": job["_id"], "status": "pending", "due_at": {"$exists": True}},
-                queue_update(placements.for_job(*user_queue)),
+                queue_update(placement),
             )
-            for job, user_queue in zip(due, user_queues, strict=True)
+            for job, placement in zip(due, placements, strict=True)
         ]
     )

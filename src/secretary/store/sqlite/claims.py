@@ -1,10 +1,12 @@
 """Workers and their leases, claims, progress, outcomes and the rescue of lost jobs."""
 
+import functools
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from itertools import chain, islice
 from typing import Any
 
 import apsw
@@ -24,6 +26,7 @@ from ...core.job import (
     utc_now,
 )
 from ...core.json_codec import encode_json_text
+from ...core.processes import boot_id
 from ..claims import (
     Candidate,
     Capacity,
@@ -38,7 +41,15 @@ from ..claims import (
 )
 from . import outbox
 from .jobs import cancel_job, fail, promote, queues_with_jobs, requeue, settle_batch
-from .schema import JOB_COLUMNS, JOBS, NEXT_REVISION, job_from, microseconds, moment
+from .schema import (
+    JOB_COLUMNS,
+    JOBS,
+    NEXT_REVISION,
+    distinct_values,
+    job_from,
+    microseconds,
+    moment,
+)
 
 #: How many users of a queue a claim checks at most when there is a limit per user.
 MAX_USERS_CHECKED = 500
@@ -125,7 +136,8 @@ def _candidates(
         return (Candidate(seq, user_id, seq) for seq, user_id in rows)
     # Only jobs of users below their limit: skipping a busy user's 10,000 jobs is one index lookup.
     candidates: list[tuple[int, int, str | None]] = []
-    for user_id in _users(db, queue):
+    users = islice(distinct_values(db, NEXT_USER, queue), MAX_USERS_CHECKED)
+    for user_id in chain([None], users):
         room = capacity.slots
         if user_id is not None:
             room = min(room, capacity.max_per_user - running.per_user[user_id])
@@ -139,18 +151,10 @@ def _candidates(
     return (Candidate(seq, user_id, seq) for _, seq, user_id in candidates)
 
 
-def _users(db: apsw.Connection, queue: JobClass) -> Iterator[str | None]:
-    yield None
-    user_id = ""
-    for _ in range(MAX_USERS_CHECKED):
-        user_id = db.execute(
-            "SELECT user_id FROM jobs INDEXED BY jobs_of_user_ready WHERE job_type = ?"
-            " AND priority = ? AND user_id > ? AND turn IS NOT NULL ORDER BY user_id LIMIT 1",
-            (*queue, user_id),
-        ).get
-        if user_id is None:
-            return
-        yield user_id
+NEXT_USER = (
+    "SELECT user_id FROM jobs INDEXED BY jobs_of_user_ready WHERE job_type = ?"
+    " AND priority = ? AND user_id > ? AND turn IS NOT NULL ORDER BY user_id LIMIT 1"
+)
 
 
 OWNED_BY = " WHERE job_id = ? AND attempt = ? AND worker_id = ? AND status = 'processing'"
@@ -276,16 +280,19 @@ def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLo
     return [None if c.job.job_id in owned else LeaseLost(c.job.job_id) for c in completions]
 
 
-def has_lost_jobs(db: apsw.Connection, boot: str) -> bool:
-    lapsed = db.execute(
-        "SELECT 1 FROM workers WHERE boot <> ? OR lease_until < ? LIMIT 1", (boot, time.monotonic())
-    ).get
+#: The boot to which the leases that this process reads and writes refer.
+_boot = functools.cache(boot_id)
+
+LAPSED = "FROM workers WHERE boot <> ? OR lease_until < ?"
+
+
+def has_lost_jobs(db: apsw.Connection) -> bool:
+    lapsed = db.execute(f"SELECT 1 {LAPSED} LIMIT 1", (_boot(), time.monotonic())).get
     return bool(lapsed or db.execute(ABANDONED).fetchone())
 
 
-def rescue(db: apsw.Connection, boot: str, dead: Sequence[str], max_crashes: int) -> list[Rescued]:
-    lapsed = (boot, time.monotonic())
-    db.execute("DELETE FROM workers WHERE boot <> ? OR lease_until < ?", lapsed)
+def rescue(db: apsw.Connection, dead: Collection[str], max_crashes: int) -> list[Rescued]:
+    db.execute(f"DELETE {LAPSED}", (_boot(), time.monotonic()))
     for worker_id in dead:
         unregister_worker(db, worker_id)
     abandoned: list[Any] = db.execute(ABANDONED).fetchall()
@@ -312,9 +319,7 @@ ABANDONED = (
 )
 
 
-def register_worker(
-    db: apsw.Connection, worker: WorkerInfo, lease: timedelta, *, boot: str
-) -> None:
+def register_worker(db: apsw.Connection, worker: WorkerInfo, lease: timedelta) -> None:
     info = {**asdict(worker), "started_at": microseconds(worker.started_at)}
     del info["seen_at"]
     lease_until = time.monotonic() + lease.total_seconds()
@@ -322,7 +327,7 @@ def register_worker(
         "INSERT INTO workers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
         " SET info = excluded.info, seen_at = excluded.seen_at,"
         " lease_until = excluded.lease_until",
-        (worker.worker_id, json.dumps(info), microseconds(utc_now()), lease_until, boot),
+        (worker.worker_id, json.dumps(info), microseconds(utc_now()), lease_until, _boot()),
     )
 
 

@@ -19,7 +19,7 @@ from uuid import uuid4
 import apsw
 
 from ...core.errors import StoreUnavailable
-from ..jobs import Notifier
+from ..jobs import Notifier, resolve
 
 BUSY_SECONDS = 30.0
 
@@ -291,12 +291,7 @@ class Writer:
 
     def _answer(self, group: list[_Call]) -> None:
         for call in group:
-            if call.future.done():  # its caller was cancelled
-                continue
-            if isinstance(call.answer, Exception):
-                call.future.set_exception(call.answer)
-            else:
-                call.future.set_result(call.answer)
+            resolve(call.future, call.answer)
         self._on_commit()
         if self._wal_pages >= CHECKPOINT_PAGES:
             self._wal_pages = 0

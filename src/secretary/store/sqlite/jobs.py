@@ -49,11 +49,13 @@ FINISHED: Term = ("status IN ('completed', 'failed', 'cancelled')", ())
 
 def add(
     db: apsw.Connection,
-    *,
     jobs: Sequence[Job],
-    batch: Batch | None,
-    idempotency: IdempotencyKey | None,
+    *,
+    batch: Batch | None = None,
+    idempotency: IdempotencyKey | None = None,
 ) -> Added:
+    if len(jobs) != 1 and batch is None:
+        raise ValueError("Several jobs need a batch")
     if idempotency is not None and (known := _known_key(db, idempotency)) is not None:
         return known
     try:

@@ -5,7 +5,7 @@
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,66 +23,60 @@ from ...core.job import (
 )
 from ...core.json_codec import encode_json_text
 from ..outbox import (
+    NO_EVENT,
     DueEvent,
     EventCapacity,
     FinalEvent,
+    OutboxState,
     OwnerKind,
     ProgressSchedule,
-    first_schedule,
+    first_event,
     succeeded,
 )
-from ..transfer import OutboxState
 from .schema import (
     DELIVERY_COLUMNS,
     delivery_from,
+    distinct_values,
+    insert_row,
     microseconds,
     microseconds_or_none,
     moment,
     moment_or_none,
+    update_row,
 )
 
 
 def register(db: apsw.Connection, kind: OwnerKind, owner_id: str, webhook: Webhook) -> None:
     """Add the outbox row of a new job or batch."""
-    first = first_schedule() if kind == "job" and webhook.wants_progress else None
-    state = OutboxState(due_at=first.due_at if first else None, schedule=first)
-    insert(db, kind, owner_id, webhook, state)
+    insert(db, kind, owner_id, webhook, first_event(webhook) if kind == "job" else NO_EVENT)
 
 
 def insert(
     db: apsw.Connection, kind: OwnerKind, owner_id: str, webhook: Webhook, state: OutboxState
 ) -> None:
-    db.execute(
-        "INSERT INTO outbox (owner_id, kind, endpoint, due_at, final, told_percent, ripe_percent,"
-        " ripe_at, paced_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            *(owner_id, kind, webhook.endpoint, microseconds_or_none(state.due_at), state.final),
-            *(_schedule_values(state.schedule) if state.schedule else (0, None, None, None)),
-        ),
-    )
+    row = {"owner_id": owner_id, "kind": kind, "endpoint": webhook.endpoint, "final": state.final}
+    row |= {"due_at": microseconds_or_none(state.due_at)}
+    insert_row(db, "outbox", row | _schedule_row(state.schedule))
 
 
 def restart(db: apsw.Connection, job_id: str, webhook: Webhook) -> None:
     """Withdraw the final event of a restarted job and schedule its progress."""
     withdraw(db, job_id)
-    if webhook.wants_progress:
-        first = first_schedule()
-        set_schedule(db, job_id, first)
-        due_at = microseconds(first.due_at)
-        db.execute("UPDATE outbox SET due_at = ? WHERE owner_id = ?", (due_at, job_id))
+    if (first := first_event(webhook)).due_at is not None:
+        row = _schedule_row(first.schedule) | {"due_at": microseconds(first.due_at)}
+        update_row(db, "outbox", row, owner_id=job_id)
 
 
-def set_schedule(db: apsw.Connection, owner_id: str, schedule: ProgressSchedule) -> None:
-    db.execute(
-        "UPDATE outbox SET told_percent = ?, ripe_percent = ?, ripe_at = ?, paced_at = ?"
-        " WHERE owner_id = ?",
-        (*_schedule_values(schedule), owner_id),
-    )
-
-
-def _schedule_values(schedule: ProgressSchedule) -> tuple[int, int, int, int]:
-    times = microseconds(schedule.early_at), microseconds(schedule.due_at)
-    return schedule.sent_percent, schedule.early_percent, *times
+def _schedule_row(schedule: ProgressSchedule | None) -> dict[str, Any]:
+    """Without a schedule, no progress is sent."""
+    if schedule is None:
+        return {"paced_at": None}
+    return {
+        "told_percent": schedule.sent_percent,
+        "ripe_percent": schedule.early_percent,
+        "ripe_at": microseconds(schedule.early_at),
+        "paced_at": microseconds(schedule.due_at),
+    }
 
 
 def withdraw(db: apsw.Connection, owner_id: str) -> None:
@@ -138,7 +132,8 @@ def choose(db: apsw.Connection, capacity: EventCapacity) -> list[str]:
     if not db.execute("SELECT 1 FROM outbox WHERE due_at <= ? LIMIT 1", (now,)).get:
         return []
     chosen: list[str] = []
-    endpoints = [endpoint for endpoint in _endpoints(db) if capacity.room(endpoint) > 0]
+    scheduled = distinct_values(db, NEXT_ENDPOINT)
+    endpoints = [endpoint for endpoint in scheduled if capacity.room(endpoint) > 0]
     random.shuffle(endpoints)  # no endpoint is always the last
     for endpoint in endpoints:
         room = min(capacity.room(endpoint), capacity.limit - len(chosen))
@@ -157,18 +152,10 @@ DUE = (
 )
 
 
-def _endpoints(db: apsw.Connection) -> Iterator[str]:
-    """Yield the endpoints with scheduled events, with one index lookup each."""
-    endpoint: str | None = ""
-    while True:
-        endpoint = db.execute(
-            "SELECT endpoint FROM outbox INDEXED BY outbox_of_endpoint"
-            " WHERE due_at IS NOT NULL AND endpoint > ? ORDER BY endpoint LIMIT 1",
-            (endpoint,),
-        ).get
-        if endpoint is None:
-            return
-        yield endpoint
+NEXT_ENDPOINT = (
+    "SELECT endpoint FROM outbox INDEXED BY outbox_of_endpoint"
+    " WHERE due_at IS NOT NULL AND endpoint > ? ORDER BY endpoint LIMIT 1"
+)
 
 
 def claim(db: apsw.Connection, owner_ids: list[str], capacity: EventCapacity) -> list[DueEvent]:
@@ -254,10 +241,7 @@ def record_progress(
 ) -> None:
     if tried is not None:
         _record_attempt(db, event, tried)
-    if schedule is None:
-        db.execute("UPDATE outbox SET paced_at = NULL WHERE owner_id = ?", (event.owner_id,))
-    else:
-        set_schedule(db, event.owner_id, schedule)
+    update_row(db, "outbox", _schedule_row(schedule), owner_id=event.owner_id)
     _release(db, event.owner_id)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import apsw
@@ -32,6 +32,7 @@ from .schema import (
     NEXT_REVISION,
     batch_from,
     deliveries_of,
+    distinct_values,
     job_from,
     microseconds,
     moment,
@@ -427,17 +428,8 @@ def drop_expired_counters(db: apsw.Connection, last_scope: str) -> str:
     """Drop counters, some scopes at a time, as there may be very many users. Returns the scope
     after which to continue."""
     before = slot_of(utc_now() - RETENTION)
-    scopes = [scope for (scope,) in db.execute(NEXT_SCOPES, (last_scope, SCOPES_PER_SWEEP))]
+    following = "SELECT min(scope) FROM activity WHERE scope > ?"
+    scopes = list(islice(distinct_values(db, following, after=last_scope), SCOPES_PER_SWEEP))
     for scope in scopes:
         db.execute("DELETE FROM activity WHERE scope = ? AND slot < ?", (scope, before))
     return scopes[-1] if len(scopes) == SCOPES_PER_SWEEP else ""
-
-
-#: One index lookup per scope.
-NEXT_SCOPES = (
-    "WITH RECURSIVE found(scope) AS ("
-    " SELECT min(scope) FROM activity WHERE scope > ?"
-    " UNION ALL SELECT (SELECT min(scope) FROM activity WHERE scope > found.scope) FROM found"
-    " WHERE found.scope IS NOT NULL)"
-    " SELECT scope FROM found WHERE scope IS NOT NULL LIMIT ?"
-)

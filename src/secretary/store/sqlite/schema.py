@@ -1,7 +1,7 @@
 """The tables of the SQLite store, and jobs and batches as rows."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from operator import attrgetter
@@ -65,28 +65,29 @@ def prepare(path: Path) -> None:
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
-#: Columns that hold fields of the same name as they are.
+#: Columns that hold fields of the same name: as they are, and as times in microseconds.
 JOB_FIELDS = (
     "job_id", "job_type", "job_name", "status", "user_id", "batch_id", "priority", "timeout_s",
     "max_attempts", "attempt", "failures", "crashes", "worker_id", "cancel_requested", "archived",
     "traceparent",
 )  # fmt: skip
+JOB_TIMES = ("run_at", "created_at", "updated_at", "processing_started_at", "completed_at")
 JOB_COLUMNS = (
-    f"jobs.seq, {', '.join(JOB_FIELDS)}, run_at, created_at, updated_at, processing_started_at,"
-    " completed_at, step, percent, message, parameters, webhook, access_control, attempts, error,"
-    " resources"
+    f"jobs.seq, {', '.join(JOB_FIELDS + JOB_TIMES)}, step, percent, message, parameters, webhook,"
+    " access_control, attempts, error, resources"
 )
 JOBS = "jobs JOIN contents ON contents.seq = jobs.seq"
 
 BATCH_FIELDS = ("batch_id", "batch_name", "user_id", "is_active", "archived")
+BATCH_TIMES = ("created_at", "updated_at", "started_at", "completed_at")
 BATCH_COLUMNS = (
-    f"{', '.join(BATCH_FIELDS)}, access_control, webhook, created_at, updated_at, started_at,"
-    " completed_at, pending, processing, completed, failed, cancelled"
+    f"{', '.join(BATCH_FIELDS + BATCH_TIMES)}, access_control, webhook,"
+    " pending, processing, completed, failed, cancelled"
 )
 
-DELIVERY_COLUMNS = (
-    "delivery_id, n, event, tried, created_at, replayed_at, delivered_at, next_try_at, tries"
-)
+DELIVERY_FIELDS = ("delivery_id", "n", "event", "tried")
+DELIVERY_TIMES = ("created_at", "replayed_at", "delivered_at", "next_try_at")
+DELIVERY_COLUMNS = f"{', '.join(DELIVERY_FIELDS + DELIVERY_TIMES)}, tries"
 
 #: An SQL expression. Writes are serialized, so no other one gets the same revision; all rows that
 #: one statement changes share it. It costs two index lookups and no write.
@@ -112,6 +113,15 @@ def moment_or_none(value: int | None) -> datetime | None:
     return None if value is None else EPOCH + value * MICROSECOND
 
 
+def _split_row(
+    row: Sequence[Any], fields: Sequence[str], times: Sequence[str]
+) -> tuple[dict[str, Any], Sequence[Any]]:
+    """Return the fields and times that a row begins with, and its other columns."""
+    first_time, end = len(fields), len(fields) + len(times)
+    values = (*row[:first_time], *map(moment_or_none, row[first_time:end]))
+    return dict(zip((*fields, *times), values, strict=True)), row[end:]
+
+
 def job_from(
     row: Sequence[Any],
     *,
@@ -119,28 +129,22 @@ def job_from(
     logs: Iterable[LogEntry] = (),
     deliveries: Iterable[Delivery] = (),
 ) -> Job:
-    fields = dict(zip(JOB_FIELDS, row[1:], strict=False))
-    (run_at, created_at, updated_at, started_at, completed_at, step, percent, message, parameters,
-     webhook, access_control, attempts, error, resources) = row[len(JOB_FIELDS) + 1 :]  # fmt: skip
+    fields, rest = _split_row(row[1:], JOB_FIELDS, JOB_TIMES)
+    step, percent, message, parameters, webhook, access_control, attempts, error, resources = rest
     job_error = JobError.from_stored_json(error) if error else None
     past = [Attempt.from_stored(item) for item in json.loads(attempts)] if attempts else []
-    if fields["worker_id"] is not None and started_at is not None:
+    if fields["worker_id"] is not None and fields["processing_started_at"] is not None:
         past.append(
             Attempt(
                 attempt=fields["attempt"],
                 worker_id=fields["worker_id"],
-                started_at=moment(started_at),
-                ended_at=moment_or_none(completed_at),
+                started_at=fields["processing_started_at"],
+                ended_at=fields["completed_at"],
                 error=job_error,
             )
         )
     return Job(
         **fields,
-        run_at=moment_or_none(run_at),
-        created_at=moment(created_at),
-        updated_at=moment(updated_at),
-        processing_started_at=moment_or_none(started_at),
-        completed_at=moment_or_none(completed_at),
         progress=Progress(step=step, percent=percent, message=message),
         parameters=json.loads(parameters),
         webhook=Webhook.from_stored_json(webhook) if webhook else None,
@@ -180,35 +184,17 @@ def deliveries_of(db: apsw.Connection, owner_id: str) -> list[Delivery]:
 
 
 def delivery_from(row: Sequence[Any]) -> Delivery:
-    delivery_id, n, event, tried, created_at, *times, tries = row
-    replayed_at, delivered_at, next_try_at = map(moment_or_none, times)
-    return Delivery(
-        n=n,
-        delivery_id=delivery_id,
-        event=event,
-        created_at=moment(created_at),
-        replayed_at=replayed_at,
-        delivered_at=delivered_at,
-        next_try_at=next_try_at,
-        tried=tried,
-        tries=json.loads(tries) if tries else (),
-    )
+    fields, (tries,) = _split_row(row, DELIVERY_FIELDS, DELIVERY_TIMES)
+    return Delivery(**fields, tries=json.loads(tries) if tries else ())
 
 
 def batch_from(row: Sequence[Any], deliveries: Iterable[Delivery] = ()) -> Batch:
-    fields = dict(zip(BATCH_FIELDS, row, strict=False))
-    access_control, webhook, created_at, updated_at, started_at, completed_at, *counts = row[
-        len(BATCH_FIELDS) :
-    ]
+    fields, (access_control, webhook, *counts) = _split_row(row, BATCH_FIELDS, BATCH_TIMES)
     return Batch(
         **fields,
         access_control=access_from(access_control),
         webhook=Webhook.from_stored_json(webhook) if webhook else None,
         deliveries=tuple(deliveries),
-        created_at=moment(created_at),
-        updated_at=moment(updated_at),
-        started_at=moment_or_none(started_at),
-        completed_at=moment_or_none(completed_at),
         counts=dict(zip(JobStatus, counts, strict=True)),
     )
 
@@ -250,22 +236,40 @@ def insert_job(db: apsw.Connection, job: Job, *, position: int | None, paused: b
 
 def insert_batch(db: apsw.Connection, batch: Batch) -> None:
     readers = batch.readers()
-    db.execute(
-        "INSERT INTO batches (batch_id, batch_name, user_id, access_control, readers, is_active,"
-        " archived, webhook, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            batch.batch_id,
-            batch.batch_name,
-            batch.user_id,
-            access_to(batch.access_control),
-            None if readers is None else encode_json_text(sorted(readers)),
-            batch.is_active,
-            batch.archived,
-            batch.webhook.model_dump_json(by_alias=True) if batch.webhook else None,
-            microseconds(batch.created_at),
-            microseconds(batch.updated_at),
-        ),
-    )
+    row = row_of(batch, BATCH_FIELDS, BATCH_TIMES) | {
+        "access_control": access_to(batch.access_control),
+        "readers": None if readers is None else encode_json_text(sorted(readers)),
+        "webhook": batch.webhook.model_dump_json(by_alias=True) if batch.webhook else None,
+    }
+    insert_row(db, "batches", row)
+
+
+def row_of(value: object, fields: Sequence[str], times: Sequence[str]) -> dict[str, Any]:
+    """The counterpart of `_split_row`."""
+    row = {name: getattr(value, name) for name in fields}
+    return row | {name: microseconds_or_none(getattr(value, name)) for name in times}
+
+
+def insert_row(db: apsw.Connection, table: str, row: Mapping[str, Any]) -> None:
+    columns, marks = ", ".join(row), ", ".join("?" * len(row))
+    db.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", tuple(row.values()))
+
+
+def update_row(db: apsw.Connection, table: str, row: Mapping[str, Any], **key: Any) -> None:
+    """Set these columns of the row whose column named like `key` has this value."""
+    [(name, value)] = key.items()
+    changes = ", ".join(f"{column} = ?" for column in row)
+    db.execute(f"UPDATE {table} SET {changes} WHERE {name} = ?", (*row.values(), value))
+
+
+def distinct_values(
+    db: apsw.Connection, following: str, bindings: Sequence[Any] = (), *, after: str = ""
+) -> Iterator[str]:
+    """Yield the values of an indexed column in order, with one index lookup each. `following`
+    selects the value that follows the last of its bindings, or NULL."""
+    value: str | None = after
+    while (value := db.execute(following, (*bindings, value)).get) is not None:
+        yield value
 
 
 def record_change(

@@ -9,12 +9,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import apsw
 
-from ...core.errors import StoreUnavailable
-from ...core.job import Batch, Completed, Job, JobStatus, Outcome, utc_now
+from ...core.job import Completed, Job, JobStatus, Outcome, utc_now
 from ...core.json_codec import LARGE_BYTES, encode_json_text, encode_off_loop, encode_strict_json
-from ...core.processes import boot_id
-from ..claims import RENEW_BELOW, Capacity, FairScheduler, Renewal, Rescued, WorkerInfo
-from ..jobs import Added, Changes, IdempotencyKey, JobQuery, Notifier, Page
+from ..claims import RENEW_BELOW, Capacity, FairScheduler, Renewal, Rescued
+from ..jobs import Changes, JobQuery, Notifier, Page
 from ..outbox import DueEvent, EventCapacity
 from ..stats import FinishedJob, StatsBuffer, Throughput
 from ..transfer import Kind, Record, RecordId
@@ -64,6 +62,10 @@ def _selects_many(query: JobQuery, **_: object) -> bool:
     return query.job_id is None
 
 
+def _adds_many(jobs: Sequence[Job], **_: object) -> bool:
+    return len(jobs) > 1
+
+
 class SqliteStore:
     kind = "sqlite"
     remote = False
@@ -74,9 +76,8 @@ class SqliteStore:
         self._writer = Writer(self._path, on_commit=self._own_writes.notify)
         self._readers = Readers(self._path)
         self._wakeup = WakeUp(self._path.with_name(f"{self._path.name}-wake"))
-        self._boot = boot_id()
         self._claim = partial(claims.claim_together, FairScheduler())
-        self._stats = StatsBuffer(self._write_stats, unavailable=StoreUnavailable)
+        self._stats = StatsBuffer(self._write_stats)
         self._last_tidied_scope = ""
 
     async def open(self) -> None:
@@ -97,19 +98,7 @@ class SqliteStore:
 
     # Jobs and batches
 
-    async def add(
-        self,
-        jobs: Sequence[Job],
-        *,
-        batch: Batch | None = None,
-        idempotency: IdempotencyKey | None = None,
-    ) -> Added:
-        if len(jobs) != 1 and batch is None:
-            raise ValueError("Several jobs need a batch")
-        work = partial(job_actions.add, jobs=jobs, batch=batch, idempotency=idempotency)
-        added = await self._writer.call(work, durable=True, heavy=len(jobs) > 1)
-        self._wakeup.notify()
-        return added
+    add = _write(job_actions.add, durable=True, heavy=_adds_many, wakes=True)
 
     async def get(self, job_id: str) -> Job:
         return await self._read_one(partial(queries.get_job, job_id=job_id))
@@ -149,11 +138,7 @@ class SqliteStore:
 
     # Claims
 
-    async def register_worker(self, worker: WorkerInfo, lease: timedelta) -> None:
-        await self._writer.call(
-            lambda db: claims.register_worker(db, worker, lease, boot=self._boot)
-        )
-
+    register_worker = _write(claims.register_worker)
     unregister_worker = _write(claims.unregister_worker)
     workers = _read(claims.all_workers)
 
@@ -191,10 +176,9 @@ class SqliteStore:
         return await self._wakeup.wait(since, seconds=seconds)
 
     async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
-        lost = partial(claims.has_lost_jobs, boot=self._boot)
-        if not dead and not await self._readers.call(lost):
+        if not dead and not await self._readers.call(claims.has_lost_jobs):
             return []
-        work = partial(claims.rescue, boot=self._boot, dead=list(dead), max_crashes=max_crashes)
+        work = partial(claims.rescue, dead=dead, max_crashes=max_crashes)
         rescued = await self._writer.call(work, durable=True, heavy=True)
         if rescued:
             self._wakeup.notify()

@@ -8,16 +8,14 @@ import apsw
 
 from ...core.job import Batch, Job, JobStatus, utc_now
 from ...core.json_codec import encode_json_text
-from ..outbox import OwnerKind, ProgressSchedule
+from ..outbox import NO_EVENT, OutboxState, OwnerKind, ProgressSchedule
 from ..transfer import (
     GROUP,
     GROUP_BYTES,
-    NO_EVENT,
     BatchRecord,
     JobRecord,
     KeyRecord,
     Kind,
-    OutboxState,
     Record,
     RecordId,
 )
@@ -25,20 +23,23 @@ from . import outbox
 from .jobs import QueuePositions, settle_batch
 from .schema import (
     BATCH_COLUMNS,
-    DELIVERY_COLUMNS,
+    DELIVERY_FIELDS,
+    DELIVERY_TIMES,
     JOB_COLUMNS,
     JOBS,
     batch_from,
     deliveries_of,
     insert_batch,
     insert_job,
+    insert_row,
     job_from,
     microseconds,
-    microseconds_or_none,
     moment,
     moment_or_none,
     numbered_log,
     record_change,
+    row_of,
+    update_row,
 )
 
 
@@ -78,8 +79,11 @@ def _read(
                 record, size = _job_record(db, seq)
                 yield record, (seq,), size
         case "batches":
-            for row in db.execute(f"{_BATCHES} WHERE {where}", values).fetchall():
-                yield _batch_record(db, row), row[-1:], 0
+            batches: list[Any] = db.execute(f"{_BATCHES} WHERE {where}", values).fetchall()
+            for row in batches:
+                batch = batch_from(row[:-1], deliveries_of(db, row[0]))
+                state = _outbox_state(db, batch.batch_id)
+                yield BatchRecord(batch=batch, outbox=state), row[-1:], 0
         case "keys":
             now = microseconds(utc_now())
             for row in db.execute(f"{_KEYS} AND {where}", (now, *values)).fetchall():
@@ -109,13 +113,6 @@ def _job_record(db: apsw.Connection, seq: int) -> tuple[JobRecord, int]:
 
 
 _BATCHES = f"SELECT {BATCH_COLUMNS}, seq FROM batches"
-
-
-def _batch_record(db: apsw.Connection, row: Sequence[Any]) -> BatchRecord:
-    batch = batch_from(row[:-1], deliveries_of(db, row[0]))
-    return BatchRecord(batch=batch, outbox=_outbox_state(db, batch.batch_id))
-
-
 KEY_COLUMNS = ("scope", "key", "fingerprint", "job_ids", "batch_id", "expires_at")
 _KEYS = f"SELECT {', '.join(KEY_COLUMNS)} FROM idempotency_keys WHERE expires_at > ?"
 
@@ -163,6 +160,11 @@ def import_records(db: apsw.Connection, records: Sequence[Record]) -> set[Record
     return new
 
 
+#: What changes once a worker has claimed a job.
+STATE_FIELDS = ("attempt", "failures", "crashes", "worker_id", "cancel_requested")
+STATE_TIMES = ("updated_at", "processing_started_at", "completed_at")
+
+
 def _import_job(db: apsw.Connection, record: JobRecord, positions: QueuePositions) -> bool:
     job = record.job
     if db.execute("SELECT 1 FROM jobs WHERE job_id = ?", (job.job_id,)).get:
@@ -171,29 +173,17 @@ def _import_job(db: apsw.Connection, record: JobRecord, positions: QueuePosition
     if record.needs_position:
         position = positions.next_position(job.job_type, job.priority, job.user_id)
     seq = insert_job(db, job, position=position, paused=record.paused)
-    times = (job.updated_at, job.processing_started_at, job.completed_at)
-    db.execute(
-        "UPDATE jobs SET attempt = ?, failures = ?, crashes = ?, worker_id = ?,"
-        " cancel_requested = ?, error_code = ?, updated_at = ?, processing_started_at = ?,"
-        " completed_at = ? WHERE seq = ?",
-        (
-            *(job.attempt, job.failures, job.crashes, job.worker_id, job.cancel_requested),
-            job.error.code if job.error else None,
-            *map(microseconds_or_none, times),
-            seq,
-        ),
-    )
+    state = row_of(job, STATE_FIELDS, STATE_TIMES)
+    state["error_code"] = job.error.code if job.error else None
+    update_row(db, "jobs", state, seq=seq)
     past = [attempt.model_dump(mode="json") for attempt in job.past_attempts]
-    db.execute(
-        "UPDATE contents SET attempts = ?, error = ?, resources = ?, results = ? WHERE seq = ?",
-        (
-            encode_json_text(past) if past else None,
-            job.error.model_dump_json() if job.error else None,
-            encode_json_text(job.resources) if job.resources else None,
-            encode_json_text(job.results) if job.results is not None else None,
-            seq,
-        ),
-    )
+    contents = {
+        "attempts": encode_json_text(past) if past else None,
+        "error": job.error.model_dump_json() if job.error else None,
+        "resources": encode_json_text(job.resources) if job.resources else None,
+        "results": encode_json_text(job.results) if job.results is not None else None,
+    }
+    update_row(db, "contents", contents, seq=seq)
     for n, entry in enumerate(job.logs, record.dropped_logs + 1):
         row = (seq, n, microseconds(entry.timestamp), entry.level, entry.message)
         db.execute("INSERT INTO logs VALUES (?, ?, ?, ?, ?)", row)
@@ -206,10 +196,6 @@ def _import_batch(db: apsw.Connection, record: BatchRecord) -> bool:
     if db.execute("SELECT 1 FROM batches WHERE batch_id = ?", (batch.batch_id,)).get:
         return False
     insert_batch(db, batch)
-    db.execute(
-        "UPDATE batches SET started_at = ?, completed_at = ? WHERE batch_id = ?",
-        (*map(microseconds_or_none, (batch.started_at, batch.completed_at)), batch.batch_id),
-    )
     for status in JobStatus:  # its jobs were imported before it
         db.execute(
             f"UPDATE batches SET {status.value} = (SELECT count(*) FROM jobs"
@@ -227,16 +213,9 @@ def _import_deliveries(
 ) -> None:
     for one in owner.deliveries:
         tries = [attempt.model_dump(mode="json") for attempt in one.tries]
-        times = (one.created_at, one.replayed_at, one.delivered_at, one.next_try_at)
-        db.execute(
-            f"INSERT INTO deliveries (owner_id, {DELIVERY_COLUMNS})"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                *(owner_id, one.delivery_id, one.n, one.event, one.tried),
-                *map(microseconds_or_none, times),
-                encode_json_text(tries) if tries else None,
-            ),
-        )
+        row = row_of(one, DELIVERY_FIELDS, DELIVERY_TIMES) | {"owner_id": owner_id}
+        row["tries"] = encode_json_text(tries) if tries else None
+        insert_row(db, "deliveries", row)
     if owner.webhook is not None:
         outbox.insert(db, kind, owner_id, owner.webhook, state)
 

@@ -57,9 +57,7 @@ class RemoteError(errors.SecretaryError):
     Every exception from a sandbox has a `remote_traceback`: for the log, not for clients.
     """
 
-    def __init__(self, kind: str, remote_traceback: str = "") -> None:
-        super().__init__(kind)
-        self.remote_traceback = remote_traceback
+    remote_traceback = ""
 
 
 class SandboxInterrupted(errors.SecretaryError):
