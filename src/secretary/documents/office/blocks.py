@@ -20,12 +20,7 @@ class Style(NamedTuple):
     link: str | None = None
 
     def with_marks(self, other: "Style") -> "Style":
-        return self._replace(
-            bold=self.bold or other.bold,
-            italic=self.italic or other.italic,
-            strike=self.strike or other.strike,
-            code=self.code or other.code,
-        )
+        return Style._make(mine or theirs for mine, theirs in zip(self, other, strict=True))
 
 
 PLAIN = Style()

@@ -81,10 +81,9 @@ def detect_delimiter(text: str) -> str:
     return max(_DELIMITERS, key=consistency)
 
 
-def read_limited(path: str) -> bytes:
-    size = Path(path).stat().st_size
-    if size > MAX_TEXT_BYTES:
-        raise FileTooLarge("The text is larger than allowed", limit_bytes=MAX_TEXT_BYTES)
+def read_limited(path: str, max_bytes: int = MAX_TEXT_BYTES, *, noun: str = "text") -> bytes:
+    if Path(path).stat().st_size > max_bytes:
+        raise FileTooLarge(f"The {noun} is larger than allowed", limit_bytes=max_bytes)
     return Path(path).read_bytes()
 
 

@@ -3,6 +3,7 @@
 import math
 import re
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -57,7 +58,7 @@ class SheetGrid:
     """The cells of a sheet. Rows and columns start at 0; only cells with text count."""
 
     def __init__(self, max_cells: int) -> None:
-        self._rows: dict[int, dict[int, str]] = {}
+        self._rows: defaultdict[int, dict[int, str]] = defaultdict(dict)
         self._links: dict[tuple[int, int], str] = {}
         self._merged: list[tuple[int, int, int]] = []
         self._remaining = max_cells
@@ -65,10 +66,7 @@ class SheetGrid:
 
     def put(self, row: int, column: int, text: str) -> None:
         self._count(1)
-        cells = self._rows.get(row)
-        if cells is None:
-            cells = self._rows[row] = {}
-        cells[column] = text
+        self._rows[row][column] = text
 
     def merge(self, row: int, column: int, last_row: int) -> None:
         """Record that a cell spans down to a row: its text is repeated there."""
@@ -128,7 +126,6 @@ class _Book:
             with part.archive.stream(part.name) as stream:
                 self.strings = [_rich_text(each) for each in iter_elements(stream, [f"{S}si"])]
         self._codes = _number_formats(workbook.related("styles"))
-        self._numbers: dict[tuple[str, str], str] = {}
 
     def number(self, text: str, style: str | None) -> str:
         code = self._codes.get(style or "0")
@@ -137,13 +134,7 @@ class _Book:
         try:
             if code is None:
                 return format_general(float(text))
-            # A few numbers are repeated all over most sheets.
-            formatted = self._numbers.get((text, code))
-            if formatted is None:
-                formatted = format_value(float(text), code, is_1904=self.is_1904)
-                if len(self._numbers) < 100_000:
-                    self._numbers[text, code] = formatted
-            return formatted
+            return format_value(float(text), code, is_1904=self.is_1904)
         except ValueError:
             return text  # not a number: keep it as it is
 
@@ -323,6 +314,7 @@ class _Section:
     is_german: bool
 
 
+@lru_cache(10_000)  # a few numbers are repeated all over most sheets
 def format_value(value: float, code: str, *, is_1904: bool = False) -> str:
     """Format `value`; as a plain number if the format code is not supported."""
     if not math.isfinite(value):
@@ -346,8 +338,7 @@ def format_general(value: float) -> str:
     """Format with fifteen digits, the precision of spreadsheets."""
     if math.isfinite(value) and value == int(value) and abs(value) < 1e15:
         return str(int(value))
-    text = f"{value:.15g}"
-    return text.replace("e", "E")
+    return f"{value:.15g}".replace("e", "E")
 
 
 @lru_cache(maxsize=4096)
@@ -379,14 +370,13 @@ def _section(matches: list[re.Match[str]]) -> _Section:
         elif kind is not None and kind != "condition":
             tokens.append(_Token(kind, match[kind]))
     is_date = any(token.kind in ("date", "elapsed", "half") for token in tokens)
-    if not is_date:
+    for at, token in enumerate(tokens):
         # Only in times `.00` is a fraction of a second, otherwise it is a point and digits.
-        parsed, tokens = tokens, []
-        for token in parsed:
-            if token.kind == "fraction":
-                tokens += [_Token("point", "."), *(_Token("digit", "0") for _ in token.text[1:])]
-            else:
-                tokens.append(token)
+        if token.kind == "fraction" and not is_date:
+            tokens[at : at + 1] = [
+                _Token("point", "."),
+                *[_Token("digit", "0")] * (len(token.text) - 1),
+            ]
     is_general = any(token.kind == "general" for token in tokens)
     return _Section(tuple(tokens), is_date, is_general, condition, is_german)
 
@@ -422,10 +412,8 @@ def _format_number(section: _Section, value: float) -> str:
     number = Decimal(repr(value)) * 100 ** kinds.count("percent")
     if "exponent" in kinds:
         return _format_scientific(tokens, number)
-    sign = "-" if number < 0 else ""
     text = _fill_digits(tokens, abs(number))
-    has_digits = any(char in "123456789" for char in text)
-    return (sign if has_digits else "") + text
+    return f"-{text}" if number < 0 and re.search("[1-9]", text) else text
 
 
 def _fill_digits(tokens: tuple[_Token, ...], number: Decimal) -> str:
@@ -478,18 +466,13 @@ def _whole_part(tokens: list[_Token], digits: str) -> str:
 def _decimal_part(tokens: list[_Token], digits: str) -> str:
     placeholders = [token.text for token in tokens if token.kind == "digit"]
     needed = max((at + 1 for at, sign in enumerate(placeholders) if sign == "0"), default=0)
-    digit_count = max(needed, len(digits.rstrip("0")))
-    at = 0
-    parts: list[str] = []
-    for token in tokens:
-        if token.kind == "digit":
-            parts.append(digits[at : at + 1] if at < digit_count else "")
-            at += 1
-        elif token.kind == "point":
-            parts.append("." if digit_count else "")
-        elif token.kind != "comma":
-            parts.append(token.text)
-    return "".join(parts)
+    digits = digits[: max(needed, len(digits.rstrip("0")))]
+    texts = {"comma": "", "point": "." if digits else ""}
+    remaining = iter(digits)
+    return "".join(
+        next(remaining, "") if token.kind == "digit" else texts.get(token.kind, token.text)
+        for token in tokens
+    )
 
 
 def _format_scientific(tokens: tuple[_Token, ...], number: Decimal) -> str:
@@ -497,7 +480,7 @@ def _format_scientific(tokens: tuple[_Token, ...], number: Decimal) -> str:
     before, after = tokens[:at], tokens[at + 1 :]
     whole = max(sum(token.kind == "digit" for token in _split_at_point(before)[0]), 1)
     exponent = number.adjusted() if number else 0
-    exponent -= exponent % whole if whole > 1 else 0
+    exponent -= exponent % whole
     mantissa = _fill_digits(before, abs(number).scaleb(-exponent))
     if mantissa.startswith("10") and whole == 1:  # rounded up to the next power of ten
         exponent += 1
@@ -514,9 +497,9 @@ def _format_fraction(tokens: tuple[_Token, ...], value: float) -> str:
     has_whole = any(token.text == " " for token in tokens[:at])
     number = Fraction(abs(value)).limit_denominator(10 ** min(max(size, 1), 9) - 1)
     sign = "-" if value < 0 else ""
-    whole, rest = divmod(number.numerator, number.denominator) if has_whole else (0, 0)
     if not has_whole:
         return f"{sign}{number.numerator}/{number.denominator}"
+    whole, rest = divmod(number.numerator, number.denominator)
     if not rest:
         return f"{sign}{whole}"
     return f"{sign}{f'{whole} ' if whole else ''}{rest}/{number.denominator}"

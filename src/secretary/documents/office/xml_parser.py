@@ -55,15 +55,10 @@ def iter_elements(stream: Any, tags: Iterable[str]) -> Iterator[Element]:
 
 def parse_int(text: str | None, default: int = 0) -> int:
     """Parse a number in an attribute, which may be a decimal, invalid or missing."""
-    if not text:
-        return default
     try:
-        number = int(text)
-    except ValueError:
-        try:
-            number = int(float(text))
-        except (ValueError, OverflowError):
-            return default
+        number = int(float(text or default))
+    except (ValueError, OverflowError):
+        return default
     return number if abs(number) < _MAX_INT else default
 
 
