@@ -267,19 +267,14 @@ def _bands(segments: list[Item], gutter: float) -> list[tuple[bool, list[Item]]]
     if len(crossing) > MAX_CROSSING * len(segments) + 2:
         return []
     bands: list[tuple[bool, list[Item]]] = []
-    plain: list[Item] = []
     ordered = sorted(segments, key=_centre_y, reverse=True)
     for is_crossing, group in groupby(ordered, key=lambda segment: _crosses(segment, gutter)):
         members = list(group)
-        if is_crossing or not _has_columns(members, gutter):
-            plain += members
-            continue
-        if plain:
-            bands.append((False, plain))
-            plain = []
-        bands.append((True, members))
-    if plain:
-        bands.append((False, plain))
+        has_columns = not is_crossing and _has_columns(members, gutter)
+        if has_columns or not bands or bands[-1][0]:
+            bands.append((has_columns, members))
+        else:
+            bands[-1][1].extend(members)
     return bands
 
 
@@ -339,32 +334,35 @@ Rows = list[list[Segment]]
 def split_margins(segments: list[Segment], page: Box) -> tuple[Rows, list[Segment], Rows]:
     """Split the page into its header rows, its text and its footer rows."""
     height = page.top - page.bottom
-    high, is_low = page.top - MARGIN * height, page.bottom + MARGIN * height
-    text = [segment for segment in segments if segment.top >= is_low and segment.baseline <= high]
+    high, low = page.top - MARGIN * height, page.bottom + MARGIN * height
+    text = [segment for segment in segments if segment.top >= low and segment.baseline <= high]
     if not text:
         return [], segments, []
-    head: Rows = []
-    foot: Rows = []
-    rows = group_rows([segment for segment in segments if segment.baseline > high])
-    for count in range(min(MAX_MARGIN_ROWS, len(rows)), 0, -1):
-        below = max(segment.top for segment in (rows[count] if count < len(rows) else text))
-        last = rows[count - 1]
-        gap = (MARGIN_GAP - 1) * max(segment.size for segment in last)
-        if not head and min(segment.bottom for segment in last) - below > gap:
-            head = rows[:count]
-    rows = group_rows([segment for segment in segments if segment.top < is_low])
-    for count in range(min(MAX_MARGIN_ROWS, len(rows)), 0, -1):
-        above = min(p.bottom for p in (rows[-count - 1] if count < len(rows) else text))
-        gap = (MARGIN_GAP - 1) * max(segment.size for segment in rows[-count])
-        if not foot and above - max(segment.top for segment in rows[-count]) > gap:
-            foot = rows[-count:]
-    used = {run.start for row in [*head, *foot] for segment in row for run in segment.runs}
-    text = [segment for segment in segments if segment.runs[0].start not in used]
+    above = group_rows([segment for segment in segments if segment.baseline > high])
+    below = group_rows([segment for segment in segments if segment.top < low])
+    head = above[: _count_margin_rows(above, text, at_top=True)]
+    foot = below[len(below) - _count_margin_rows(below[::-1], text, at_top=False) :]
+    text = _outside_rows(segments, [*head, *foot])
     if not foot and text:
         foot = _page_number(text, page.bottom + PAGE_NUMBER_MARGIN * height)
-        used = {run.start for row in foot for segment in row for run in segment.runs}
-        text = [segment for segment in text if segment.runs[0].start not in used]
+        text = _outside_rows(text, foot)
     return head, text, foot
+
+
+def _count_margin_rows(rows: Rows, text: list[Segment], *, at_top: bool) -> int:
+    """Return how many rows, from the edge of the page, are set apart from what follows them."""
+    for count in range(min(MAX_MARGIN_ROWS, len(rows)), 0, -1):
+        last, following = rows[count - 1], rows[count] if count < len(rows) else text
+        upper, lower = (last, following) if at_top else (following, last)
+        gap = min(segment.bottom for segment in upper) - max(segment.top for segment in lower)
+        if gap > (MARGIN_GAP - 1) * max(segment.size for segment in last):
+            return count
+    return 0
+
+
+def _outside_rows(segments: list[Segment], rows: Rows) -> list[Segment]:
+    used = {run.start for row in rows for segment in row for run in segment.runs}
+    return [segment for segment in segments if segment.runs[0].start not in used]
 
 
 def _page_number(text: list[Segment], reach: float) -> Rows:

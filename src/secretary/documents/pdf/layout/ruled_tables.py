@@ -12,6 +12,7 @@ from .rows import Segment, group_rows, is_source_code
 from .runs import Run
 from .tables import (
     Cells,
+    Row,
     Table,
     build_table,
     cell_text,
@@ -230,8 +231,6 @@ MAX_RULINGS = 400
 MAX_CHARACTERS_TWO_LINES, MAX_CHARACTERS = 36, 120
 #: Ems between the outermost line and rows that may belong to the table.
 REACH = 2.6
-
-Row = list[Segment]
 
 
 def group_rulings(horizontal: Sequence[Ruling]) -> list[list[Ruling]]:

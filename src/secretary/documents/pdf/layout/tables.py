@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
+from typing import ClassVar
 
 from ..pdfium import Structure
 from .rows import Segment, group_rows, is_source_code, join_runs, parse_list_marker
@@ -30,11 +31,8 @@ class Table:
     top: float
     bottom: float
     size: float
-
-    @property
-    def weight(self) -> int:
-        # Neutral in the search for columns: neither prose nor short cells.
-        return 40
+    #: Neutral in the search for columns: neither prose nor short cells.
+    weight: ClassVar[int] = 40
 
 
 def trusted_structure(structure: Structure, runs: Sequence[Run]) -> Structure:
