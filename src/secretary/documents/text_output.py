@@ -9,9 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..core.files import atomic_write
 from ..core.json_codec import encode_json
 from .assembly import MAX_RESULTS_BYTES, RESULTS_FILE
+from .pages import write_new
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -173,10 +173,10 @@ def write_text_output(output: TextOutput) -> None:
     """Write the result files, and `texts.json` with the long part of the results."""
     text, data = _render(output)
     directory = Path(output.directory)
-    _replace_file(directory / RESULT_FILE, output.markdown.encode("utf-8", "replace"))
+    write_new(directory / RESULT_FILE, output.markdown.encode("utf-8", "replace"))
     if output.target_format != "markdown":
         name = OUTPUT_FILES[output.target_format]
-        _replace_file(directory / name, text.encode("utf-8", "replace"))
+        write_new(directory / name, text.encode("utf-8", "replace"))
     is_short = len(text) + len(output.markdown) <= MAX_RESULTS_BYTES
     results: dict[str, Any] = {
         "text": text if is_short else None,
@@ -185,7 +185,7 @@ def write_text_output(output: TextOutput) -> None:
     }
     if output.front_matter is not None:
         results["metadata"] = {"front_matter": output.front_matter}
-    _replace_file(directory / RESULTS_FILE, encode_json(results))
+    write_new(directory / RESULTS_FILE, encode_json(results))
 
 
 def _render(output: TextOutput) -> tuple[str, Mapping[str, Any] | None]:
@@ -211,7 +211,7 @@ def update_text_output(
     front_matter: Mapping[str, Any],
 ) -> None:
     """Replace the Markdown of existing files and results."""
-    _replace_file(Path(directory, RESULT_FILE), markdown.encode("utf-8", "replace"))
+    write_new(Path(directory, RESULT_FILE), markdown.encode("utf-8", "replace"))
     path = Path(directory, RESULTS_FILE)
     results = json.loads(path.read_bytes())
     is_short = len(markdown) <= MAX_RESULTS_BYTES
@@ -220,13 +220,4 @@ def update_text_output(
         "structured_data": structured_data,
         "metadata": {**results.get("metadata", {}), "front_matter": front_matter},
     }
-    _replace_file(path, encode_json(results))
-
-
-def _replace_file(path: Path, content: bytes) -> None:
-    """Replace a file without writing into it: other jobs may have linked it."""
-    if not path.exists():
-        path.write_bytes(content)
-        return
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(content)
+    write_new(path, encode_json(results))

@@ -194,12 +194,10 @@ def _estimate_rotation(ink: NDArray[numpy.bool_]) -> tuple[bool, float]:
     if len(y) > MAX_INK_PIXELS:
         indexes = numpy.linspace(0, len(y) - 1, MAX_INK_PIXELS).astype(numpy.intp)
         y, x = y[indexes], x[indexes]
-    height = len(ink)
-    upright, clear = _estimate_skew(x.astype(numpy.float32), y.astype(numpy.float32))
+    across, down = x.astype(numpy.float32), y.astype(numpy.float32)
+    upright, clear = _estimate_skew(across, down)
     # Coordinates after a quarter turn clockwise.
-    sideways, clearer = _estimate_skew(
-        (height - 1 - y).astype(numpy.float32), x.astype(numpy.float32)
-    )
+    sideways, clearer = _estimate_skew(len(ink) - 1 - down, across)
     return (True, sideways) if clearer > SIDEWAYS_RATIO * clear else (False, upright)
 
 

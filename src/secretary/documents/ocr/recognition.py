@@ -11,16 +11,8 @@ from PIL import Image
 
 from ...core.languages import detect_language, language_codes
 from ..markdown import escape_inline, escape_line_start, pipe_table
-from ..pages import (
-    DocumentInfo,
-    PageReading,
-    PageTask,
-    PendingPage,
-    save_model_image,
-    save_page,
-    save_page_images,
-)
-from .engines import OcrEngine, OcrLine, OcrWord, open_engine
+from ..pages import DocumentInfo, PageReading, PageTask, PendingPage, finish_page
+from .engines import OcrEngine, OcrLine, OcrWord, open_engine, weighted_median
 from .images import count_frames, dpi_of, open_frame
 from .preprocess import PreparedImage, analyse, despeckle, prepare
 
@@ -68,15 +60,8 @@ def process_image_pages(task: PageTask, numbers: Sequence[int]) -> list[PendingP
         readings = {}
         if task.method.ocr:
             readings["ocr"] = ocr_page(task, picture, dpi=dpi_of(picture))
-        pictures = save_page_images(task, number, picture)
-        if task.method.llm:
-            path = save_model_image(task, number, picture)
-            pending.append(
-                PendingPage(number=number, readings=readings, pictures=pictures, model_image=path)
-            )
-        else:
-            save_page(task, number, readings, pictures)
-    return pending
+        pending.append(finish_page(task, number, readings, picture))
+    return list(filter(None, pending))
 
 
 def ocr_page(task: PageTask, picture: Image.Image, *, dpi: int | None) -> PageReading:
@@ -241,14 +226,8 @@ def as_markdown(lines: Sequence[OcrLine]) -> str:
 
 
 def _body_height(lines: Sequence[OcrLine]) -> float:
-    """Return the weighted median of the line heights: the x-height of the body text."""
-    letters = sum(len(line.text) for line in lines)
-    letters_so_far = 0
-    for line in sorted(lines, key=lambda line: line.height):
-        letters_so_far += len(line.text)
-        if letters_so_far * 2 >= letters:
-            return line.height
-    return 0.0
+    """Return the x-height of the body text."""
+    return weighted_median((line.height, len(line.text)) for line in lines)
 
 
 def _paragraphs(lines: Sequence[OcrLine], body_height: float) -> Iterator[list[OcrLine]]:
@@ -257,7 +236,7 @@ def _paragraphs(lines: Sequence[OcrLine], body_height: float) -> Iterator[list[O
         block = list(group)
         pitch = _line_pitch(block) if len(block) > 3 else page_pitch
         right = max(line.box[2] for line in block)
-        current = block[:1]
+        groups = [block[:1]]
         for above, line in pairwise(block):
             # A paragraph ends with a full stop and room left for the next word.
             letter = (line.box[2] - line.box[0]) / max(1, len(line.text))
@@ -268,10 +247,9 @@ def _paragraphs(lines: Sequence[OcrLine], body_height: float) -> Iterator[list[O
                 or line.height < line.box[0] - above.box[0] < 8 * line.height  # indented
                 or (above.text.endswith(ENDS) and above.box[2] + next_word < right)
             ):
-                yield current
-                current = []
-            current.append(line)
-        yield current
+                groups.append([])
+            groups[-1].append(line)
+        yield from groups
 
 
 def _line_pitch(lines: Sequence[OcrLine]) -> float:
@@ -345,22 +323,20 @@ MAX_CELL_CHARACTERS = 60
 LIST_MARK = re.compile(r"[^\w\s]|(\d{1,3}|[A-Za-z])[.)]|[eo]")
 
 
-def _split_tables(lines: Sequence[OcrLine]) -> Iterator[list[OcrLine] | str]:
-    """Yield groups of lines in order, and tables as Markdown in place of their rows."""
-    plain: list[OcrLine] = []
-    for _, block in groupby(lines, key=lambda line: line.block):
-        for has_cells, group in groupby(block, key=lambda line: len(_cells(line)) > 1):
-            rows = list(group)
-            table = _table(rows) if has_cells else None
-            if table is None:
-                plain += rows
-                continue
-            if plain:
-                yield plain
-            yield table
-            plain = []
-    if plain:
-        yield plain
+def _split_tables(lines: Sequence[OcrLine]) -> list[list[OcrLine] | str]:
+    """Return groups of lines in order, and tables as Markdown in place of their rows."""
+    parts: list[list[OcrLine] | str] = []
+    groups = groupby(lines, key=lambda line: (line.block, len(_cells(line)) > 1))
+    for (_, has_cells), group in groups:
+        rows = list(group)
+        table = _table(rows) if has_cells else None
+        if table is not None:
+            parts.append(table)
+        elif parts and isinstance(parts[-1], list):
+            parts[-1] += rows
+        else:
+            parts.append(rows)
+    return parts
 
 
 def _table(lines: Sequence[OcrLine]) -> str | None:

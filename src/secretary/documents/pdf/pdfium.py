@@ -44,9 +44,7 @@ char_object = _bind(raw.FPDFText_GetTextObject, c_void_p, c_void_p, c_int)
 count_objects = _bind(raw.FPDFPage_CountObjects, c_int, c_void_p)
 get_object = _bind(raw.FPDFPage_GetObject, c_void_p, c_void_p, c_int)
 object_type = _bind(raw.FPDFPageObj_GetType, c_int, c_void_p)
-object_bounds = _bind(
-    raw.FPDFPageObj_GetBounds, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p
-)
+object_bounds = _bind(raw.FPDFPageObj_GetBounds, c_int, *[c_void_p] * 5)
 object_matrix = _bind(raw.FPDFPageObj_GetMatrix, c_int, c_void_p, c_void_p)
 object_mcid = _bind(raw.FPDFPageObj_GetMarkedContentID, c_int, c_void_p)
 count_form_objects = _bind(raw.FPDFFormObj_CountObjects, c_int, c_void_p)
@@ -174,12 +172,10 @@ class PdfFile(pypdfium2.PdfDocument):  # type: ignore[misc]  # untyped library
         status = os.stat(path)
         #: Changes whenever the file does.
         self.identity = (path, status.st_ino, status.st_size, status.st_mtime_ns)
+        #: Damaged, and some content may be missing: the source is what could be repaired.
+        self.is_repaired = isinstance(source, bytes)
         self.is_tagged = bool(raw.FPDFCatalog_IsTagged(self))
         self.has_form = raw.FPDF_GetFormType(self) != raw.FORMTYPE_NONE
-
-
-class RepairedPdf(PdfFile):
-    """A damaged file as far as it could be repaired: some content may be missing."""
 
 
 @contextmanager
@@ -209,7 +205,7 @@ def _open_repaired(path: str, password: str | None) -> PdfFile:
             if not len(document.pages):
                 raise FileCorrupt(DAMAGED)
             document.save(content, fix_metadata_version=False)
-        return RepairedPdf(content.getvalue(), path)
+        return PdfFile(content.getvalue(), path)
     except pikepdf.PasswordError:
         raise FileEncrypted(ENCRYPTED) from None
     except (pikepdf.PdfError, pypdfium2.PdfiumError, ValueError, RuntimeError):
