@@ -22,10 +22,9 @@ from .layout.drawings import Box, Drawings
 from .layout.headings import (
     LARGER_SIZE,
     FontSizes,
-    body_size,
-    heading_sizes,
     mark_headings,
     mark_tagged_headings,
+    page_font_sizes,
 )
 from .layout.runs import clean_text, font_traits, is_clean
 from .pdfium import PdfFile, open_page, open_pdf, read_structure, require_complete
@@ -105,15 +104,11 @@ def read_page(page: pypdfium2.PdfPage, font_stats: "FontStats | None" = None) ->
         tagged: bool = page.pdf.is_tagged
         layout = analyse_page(pdfium.handle(page), layer, box, tagged=tagged)
         blocks = layout.blocks
+        font_sizes = font_stats.font_sizes if font_stats else None
         if layout.tagged_headings or (tagged and font_stats and font_stats.has_tagged_headings):
-            mark_tagged_headings(blocks, font_stats.font_sizes if font_stats else None)
-        elif font_stats is not None and (font_sizes := font_stats.font_sizes) is not None:
-            mark_headings(blocks, font_sizes)
+            mark_tagged_headings(blocks, font_sizes)
         else:
-            body = body_size(line for block in blocks for line in block.lines)
-            sizes = {round(size * 2) / 2 for size in heading_sizes(blocks, body)}
-            larger = sorted((size for size in sizes if size >= LARGER_SIZE * body), reverse=True)
-            mark_headings(blocks, FontSizes(body, tuple(larger)))
+            mark_headings(blocks, font_sizes or page_font_sizes(blocks))
         text, markdown = to_text(blocks), to_markdown(blocks)
         if not is_clean(layer.text):
             text, markdown = clean_text(text), clean_text(markdown)

@@ -295,10 +295,11 @@ def _walk(structure: Structure, element: int, tag: Tag | None, lists: int, depth
     if structure.elements > MAX_ELEMENTS or depth > MAX_DEPTH:
         return
     kind = _kind(element)
-    if kind == "Table" and not _contains_table(element, 0):
+    # A table that contains another one is used for page layout.
+    if kind == "Table" and not any(_descendants(element, ("Table",), 6)):
         rows = [
-            [list(_mcids(cell, 0)) for cell in _descendants(row, ("TD", "TH"), 0)]
-            for row in _descendants(element, ("TR",), 0)
+            [list(_mcids(cell, 0)) for cell in _descendants(row, ("TD", "TH"), 3)]
+            for row in _descendants(element, ("TR",), 3)
         ]
         structure.tables.append([row for row in rows if row])
         structure.elements += sum(map(len, rows))
@@ -338,24 +339,13 @@ def _children(element: int) -> Iterator[tuple[int | None, int]]:
         yield child, -1 if child else child_mcid(element, number)
 
 
-def _contains_table(element: int, depth: int) -> bool:
-    """Return whether a table contains another one, so that it is used for page layout."""
-    if depth > 6:
-        return False
-    return any(
-        child and (_kind(child) == "Table" or _contains_table(child, depth + 1))
-        for child, _ in _children(element)
-    )
-
-
 def _descendants(element: int, kinds: tuple[str, ...], depth: int) -> Iterator[int]:
+    """Yield the nearest elements of these kinds, with at most `depth` others around them."""
     for child, _ in _children(element):
-        if not child:
-            continue
-        if _kind(child) in kinds:
+        if child and _kind(child) in kinds:
             yield child
-        elif depth < 3:
-            yield from _descendants(child, kinds, depth + 1)
+        elif child and depth:
+            yield from _descendants(child, kinds, depth - 1)
 
 
 def _mcids(element: int, depth: int) -> Iterator[int]:

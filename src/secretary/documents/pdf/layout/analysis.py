@@ -8,11 +8,10 @@ from statistics import median
 
 from ..pdfium import Structure, Tag, TextLayer, read_structure
 from .blocks import Block, BlockKind, build_blocks
-from .drawings import Box, Drawings, Ruling, read_drawings, rotate_box
+from .drawings import Box, Drawings, read_drawings, rotate_box
 from .headings import split_run_in_headings
 from .plain_pages import read_plain_page
 from .rows import (
-    LIKELY_GAP,
     MARGIN,
     PAGE_NUMBER,
     WORD_GAP,
@@ -23,15 +22,8 @@ from .rows import (
     join_runs,
     rebuild_words,
 )
-from .ruled_tables import (
-    find_grids,
-    grid_table,
-    group_rulings,
-    is_near_rulings,
-    merge_rulings,
-    ruled_tables,
-)
-from .runs import Run, read_runs, split_at_gaps, split_words
+from .ruled_tables import find_ruled_tables
+from .runs import Run, read_runs
 from .tables import Table, find_tables, tagged_tables, trusted_structure
 
 #: Pages with more lines skip layout analysis.
@@ -68,7 +60,7 @@ def analyse_page(page: int, layer: TextLayer, box: Box, *, tagged: bool = False)
     detect_code = mono <= 0.6 * letters or not _is_monospaced_prose(
         [build_line(row) for row in group_rows(join_runs(runs))]
     )
-    ruled, runs = _ruled_tables(layer, runs, page_runs.rotation, drawings, detect_code)
+    ruled, runs = find_ruled_tables(layer, runs, page_runs.rotation, drawings, detect_code)
     page_box = rotate_box(box, page_runs.rotation)
     blocks = split_run_in_headings(
         _blocks(runs, tables + ruled, page_box, structure.tags, detect_code)
@@ -80,38 +72,6 @@ def analyse_page(page: int, layer: TextLayer, box: Box, *, tagged: bool = False)
     hidden_count = sum(len(run.text) for run in all_runs if run.style.hidden)
     hidden_share = hidden_count / total if total else 0.0
     return PageLayout(blocks, drawings, hidden_share, structure.has_headings)
-
-
-def _ruled_tables(
-    layer: TextLayer, runs: list[Run], rotation: int, drawings: Drawings, detect_code: bool
-) -> tuple[list[Table], list[Run]]:
-    tables: list[Table] = []
-    used: list[Ruling] = []
-    for grid in find_grids(drawings):
-        table, taken = grid_table(grid, runs, lambda run: split_words(layer, run, rotation))
-        if table is not None:
-            tables.append(table)
-            runs = [run for run in runs if run.start not in taken]
-            used += grid.horizontal
-    unused = [line for line in merge_rulings(drawings.horizontal) if line not in used]
-    for group in group_rulings(unused):
-        # One text object may draw all cells of a row.
-        runs = [
-            word
-            for run in runs
-            for word in (
-                split_at_gaps(layer, run, rotation, LIKELY_GAP)
-                if " " in run.text and is_near_rulings(group, run)
-                else [run]
-            )
-        ]
-        for table, rows in ruled_tables(
-            group, rebuild_words(join_runs(runs)), detect_code=detect_code
-        ):
-            tables.append(table)
-            taken = {run.start for row in rows for segment in row for run in segment.runs}
-            runs = [run for run in runs if run.start not in taken]
-    return tables, runs
 
 
 def _blocks(

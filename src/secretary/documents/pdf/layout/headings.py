@@ -2,12 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from .blocks import Block, BlockKind, ends_sentence
-from .rows import TextLine
 
 #: Font size relative to the body text: larger.
 LARGER_SIZE = 1.07
@@ -56,15 +55,15 @@ class FontSizes:
         return min(larger + 1, 6)
 
 
-def body_size(lines: Iterable[TextLine]) -> float:
+def page_font_sizes(blocks: Sequence[Block]) -> FontSizes:
+    """Estimate the font sizes from a single page."""
     weights: Counter[float] = Counter()
-    for line in lines:
+    for line in (line for block in blocks for line in block.lines):
         weights[round(line.size * 2) / 2] += len(line.text)
-    return max(weights, key=weights.__getitem__, default=10.0)
-
-
-def heading_sizes(blocks: Sequence[Block], body: float) -> list[float]:
-    return [block.lines[0].size for block in blocks if _is_heading(block, body)]
+    body = max(weights, key=weights.__getitem__, default=10.0)
+    sizes = {round(block.lines[0].size * 2) / 2 for block in blocks if _is_heading(block, body)}
+    larger = sorted((size for size in sizes if size >= LARGER_SIZE * body), reverse=True)
+    return FontSizes(body, tuple(larger))
 
 
 def split_run_in_headings(blocks: Sequence[Block]) -> list[Block]:
@@ -106,10 +105,10 @@ def mark_headings(blocks: Sequence[Block], scale: FontSizes) -> None:
             continue
         size = block.lines[0].size
         is_small = size < MUCH_LARGER_SIZE * scale.body
-        if size >= TITLE_SIZE * scale.body or RUN_IN.match(block.text):
-            candidates.append(number)
-        elif _is_note_title(blocks, number) or (
-            is_small and (_is_term(blocks, number) or _is_example(blocks, number))
+        is_certain = size >= TITLE_SIZE * scale.body or RUN_IN.match(block.text)
+        if not is_certain and (
+            _is_note_title(blocks, number)
+            or (is_small and (_is_term(blocks, number) or _is_example(blocks, number)))
         ):
             block.strong = True
         else:

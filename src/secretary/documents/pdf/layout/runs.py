@@ -6,7 +6,6 @@ its two ends only; words are queried singly where a line is composed or has gaps
 import ctypes
 import re
 from collections import Counter
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
 from math import atan2, hypot, isfinite, pi
@@ -66,8 +65,7 @@ class Run(NamedTuple):
     start: int
 
 
-@dataclass(frozen=True, slots=True)
-class PageRuns:
+class PageRuns(NamedTuple):
     runs: list[Run]
     #: Runs with another rotation than the rest.
     rotated: list[Run]

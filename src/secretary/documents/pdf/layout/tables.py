@@ -36,9 +36,8 @@ class Table:
 
 
 def trusted_structure(structure: Structure, runs: Sequence[Run]) -> Structure:
-    mcids = set(structure.tags)
-    for table in structure.tables:
-        mcids.update(mcid for row in table for cell in row for mcid in cell)
+    cells = [cell for table in structure.tables for row in table for cell in row]
+    mcids = set(structure.tags).union(*cells)
     total = sum(len(run.text) for run in runs)
     tagged = sum(len(run.text) for run in runs if run.mcid in mcids)
     return structure if total and tagged >= TAGGED_SHARE * total else Structure()
