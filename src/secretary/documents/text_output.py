@@ -74,14 +74,8 @@ def _parser() -> "MarkdownIt":
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     parser.validateLink = lambda url: bool(SAFE_LINK.match(url))  # type: ignore[method-assign]
-    parser.add_render_rule("image", _render_alt_text)
+    parser.add_render_rule("image", lambda _, tokens, at, *__: html.escape(tokens[at].content))
     return parser
-
-
-def _render_alt_text(
-    renderer: Any, tokens: Sequence["Token"], index: int, options: Any, env: Any
-) -> str:
-    return html.escape(tokens[index].content)
 
 
 def _text_lines(tokens: Sequence["Token"]) -> Iterator[str]:
@@ -189,18 +183,17 @@ def write_text_output(output: TextOutput) -> None:
 
 
 def _render(output: TextOutput) -> tuple[str, Mapping[str, Any] | None]:
+    text, data = output.markdown, output.structured_data
     match output.target_format:
         case "html":
-            page = render_html(output.markdown, title=output.title, language=output.language)
-            return page, output.structured_data
+            return render_html(text, title=output.title, language=output.language), data
         case "text":
-            return render_text(output.markdown), output.structured_data
+            return render_text(text), data
         case "json":
-            data = output.structured_data
-            data = {"text": output.markdown} if data is None else data
+            data = {"text": text} if data is None else data
             return json.dumps(data, ensure_ascii=False, indent=2) + "\n", data
         case _:
-            return output.markdown, output.structured_data
+            return text, data
 
 
 def update_text_output(

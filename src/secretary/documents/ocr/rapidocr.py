@@ -282,19 +282,16 @@ def _bands(boxes: Sequence[_LevelBox]) -> Iterator[tuple[list[_LevelBox], bool]]
     levels = _levels(boxes)
     start = 0
     while start < len(levels):
-        end = start + 1
-        band = best = levels[start]
-        best_end = end if _gutter(band) is not None else start
-        while end < len(levels):
-            band = band + levels[end]
-            end += 1
-            if not _gaps(band):
+        band: list[_LevelBox] = []
+        columns, end = None, start + 1
+        for number, level in enumerate(levels[start:], start):
+            band = band + level
+            if number > start and not _gaps(band):
                 break
             if _gutter(band) is not None:
-                best, best_end = band, end
-        has_columns = best_end > start
-        yield best, has_columns
-        start = best_end if has_columns else start + 1
+                columns, end = band, number + 1
+        yield columns or levels[start], columns is not None
+        start = end
 
 
 def _levels(boxes: Sequence[_LevelBox]) -> list[list[_LevelBox]]:

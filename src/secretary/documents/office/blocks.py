@@ -49,19 +49,16 @@ Inline: TypeAlias = Run | Picture | NoteReference
 Inlines: TypeAlias = Sequence[Inline]
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(NamedTuple):
     level: int
     content: Inlines
 
 
-@dataclass(frozen=True, slots=True)
-class Paragraph:
+class Paragraph(NamedTuple):
     content: Inlines
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One list item. Levels start at 0."""
 
     level: int
@@ -70,19 +67,16 @@ class Item:
     content: Inlines
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(NamedTuple):
     text: str
     language: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Quote:
+class Quote(NamedTuple):
     blocks: "Sequence[Block]"
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """A table whose cells contain blocks. Its first row becomes the header."""
 
     rows: "Sequence[Sequence[Cell]]"
@@ -97,8 +91,7 @@ class Grid:
     links: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     """A footnote, endnote or comment."""
 
     label: str

@@ -113,16 +113,15 @@ class _Styles:
     def __init__(self, part: Part | None) -> None:
         elements = part.root.iterchildren(f"{W}style") if part else ()
         self._styles = {style.get(f"{W}styleId", ""): style for style in elements}
-        self._defaults = {
-            style.get(f"{W}type"): key
-            for key, style in self._styles.items()
-            if parse_bool(style.get(f"{W}default"))
-        }
+        self._default: str | None = None
+        for key, style in self._styles.items():
+            if style.get(f"{W}type") == "paragraph" and parse_bool(style.get(f"{W}default")):
+                self._default = key
         self._paragraph_styles: dict[str | None, _ParagraphStyle] = {}
         self._characters: dict[str, Style] = {}
 
     def paragraph_style(self, identity: str | None) -> _ParagraphStyle:
-        identity = identity or self._defaults.get("paragraph")
+        identity = identity or self._default
         if identity not in self._paragraph_styles:
             self._paragraph_styles[identity] = _paragraph_style(self._with_bases(identity))
         return self._paragraph_styles[identity]
@@ -212,6 +211,14 @@ class _List:
     levels: dict[int, Element]
     counts: list[int | None] = field(default_factory=lambda: [None] * _MAX_LEVELS)
 
+    def form(self, level: int) -> str:
+        return _property(self.levels.get(level), "numFmt") or "decimal"
+
+    def number(self, level: int) -> int:
+        """Return the current number of a level, or its first if it has not been used."""
+        count = self.counts[level]
+        return parse_int(_property(self.levels.get(level), "start"), 1) if count is None else count
+
 
 class _Numbering:
     """Counts the items of numbered lists."""
@@ -252,18 +259,13 @@ class _Numbering:
         level = min(max(level, 0), _MAX_LEVELS - 1)
         if level in restarts:
             list_.counts[level] = restarts.pop(level) - 1
-        form = _property(list_.levels.get(level), "numFmt") or "decimal"
+        form = list_.form(level)
         if form == "bullet":
             return "-", ""
-        before = list_.counts[level]
-        list_.counts[level] = _start(list_, level) if before is None else before + 1
-        list_.counts[level + 1 :] = [None] * (_MAX_LEVELS - level - 1)
+        count = list_.number(level) + (list_.counts[level] is not None)
+        list_.counts[level:] = [count, *[None] * (_MAX_LEVELS - level - 1)]
         text = _label_text(list_, level)
         return None if form == "none" and not text else (decimal_marker(text) or "-", text)
-
-
-def _start(list_: _List, level: int) -> int:
-    return parse_int(_property(list_.levels.get(level), "start"), 1)
 
 
 def _label_text(list_: _List, level: int) -> str:
@@ -275,10 +277,8 @@ def _label_text(list_: _List, level: int) -> str:
 
     def expand(match: re.Match[str]) -> str:
         other_level = int(match[1]) - 1
-        count = list_.counts[other_level]
-        number = _start(list_, other_level) if count is None else count
-        number_format = _property(list_.levels.get(other_level), "numFmt") or "decimal"
-        return format_number(number, "decimal" if is_legal else number_format)
+        form = "decimal" if is_legal else list_.form(other_level)
+        return format_number(list_.number(other_level), form)
 
     return re.sub(r"%([1-9])", expand, pattern).strip()
 

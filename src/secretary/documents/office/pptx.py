@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from ..pages import Page
@@ -160,8 +159,7 @@ def _split_at_gaps(
     return groups
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
+class _Shape(NamedTuple):
     element: Element
     box: Box | None
     #: The placeholder type, such as `title` or `body`; None for other shapes.

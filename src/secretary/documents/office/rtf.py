@@ -192,15 +192,14 @@ def _block(line: list[Inline], label: str, form: _ParagraphFormat) -> Block:
     level = heading_level(form.style)
     if form.outline is not None and form.outline < 9:
         level = form.outline + 1
-    has_label = bool(_LABEL.fullmatch(label))
+    labelled = [Run(f"{label} "), *line] if _LABEL.fullmatch(label) else line
     if level is not None:
-        return Heading(level, [Run(f"{label} "), *line] if has_label else line)
+        return Heading(level, labelled)
     if contents := toc_level(form.style):
         return Item(contents - 1, "-", line)
     if label:
-        if marker := decimal_marker(label):
-            return Item(form.level, marker, line)
-        return Item(form.level, "-", [Run(f"{label} "), *line] if has_label else line)
+        marker = decimal_marker(label)
+        return Item(form.level, marker or "-", line if marker else labelled)
     if is_quote_style(form.style):
         # Programs repeat the formatting of a style in each run.
         for number, inline in enumerate(line):

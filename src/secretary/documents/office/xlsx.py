@@ -5,7 +5,6 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from fractions import Fraction
@@ -304,11 +303,9 @@ class _Token(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
+class _Section(NamedTuple):
     tokens: tuple[_Token, ...]
     is_date: bool
-    is_general: bool
     #: For example `>=` and 100.
     condition: tuple[str, float] | None
     is_german: bool
@@ -323,13 +320,8 @@ def format_value(value: float, code: str, *, is_1904: bool = False) -> str:
     if section.is_date:
         date = _format_date(value, section, is_1904=is_1904)
         return format_general(value) if date is None else date
-    if section.is_general:
-        return "".join(
-            format_general(number) if token.kind == "general" else token.text
-            for token in section.tokens
-        )
     try:
-        return _format_number(section, number).strip()
+        return _format_number(section.tokens, number).strip()
     except InvalidOperation:  # hundreds of digits
         return format_general(value)
 
@@ -377,8 +369,7 @@ def _section(matches: list[re.Match[str]]) -> _Section:
                 _Token("point", "."),
                 *[_Token("digit", "0")] * (len(token.text) - 1),
             ]
-    is_general = any(token.kind == "general" for token in tokens)
-    return _Section(tuple(tokens), is_date, is_general, condition, is_german)
+    return _Section(tuple(tokens), is_date, condition, is_german)
 
 
 def _choose_section(parts: tuple[_Section, ...], value: float) -> tuple[_Section, float]:
@@ -398,22 +389,20 @@ def _choose_section(parts: tuple[_Section, ...], value: float) -> tuple[_Section
     return parts[2 if value == 0 and len(parts) > 2 else 0], value
 
 
-def _format_number(section: _Section, value: float) -> str:
-    tokens = section.tokens
+def _format_number(tokens: tuple[_Token, ...], value: float) -> str:
     kinds = [token.kind for token in tokens]
-    if "digit" not in kinds:
+    if "general" in kinds or "digit" not in kinds:
+        number = "general" if "general" in kinds else "text"
         return "".join(
-            format_general(value) if token.kind == "text" else token.text
-            for token in tokens
-            if token.kind in ("literal", "text", "percent", "slash", "point", "comma")
+            format_general(value) if token.kind == number else token.text for token in tokens
         )
     if "slash" in kinds and kinds.index("slash") > kinds.index("digit"):
         return _format_fraction(tokens, value)
-    number = Decimal(repr(value)) * 100 ** kinds.count("percent")
+    decimal = Decimal(repr(value)) * 100 ** kinds.count("percent")
     if "exponent" in kinds:
-        return _format_scientific(tokens, number)
-    text = _fill_digits(tokens, abs(number))
-    return f"-{text}" if number < 0 and re.search("[1-9]", text) else text
+        return _format_scientific(tokens, decimal)
+    text = _fill_digits(tokens, abs(decimal))
+    return f"-{text}" if decimal < 0 and re.search("[1-9]", text) else text
 
 
 def _fill_digits(tokens: tuple[_Token, ...], number: Decimal) -> str:

@@ -31,10 +31,7 @@ def parse_xml(data: bytes) -> Element:
     # A new parser for each part: a parser keeps all names it has seen.
     root = etree.fromstring(data, etree.XMLParser(**_PARSER_OPTIONS))
     dtd = root.getroottree().docinfo.internalDTD
-    if (
-        dtd is not None
-        and next(chain(dtd.iterentities(), root.iter(etree.Entity)), None) is not None
-    ):
+    if dtd is not None and any(True for _ in chain(dtd.iterentities(), root.iter(etree.Entity))):
         raise FileCorrupt("The document declares XML entities, which office programs never do")
     return root
 
