@@ -63,10 +63,8 @@ def process_pdf_pages(task: PageTask, numbers: Sequence[int]) -> list[PendingPag
         font_stats = FontStats(document)
         for number in numbers:
             with open_page(document, number) as page:
-                pending_page = _process_page(task, number, page, font_stats)
-            if pending_page is not None:
-                pending.append(pending_page)
-    return pending
+                pending.append(_process_page(task, number, page, font_stats))
+    return list(filter(None, pending))
 
 
 def _process_page(

@@ -246,8 +246,6 @@ MAX_DEPTH = 40
 HEADING = re.compile(r"H([1-6])")
 BLOCKS = frozenset({"P", "Caption", "Note", "BlockQuote", "TOCI", "Figure", "Formula", "Index"})
 
-Cell = list[int]
-
 
 class Tag(NamedTuple):
     """The structure element that marked content belongs to."""
@@ -267,7 +265,7 @@ class Structure:
     #: By marked-content ID (MCID).
     tags: dict[int, Tag] = field(default_factory=dict)
     #: Rows of cells, each a list of MCIDs.
-    tables: list[list[list[Cell]]] = field(default_factory=list)
+    tables: list[list[list[list[int]]]] = field(default_factory=list)
     elements: int = 0
 
     @property
@@ -282,8 +280,7 @@ def read_structure(page: int) -> Structure:
         return structure
     try:
         for number in range(max(count_roots(tree), 0)):
-            root = get_root(tree, number)
-            if root:
+            if root := get_root(tree, number):
                 _walk(structure, root, None, 0, 0)
     finally:
         close_structure(tree)

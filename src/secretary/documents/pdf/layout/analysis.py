@@ -2,9 +2,9 @@
 margins and line numbers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 from statistics import median
+from typing import NamedTuple
 
 from ..pdfium import Structure, Tag, TextLayer, read_structure
 from .blocks import Block, BlockKind, build_blocks
@@ -31,8 +31,7 @@ MAX_LINES = 10_000
 CODE_SIGNS = frozenset("{}=;<>\\|")
 
 
-@dataclass(frozen=True, slots=True)
-class PageLayout:
+class PageLayout(NamedTuple):
     blocks: list[Block]
     drawings: Drawings
     #: Share of the characters that are invisible.
@@ -62,9 +61,8 @@ def analyse_page(page: int, layer: TextLayer, box: Box, *, tagged: bool = False)
     )
     ruled, runs = find_ruled_tables(layer, runs, page_runs.rotation, drawings, detect_code)
     page_box = rotate_box(box, page_runs.rotation)
-    blocks = split_run_in_headings(
-        _blocks(runs, tables + ruled, page_box, structure.tags, detect_code)
-    )
+    blocks = _blocks(runs, tables + ruled, page_box, structure.tags, detect_code)
+    blocks = split_run_in_headings(blocks)
     if page_runs.rotated:
         blocks += build_blocks([build_line([segment]) for segment in join_runs(page_runs.rotated)])
     all_runs = page_runs.runs + page_runs.rotated
@@ -171,11 +169,9 @@ def reading_order(segments: list[Item], depth: int = 0) -> list[list[Item]]:
         for gutter in _gutters(segments):
             bands = _bands(segments, gutter)
             if any(has_columns for has_columns, _ in bands):
-                parts = [
-                    part
-                    for has_columns, band in bands
-                    for part in (_split(band, gutter) if has_columns else (band,))
-                ]
+                parts: list[list[Item]] = []
+                for has_columns, band in bands:
+                    parts += _split(band, gutter) if has_columns else (band,)
                 return [region for part in parts for region in reading_order(part, depth + 1)]
     return [segments] if segments else []
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 from statistics import median
+from typing import NamedTuple
 
 from ...markdown import code_fence, escape_line_start, pipe_table
 from ..pdfium import Tag
@@ -80,8 +81,7 @@ def build_blocks(
     return blocks
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnMetrics:
+class ColumnMetrics(NamedTuple):
     """Metrics of the lines of a column."""
 
     left: float

@@ -58,15 +58,10 @@ def find_ruled_tables(
     unused = [line for line in _merge_rulings(drawings.horizontal) if line not in used]
     for group in _group_rulings(unused):
         # One text object may draw all cells of a row.
-        runs = [
-            word
-            for run in runs
-            for word in (
-                split_at_gaps(layer, run, rotation, LIKELY_GAP)
-                if " " in run.text and _is_near_rulings(group, run)
-                else [run]
-            )
-        ]
+        undivided, runs = runs, []
+        for run in undivided:
+            is_divided = " " in run.text and _is_near_rulings(group, run)
+            runs += split_at_gaps(layer, run, rotation, LIKELY_GAP) if is_divided else [run]
         for table, rows in _ruled_tables(group, rebuild_words(join_runs(runs)), detect_code):
             tables.append(table)
             taken = {run.start for row in rows for segment in row for run in segment.runs}
