@@ -1,7 +1,7 @@
 """Prepares an image for OCR: deskewed, dark on white, with letters of a good size."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 from numpy.typing import NDArray
@@ -52,8 +52,7 @@ QUARTER_TURNS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
+class Band(NamedTuple):
     """A strip with a few lines of the deskewed image, as fractions of its height."""
 
     top: float

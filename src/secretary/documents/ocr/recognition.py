@@ -34,11 +34,11 @@ NO_TEXT_CONFIDENCE = 45.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OcrResult:
     #: Lines as printed, with an empty line between paragraphs.
-    text: str
+    text: str = ""
     #: Lines joined to paragraphs, with headings, lists and tables as far as detected.
-    markdown: str
+    markdown: str = ""
     #: 0 to 100, the mean over all letters; 0 if there are none.
-    confidence: float
+    confidence: float = 0.0
     #: Engine language codes, such as `deu+eng`.
     languages: str
     #: Degrees clockwise that turned the image upright: 0, 90, 180 or 270.
@@ -74,10 +74,8 @@ def ocr_page(task: PageTask, picture: Image.Image, *, dpi: int | None) -> PageRe
         "ocr_confidence": round(result.confidence),
         "ocr_seconds": round(time.perf_counter() - started, 2),
     }
-    if result.rotation:
-        facts["rotated_by"] = result.rotation
-    if result.skew:
-        facts["skewed_by"] = round(result.skew, 1)
+    turns = {"rotated_by": result.rotation, "skewed_by": round(result.skew, 1)}
+    facts |= {name: degrees for name, degrees in turns.items() if degrees}
     return PageReading(text=result.text, markdown=result.markdown, facts=facts)
 
 
@@ -89,7 +87,7 @@ def recognise(
     grey = despeckle(image if image.mode == "L" else image.convert("L"))
     analysis = analyse(grey)
     if analysis.is_blank:
-        return _result([], codes, None)
+        return OcrResult(languages=codes)
     prepared = prepare(grey, analysis, dpi)
     if codes:
         if analysis.is_sideways:
@@ -113,7 +111,7 @@ def recognise_upright(image: Image.Image, *, engine: OcrEngine, languages: str |
     grey = image if image.mode == "L" else image.convert("L")
     analysis = analyse(grey)
     if analysis.is_blank:
-        return _result([], codes, None)
+        return OcrResult(languages=codes)
     upright = replace(analysis, is_sideways=False, skew=0.0)
     return _read(prepare(grey, upright, None), engine, codes)
 
@@ -125,8 +123,7 @@ def _read_any_rotation(prepared: PreparedImage, engine: OcrEngine, languages: st
     other, _ = _find_rotation(prepared, engine, languages)
     if other.rotation == prepared.rotation:
         return reading
-    second_reading = _read(other, engine, languages)
-    return second_reading if second_reading.confidence > reading.confidence else reading
+    return max(reading, _read(other, engine, languages), key=lambda each: each.confidence)
 
 
 def _find_rotation(
@@ -153,17 +150,13 @@ def _read(prepared: PreparedImage, engine: OcrEngine, languages: str) -> OcrResu
         has_letters = any(map(str.isalnum, line.text))
         if line.confidence >= (NO_TEXT_CONFIDENCE if has_letters else POOR_CONFIDENCE):
             lines.append(line)
-    return _result(lines, languages, prepared)
-
-
-def _result(lines: Sequence[OcrLine], languages: str, prepared: PreparedImage | None) -> OcrResult:
     return OcrResult(
         text=as_text(lines),
         markdown=as_markdown(lines),
         confidence=round(_confidence(lines), 1),
         languages=languages,
-        rotation=prepared.rotation if prepared else 0,
-        skew=round(prepared.skew, 1) if prepared else 0.0,
+        rotation=prepared.rotation,
+        skew=round(prepared.skew, 1),
     )
 
 
