@@ -152,8 +152,7 @@ def lay_out_cells(rows: Iterable[Sequence[SpannedCell]]) -> list[list[Cell]]:
                 reaching[len(line)] = (repeatable_cell(spanning.cell), spanning.down - 1)
                 for further in range(1, across):
                     reaching[len(line) + further] = ((), spanning.down - 1)
-            line.append(spanning.cell)
-            line.extend([()] * (across - 1))
+            line += [spanning.cell, *[()] * (across - 1)]
         _fill(line, reaching)
         count += max(len(line), 1)
         check_cell_count(count)
@@ -185,16 +184,10 @@ def _fill(line: list[Cell], reaching: dict[int, tuple[Cell, int]]) -> None:
 MAX_PICTURES = 5000
 
 #: Detected by content, since file names inside a document are not trustworthy.
-_BEGINNINGS: tuple[tuple[bytes, str], ...] = (
-    (b"\x89PNG\r\n\x1a\n", "png"),
-    (b"\xff\xd8\xff", "jpg"),
-    (b"GIF8", "gif"),
-    (b"BM", "bmp"),
-    (b"II*\x00", "tiff"),
-    (b"MM\x00*", "tiff"),
-    (b"\xd7\xcd\xc6\x9a", "wmf"),
-    (b"\x01\x00\x09\x00", "wmf"),
-)
+_BEGINNINGS = {
+    b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8\xff": "jpg", b"GIF8": "gif", b"BM": "bmp",
+    b"II*\x00": "tiff", b"MM\x00*": "tiff", b"\xd7\xcd\xc6\x9a": "wmf", b"\x01\x00\x09\x00": "wmf",
+}  # fmt: skip
 
 
 class Pictures:
@@ -211,7 +204,8 @@ class Pictures:
 
     def save(self, data: bytes) -> str | None:
         """Save a picture and return its file name; None if it is not saved or not an image."""
-        extension = next((name for start, name in _BEGINNINGS if data.startswith(start)), None)
+        extensions = (name for start, name in _BEGINNINGS.items() if data.startswith(start))
+        extension = next(extensions, None)
         if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
             extension = "webp"
         elif data[40:44] == b" EMF":

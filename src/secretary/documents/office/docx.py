@@ -60,6 +60,7 @@ _PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}"
 _WORD_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
 _VECTOR = "{urn:schemas-microsoft-com:vml}"
 _WORD_2010 = "{http://schemas.microsoft.com/office/word/2010/wordml}"
+_CHECKBOX = f"{W}sdtPr/{_WORD_2010}checkbox"
 #: The outline level of body text.
 _BODY_TEXT = 9
 _MAX_BASES = 50
@@ -318,7 +319,7 @@ class _Reader:
         content, self._carried_over = self._carried_over, []
         self._read(paragraph, content, None)
         boxes, self._boxes = self._boxes, []
-        if properties is not None and properties.find(f"{W}rPr/{W}del") is not None:
+        if paragraph.find(f"{W}pPr/{W}rPr/{W}del") is not None:
             self._carried_over = content
         elif content:
             yield self._block(properties, paragraph_style, content)
@@ -359,10 +360,9 @@ class _Reader:
         above: list[Cell] = []
         count = 0
         for row in _children(table, f"{W}tr"):
-            properties = row.find(f"{W}trPr")
-            if properties is not None and properties.find(f"{W}del") is not None:
+            if row.find(f"{W}trPr/{W}del") is not None:
                 continue
-            skipped = parse_int(_property(properties, "gridBefore"))
+            skipped = parse_int(_property(row.find(f"{W}trPr"), "gridBefore"))
             line: list[Cell] = [()] * min(skipped, 100)
             for cell in _children(row, f"{W}tc"):
                 line += self._cells(cell, above[len(line) :])
@@ -394,11 +394,8 @@ class _Reader:
                 self._read(child, inlines, hyperlink_target(child.get(f"{W}instr", "")) or link)
             elif tag in (f"{M}oMath", f"{M}oMathPara"):
                 inlines.append(Run(to_latex(child), Style(math=True)))
-            elif (
-                tag == f"{W}sdt"
-                and (box := child.find(f"{W}sdtPr/{_WORD_2010}checkbox")) is not None
-            ):
-                checked = box.find(f"{_WORD_2010}checked")
+            elif tag == f"{W}sdt" and child.find(_CHECKBOX) is not None:
+                checked = child.find(f"{_CHECKBOX}/{_WORD_2010}checked")
                 is_ticked = checked is not None and parse_bool(checked.get(f"{_WORD_2010}val"))
                 inlines.append(Run(_TICKED if is_ticked else _UNTICKED))
             elif tag in _SHAPES:
@@ -442,9 +439,8 @@ class _Reader:
         if _is_on(properties, "vanish") or properties.find(f"{W}del") is not None:
             return None
         named = _property(properties, "rStyle")
-        return _apply_properties(
-            properties, self._document.styles.character(named) if named else PLAIN
-        )
+        style = self._document.styles.character(named) if named else PLAIN
+        return _apply_properties(properties, style)
 
     def _follow_field(self, child: Element, name: str, inlines: list[Inline]) -> None:
         if name == "instrText":

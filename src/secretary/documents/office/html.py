@@ -169,8 +169,6 @@ class _BlockBuilder:
         self._script = ""
 
     def blocks(self) -> list[Block]:
-        while len(self._levels) > 1:
-            self._close(self._levels[-1].name)
         self._flush()
         return self._levels[0].blocks
 
@@ -231,8 +229,7 @@ class _BlockBuilder:
             self._language = match[1]
 
     def end(self, name: str) -> None:
-        if len(self._styles) > 1:
-            self._styles.pop()
+        self._styles.pop()
         match name:
             case "ul" | "ol" | "menu" | "dir":
                 self._flush()

@@ -125,8 +125,7 @@ def read_ods(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDocu
         style = table.get(f"{TABLE}style-name")
         is_hidden = text.styles.property("table", style, f"{TABLE}display") == "false"
         blocks: list[Block] = [Heading(1, [Run(name + (" (hidden)" if is_hidden else ""))])]
-        grid = _read_sheet(table, max_cells).grid()
-        if grid is not None:
+        if (grid := _read_sheet(table, max_cells).grid()) is not None:
             blocks.append(grid)
         for frame in table.iter(f"{DRAW}frame"):
             blocks += text.shape(frame)

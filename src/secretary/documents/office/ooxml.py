@@ -155,8 +155,7 @@ def chart_blocks(part: Part | None) -> list[Block]:
 
 def _points(series: Element, *names: str) -> dict[int, str]:
     """Return the values of the first of these children."""
-    children = (series.find(f"{C}{name}") for name in names)
-    element = next((child for child in children if child is not None), None)
+    element = next(series.iterchildren(*(f"{C}{name}" for name in names)), None)
     if element is None:
         return {}
     points: dict[int, str] = {}

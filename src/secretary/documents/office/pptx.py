@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import NamedTuple, TypeVar
 
 from ..pages import Page
@@ -127,8 +128,6 @@ def sort_by_position(shapes: Sequence[tuple[Box | None, T]]) -> list[T]:
 
 
 def _ordered(boxes: list[tuple[Box, int]]) -> list[int]:
-    if len(boxes) <= 1:
-        return [number for _, number in boxes]
     for horizontal in (False, True):
         groups = _split_at_gaps(boxes, horizontal=horizontal)
         if len(groups) > 1:
@@ -147,15 +146,13 @@ def _split_at_gaps(
         return start + size * 0.1, start + size * 0.9
 
     groups: list[list[tuple[Box, int]]] = []
-    end = 0.0
+    end = -inf
     for each in sorted(boxes, key=lambda each: span(each[0])[0]):
         start, stop = span(each[0])
-        if groups and start < end:
-            groups[-1].append(each)
-            end = max(end, stop)
-        else:
-            groups.append([each])
-            end = stop
+        if start >= end:
+            groups.append([])
+        groups[-1].append(each)
+        end = max(end, stop)
     return groups
 
 

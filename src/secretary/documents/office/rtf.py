@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ...core.errors import FileCorrupt
 from .blocks import (
@@ -48,6 +49,7 @@ _SIGNS = {
     "emspace": " ", "enspace": " ", "qmspace": " ", "lbr": "\n",
 }  # fmt: skip
 _SYMBOLS = {"~": "\u00a0", "_": "-", "\\": "\\", "{": "{", "}": "}"}
+_MARKS = {"b": "bold", "i": "italic", "strike": "strike", "striked": "strike"}
 _METADATA = {"title", "author", "subject", "keywords"}
 _EQUATION = re.compile(r"m[A-Za-z]+")
 _EQUATION_PROPERTIES = re.compile(r"m[A-Za-z]+Pr")
@@ -97,9 +99,8 @@ class _Font:
 
     @property
     def is_symbols(self) -> bool:
-        return self.charset == _SYMBOL_CHARSET or self.name.lower().startswith(
-            ("wingdings", "webdings")
-        )
+        has_symbol_name = self.name.lower().startswith(("wingdings", "webdings"))
+        return has_symbol_name or self.charset == _SYMBOL_CHARSET
 
 
 def _codec_or_default(page: str) -> str:
@@ -246,7 +247,7 @@ class _Group:
     font: int = 0
     fallback: int = 1
     form: _ParagraphFormat = field(default_factory=_ParagraphFormat)
-    #: Collected text for `at_end`, or None.
+    #: Collected text for `on_end`, or None.
     text: list[str] | None = None
     is_endnote: bool = False
     on_end: "Callable[[_Group], None] | None" = None
@@ -513,12 +514,9 @@ class _Reader:
                 group.form = replace(form, depth=max(form.depth, 1))
             case "itap":
                 group.form = replace(form, depth=max(number, 0))
-            case "b":
-                group.style = style._replace(bold=is_on)
-            case "i":
-                group.style = style._replace(italic=is_on)
-            case "strike" | "striked":
-                group.style = style._replace(strike=is_on)
+            case "b" | "i" | "strike" | "striked":
+                marks: dict[str, Any] = {_MARKS[word]: is_on}
+                group.style = style._replace(**marks)
             case "cs":
                 group.style = style._replace(code=is_code_style(self._styles.get(-number, "")))
             case "v" | "deleted":

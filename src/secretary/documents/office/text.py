@@ -56,9 +56,8 @@ def _rows(text: str, suffix: str, max_cells: int) -> list[list[str]]:
     csv.field_size_limit(len(text) + 1)
     rows: list[list[str]] = []
     width = 1
-    for row in csv.reader(
-        io.StringIO(text, newline=""), delimiter=delimiter or detect_delimiter(text)
-    ):
+    delimiter = delimiter or detect_delimiter(text)
+    for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
         if not any(cell.strip() for cell in row):
             continue
         rows.append(row)

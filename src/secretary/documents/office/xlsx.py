@@ -190,8 +190,8 @@ def _sheet_blocks(part: Part, book: _Book, pictures: Pictures, max_cells: int) -
                             if text := _cell_text(cell, book):
                                 cells.put(row, column, text)
                 case "mergeCell":
-                    corners = map(_REFERENCE.fullmatch, element.get("ref", "").partition(":")[::2])
-                    start, end = corners
+                    corners = element.get("ref", "").partition(":")[::2]
+                    start, end = map(_REFERENCE.fullmatch, corners)
                     if start and end:
                         cells.merge(int(start[2]) - 1, _column(start[1]), int(end[2]) - 1)
                 case "hyperlink":
@@ -203,8 +203,7 @@ def _sheet_blocks(part: Part, book: _Book, pictures: Pictures, max_cells: int) -
                     drawings.append(element.get(f"{RELATIONSHIP}id"))
                 case "chartsheet":
                     is_chart = True
-    grid = cells.grid()
-    if grid is not None:
+    if (grid := cells.grid()) is not None:
         yield grid
     for identity in drawings:
         yield from _read_drawing(part.by_id(identity), pictures, has_charts=is_chart)
@@ -278,7 +277,7 @@ _MAX_DECIMALS = 30
 _TOKEN = re.compile(
     r'"(?P<quoted>[^"]*)"?|\\(?P<escaped>.)|_.|\*.'
     r"|\[\$(?P<currency>[^\]-]*)(?:-(?P<locale>[^\]]*))?\]"
-    r"|\[(?P<elapsed>h+|m+|s+)\]|\[(?P<condition>[<>=]+-?[\d.]+)\]|\[[^\]]*\]"
+    r"|\[(?P<elapsed>h+|m+|s+)\]|\[(?P<sign>[<>=]+)(?P<limit>-?[\d.]+)\]|\[[^\]]*\]"
     r"|(?P<general>General|Standard)"
     r"|(?P<half>AM/PM|A/P)|(?P<fraction>\.0+(?=$|[^0#?]))"
     r"|(?P<exponent>E[+-](?=[0#?]))|(?P<date>y+|m+|d+|h+|s+)"
@@ -286,7 +285,6 @@ _TOKEN = re.compile(
     r"|(?P<literal>.)",
     re.IGNORECASE | re.DOTALL,
 )
-_CONDITION = re.compile(r"([<>=]+)(-?[\d.]+)")
 _DAYS_UNTIL_10000 = 2_958_466
 _MONTHS = {
     False: "January February March April May June July August September October November December",
@@ -355,20 +353,18 @@ def _section(matches: list[re.Match[str]]) -> _Section:
             is_german |= match["locale"].lower().endswith(("407", "de-de", "c07", "807"))
         if kind in ("currency", "locale"):
             tokens.append(_Token("literal", match["currency"]))
-        elif kind == "condition" and (parts := _CONDITION.fullmatch(match["condition"])):
-            condition = (parts[1], float(parts[2]))
+        elif kind == "limit":
+            condition = (match["sign"], float(match["limit"]))
         elif kind in ("quoted", "escaped", "literal"):
             tokens.append(_Token("literal", match[kind]))
-        elif kind is not None and kind != "condition":
+        elif kind is not None:
             tokens.append(_Token(kind, match[kind]))
     is_date = any(token.kind in ("date", "elapsed", "half") for token in tokens)
     for at, token in enumerate(tokens):
         # Only in times `.00` is a fraction of a second, otherwise it is a point and digits.
         if token.kind == "fraction" and not is_date:
-            tokens[at : at + 1] = [
-                _Token("point", "."),
-                *[_Token("digit", "0")] * (len(token.text) - 1),
-            ]
+            zeros = [_Token("digit", "0")] * (len(token.text) - 1)
+            tokens[at : at + 1] = [_Token("point", "."), *zeros]
     return _Section(tuple(tokens), is_date, condition, is_german)
 
 
@@ -436,16 +432,15 @@ def _whole_part(tokens: list[_Token], digits: str) -> str:
     )
     parts: list[str] = []
     written = 0
-    for index in range(len(tokens) - 1, -1, -1):
-        token = tokens[index]
+    for index, token in reversed(list(enumerate(tokens))):
         if token.kind == "digit":
-            digit_total = len(digits) if index == indexes[0] else 1
-            for _ in range(max(digit_total, 1)):
-                digit = digits[-1:] or ("0" if token.text == "0" else "")
-                digits = digits[:-1]
-                if digit and is_grouped and written and written % 3 == 0:
+            # The first placeholder takes all digits that are left.
+            taken = digits if index == indexes[0] else digits[-1:]
+            digits = digits.removesuffix(taken)
+            for digit in reversed(taken or token.text.strip("#?")):
+                if is_grouped and written and written % 3 == 0:
                     parts.append(",")
-                written += bool(digit)
+                written += 1
                 parts.append(digit)
         elif token.kind != "comma":
             parts.append(token.text)

@@ -39,11 +39,9 @@ def parse_xml(data: bytes) -> Element:
 def iter_elements(stream: Any, tags: Iterable[str]) -> Iterator[Element]:
     """Yield each element with one of these tags once it is complete, and free what precedes it."""
     events = etree.iterparse(stream, events=("end",), tag=tuple(tags), **_PARSER_OPTIONS)
-    is_first = True
-    for _, element in events:
-        if is_first and element.getroottree().docinfo.internalDTD is not None:
+    for number, (_, element) in enumerate(events):
+        if not number and element.getroottree().docinfo.internalDTD is not None:
             raise FileCorrupt("A part of the document has a DTD, which office programs never write")
-        is_first = False
         yield element
         element.clear(keep_tail=False)
         while element.getprevious() is not None:
