@@ -45,6 +45,16 @@ class Page:
 _FIELDS = tuple(field.name for field in fields(Page))
 
 
+def write_new(path: str | Path, content: bytes) -> None:
+    """Write a file, or replace it without writing into it: other jobs may have linked it."""
+    try:
+        with open(path, "xb") as file:
+            file.write(content)
+    except FileExistsError:
+        with atomic_write(Path(path)) as temporary:
+            temporary.write_bytes(content)
+
+
 @dataclass(frozen=True, slots=True)
 class PageStore:
     """Pages in `directory`, shared by all jobs for the same file, with links in `job_directory`
@@ -68,12 +78,7 @@ class PageStore:
         append_log.append(self.directory, page.number, record, not_before=self.made_after)
 
     def write(self, name: str, content: bytes) -> None:
-        try:
-            with open(f"{self.directory}/{name}", "xb") as file:
-                file.write(content)
-        except FileExistsError:
-            with self.atomic_write(name) as path, open(path, "xb") as file:
-                file.write(content)
+        write_new(f"{self.directory}/{name}", content)
         self.link(name)
 
     @contextmanager
@@ -234,8 +239,11 @@ def save_page(
     return page
 
 
-def save_page_images(task: PageTask, number: int, image: "Image") -> tuple[str, ...]:
-    """Save the full-size image and the preview, as the task requires, and return their names."""
+def finish_page(
+    task: PageTask, number: int, readings: Mapping[str, PageReading], image: "Image"
+) -> PendingPage | None:
+    """Save a page with its full-size image and preview, as the task requires. Return the page
+    instead if a vision model has to read it."""
     from .ocr.images import save_jpeg  # the worker imports this module, but never renders images
 
     names = []
@@ -248,13 +256,9 @@ def save_page_images(task: PageTask, number: int, image: "Image") -> tuple[str, 
             save_jpeg(image, file, max_side=side, quality=quality)
             task.page_store.write(name, file.getvalue())
             names.append(name)
-    return tuple(names)
-
-
-def save_model_image(task: PageTask, number: int, image: "Image") -> str:
-    """Save an image for the vision model and return its path."""
-    from .ocr.images import save_jpeg
-
+    if not task.method.llm:
+        save_page(task, number, readings, names)
+        return None
     path = f"{task.scratch}/model_{number:03d}.jpg"
     save_jpeg(image, path, max_side=MODEL_SIDE, quality=IMAGE_QUALITY)
-    return path
+    return PendingPage(number=number, readings=readings, pictures=tuple(names), model_image=path)

@@ -9,9 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..core.files import atomic_write
 from ..core.json_codec import encode_json
 from .assembly import MAX_RESULTS_BYTES, RESULTS_FILE
+from .pages import write_new
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -74,14 +74,8 @@ def _parser() -> "MarkdownIt":
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     parser.validateLink = lambda url: bool(SAFE_LINK.match(url))  # type: ignore[method-assign]
-    parser.add_render_rule("image", _render_alt_text)
+    parser.add_render_rule("image", lambda _, tokens, at, *__: html.escape(tokens[at].content))
     return parser
-
-
-def _render_alt_text(
-    renderer: Any, tokens: Sequence["Token"], index: int, options: Any, env: Any
-) -> str:
-    return html.escape(tokens[index].content)
 
 
 def _text_lines(tokens: Sequence["Token"]) -> Iterator[str]:
@@ -173,10 +167,10 @@ def write_text_output(output: TextOutput) -> None:
     """Write the result files, and `texts.json` with the long part of the results."""
     text, data = _render(output)
     directory = Path(output.directory)
-    _replace_file(directory / RESULT_FILE, output.markdown.encode("utf-8", "replace"))
+    write_new(directory / RESULT_FILE, output.markdown.encode("utf-8", "replace"))
     if output.target_format != "markdown":
         name = OUTPUT_FILES[output.target_format]
-        _replace_file(directory / name, text.encode("utf-8", "replace"))
+        write_new(directory / name, text.encode("utf-8", "replace"))
     is_short = len(text) + len(output.markdown) <= MAX_RESULTS_BYTES
     results: dict[str, Any] = {
         "text": text if is_short else None,
@@ -185,22 +179,21 @@ def write_text_output(output: TextOutput) -> None:
     }
     if output.front_matter is not None:
         results["metadata"] = {"front_matter": output.front_matter}
-    _replace_file(directory / RESULTS_FILE, encode_json(results))
+    write_new(directory / RESULTS_FILE, encode_json(results))
 
 
 def _render(output: TextOutput) -> tuple[str, Mapping[str, Any] | None]:
+    text, data = output.markdown, output.structured_data
     match output.target_format:
         case "html":
-            page = render_html(output.markdown, title=output.title, language=output.language)
-            return page, output.structured_data
+            return render_html(text, title=output.title, language=output.language), data
         case "text":
-            return render_text(output.markdown), output.structured_data
+            return render_text(text), data
         case "json":
-            data = output.structured_data
-            data = {"text": output.markdown} if data is None else data
+            data = {"text": text} if data is None else data
             return json.dumps(data, ensure_ascii=False, indent=2) + "\n", data
         case _:
-            return output.markdown, output.structured_data
+            return text, data
 
 
 def update_text_output(
@@ -211,7 +204,7 @@ def update_text_output(
     front_matter: Mapping[str, Any],
 ) -> None:
     """Replace the Markdown of existing files and results."""
-    _replace_file(Path(directory, RESULT_FILE), markdown.encode("utf-8", "replace"))
+    write_new(Path(directory, RESULT_FILE), markdown.encode("utf-8", "replace"))
     path = Path(directory, RESULTS_FILE)
     results = json.loads(path.read_bytes())
     is_short = len(markdown) <= MAX_RESULTS_BYTES
@@ -220,13 +213,4 @@ def update_text_output(
         "structured_data": structured_data,
         "metadata": {**results.get("metadata", {}), "front_matter": front_matter},
     }
-    _replace_file(path, encode_json(results))
-
-
-def _replace_file(path: Path, content: bytes) -> None:
-    """Replace a file without writing into it: other jobs may have linked it."""
-    if not path.exists():
-        path.write_bytes(content)
-        return
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(content)
+    write_new(path, encode_json(results))

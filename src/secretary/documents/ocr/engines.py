@@ -1,7 +1,9 @@
 """The interface of OCR engines, and a factory that opens them by name."""
 
 import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...core.errors import EngineUnavailable
@@ -21,7 +23,7 @@ class OcrLine:
     """A recognised line of text."""
 
     text: str
-    words: tuple[OcrWord, ...]
+    words: Sequence[OcrWord]
     #: 0 to 100.
     confidence: float
     #: Left, top, right, bottom, in pixels.
@@ -31,6 +33,15 @@ class OcrLine:
     height: float
     #: Lines that belong together, such as a column, share a number.
     block: int
+
+
+def weighted_median(pairs: Iterable[tuple[float, float]]) -> float:
+    """Return the median of values that come with their weights, 0 if there are none."""
+    ordered = sorted(pairs)
+    half = sum(weight for _, weight in ordered) / 2
+    totals = accumulate(weight for _, weight in ordered)
+    values = (value for (value, _), total in zip(ordered, totals, strict=True) if total >= half)
+    return next(values, 0.0)
 
 
 class OcrEngine(Protocol):
@@ -51,13 +62,9 @@ class OcrEngine(Protocol):
         ...
 
 
+@functools.cache
 def open_engine(name: str = "tesseract", data_directory: str | None = None) -> OcrEngine:
     """Return one engine per set of arguments, so that its models stay loaded in this process."""
-    return _opened(name, data_directory)
-
-
-@functools.cache
-def _opened(name: str, data_directory: str | None) -> OcrEngine:
     if name == "tesseract":
         from .tesseract import Tesseract
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -104,7 +104,7 @@ def _decoder(file: BinaryIO, kind: str, number: int) -> Image.Image:
     if kind == "tiff" and number > 1:
         offset = next(islice(_tiff_page_offsets(file), number - 1, None), None)
         if offset:
-            return Image.open(_TiffPage(file, offset), formats=["TIFF"])  # type: ignore[arg-type]  # all it uses
+            return Image.open(_TiffPage(file, offset), formats=["TIFF"])
     if number != 1:
         raise InvalidParameters(f"The picture has no page {number}")
     file.seek(8)
@@ -208,17 +208,8 @@ class _TiffPage:
         head = self._head[position : position + len(data)]
         return head + data[len(head) :]
 
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def fileno(self) -> int:
-        return self._file.fileno()
-
-    def close(self) -> None:
-        self._file.close()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 def _tiff_layout(file: BinaryIO) -> tuple[str, tuple[int, str, str, int]]:

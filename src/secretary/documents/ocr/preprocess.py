@@ -1,7 +1,7 @@
 """Prepares an image for OCR: deskewed, dark on white, with letters of a good size."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 from numpy.typing import NDArray
@@ -52,8 +52,7 @@ QUARTER_TURNS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
+class Band(NamedTuple):
     """A strip with a few lines of the deskewed image, as fractions of its height."""
 
     top: float
@@ -194,12 +193,10 @@ def _estimate_rotation(ink: NDArray[numpy.bool_]) -> tuple[bool, float]:
     if len(y) > MAX_INK_PIXELS:
         indexes = numpy.linspace(0, len(y) - 1, MAX_INK_PIXELS).astype(numpy.intp)
         y, x = y[indexes], x[indexes]
-    height = len(ink)
-    upright, clear = _estimate_skew(x.astype(numpy.float32), y.astype(numpy.float32))
+    across, down = x.astype(numpy.float32), y.astype(numpy.float32)
+    upright, clear = _estimate_skew(across, down)
     # Coordinates after a quarter turn clockwise.
-    sideways, clearer = _estimate_skew(
-        (height - 1 - y).astype(numpy.float32), x.astype(numpy.float32)
-    )
+    sideways, clearer = _estimate_skew(len(ink) - 1 - down, across)
     return (True, sideways) if clearer > SIDEWAYS_RATIO * clear else (False, upright)
 
 

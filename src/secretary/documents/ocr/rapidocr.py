@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import EngineUnavailable
 from ...core.languages import language_codes
 from ...storage.cache import fingerprint
-from .engines import OcrLine, OcrWord
+from .engines import OcrLine, OcrWord, weighted_median
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -220,15 +220,11 @@ def _words(
 
 def in_reading_order(text_boxes: Sequence[TextBox]) -> list[OcrLine]:
     """Group boxes into lines, column by column. Coordinates are those of the deskewed image."""
-    # The dominant angle is the median, weighted by the length of the boxes.
-    angles = []
-    for text_box in text_boxes:
-        (x0, y0), (x1, y1) = text_box.corners[:2]
-        angles.append((math.atan2(y1 - y0, x1 - x0), math.hypot(x1 - x0, y1 - y0)))
-    angles.sort()
-    lengths = list(accumulate(length for _, length in angles))
-    half = sum(length for _, length in angles) / 2
-    angle = next((a for (a, _), total in zip(angles, lengths, strict=True) if total >= half), 0.0)
+    edges = (text_box.corners[:2] for text_box in text_boxes)
+    # The dominant angle.
+    angle = weighted_median(
+        (math.atan2(y1 - y0, x1 - x0), math.hypot(x1 - x0, y1 - y0)) for (x0, y0), (x1, y1) in edges
+    )
     boxes = [_deskew(text_box, angle) for text_box in text_boxes]
     blocks = enumerate(_blocks(boxes), 1) if boxes else ()
     return [_line(row, number) for number, block in blocks for row in _rows(block)]
@@ -247,6 +243,10 @@ class _LevelBox:
     @property
     def height(self) -> float:
         return self.bottom - self.top
+
+    @property
+    def middle(self) -> float:
+        return (self.top + self.bottom) / 2
 
 
 def _deskew(text_box: TextBox, angle: float) -> _LevelBox:
@@ -269,17 +269,12 @@ def _blocks(boxes: Sequence[_LevelBox]) -> Iterator[list[_LevelBox]]:
         yield from _blocks([box for box in boxes if box.right <= gutter])
         yield from _blocks([box for box in boxes if box.right > gutter])
         return
-    plain: list[_LevelBox] = []
-    for band, has_columns in _bands(boxes):
-        if not has_columns:
-            plain += band
-            continue
-        if plain:
-            yield plain
-        plain = []
-        yield from _blocks(band)
-    if plain:
-        yield plain
+    for has_columns, bands in groupby(_bands(boxes), key=lambda band: band[1]):
+        if has_columns:
+            for band, _ in bands:
+                yield from _blocks(band)
+        else:
+            yield [box for band, _ in bands for box in band]
 
 
 def _bands(boxes: Sequence[_LevelBox]) -> Iterator[tuple[list[_LevelBox], bool]]:
@@ -287,19 +282,16 @@ def _bands(boxes: Sequence[_LevelBox]) -> Iterator[tuple[list[_LevelBox], bool]]
     levels = _levels(boxes)
     start = 0
     while start < len(levels):
-        end = start + 1
-        band = best = levels[start]
-        best_end = end if _gutter(band) is not None else start
-        while end < len(levels):
-            band = band + levels[end]
-            end += 1
-            if not _gaps(band):
+        band: list[_LevelBox] = []
+        columns, end = None, start + 1
+        for number, level in enumerate(levels[start:], start):
+            band = band + level
+            if number > start and not _gaps(band):
                 break
             if _gutter(band) is not None:
-                best, best_end = band, end
-        has_columns = best_end > start
-        yield best, has_columns
-        start = best_end if has_columns else start + 1
+                columns, end = band, number + 1
+        yield columns or levels[start], columns is not None
+        start = end
 
 
 def _levels(boxes: Sequence[_LevelBox]) -> list[list[_LevelBox]]:
@@ -344,20 +336,15 @@ def _gaps(boxes: Sequence[_LevelBox]) -> list[tuple[float, float, float]]:
 
 
 def _rows(boxes: Sequence[_LevelBox]) -> Iterator[list[_LevelBox]]:
-    row: list[_LevelBox] = []
-    for box in sorted(boxes, key=lambda box: (box.top + box.bottom) / 2):
-        if row:
-            height = min(box.height, row[0].height)
-            offset = (box.top + box.bottom) / 2 - (row[0].top + row[0].bottom) / 2
-            overlaps = any(
-                min(box.right, other.right) - max(box.left, other.left) > height for other in row
-            )
-            if offset >= SAME_LINE * height or overlaps:
-                yield sorted(row, key=lambda box: box.left)
-                row = []
-        row.append(box)
-    if row:
-        yield sorted(row, key=lambda box: box.left)
+    rows: list[list[_LevelBox]] = []
+    for box in sorted(boxes, key=lambda box: box.middle):
+        row = rows[-1] if rows else [box]
+        height = min(box.height, row[0].height)
+        overlaps = (min(box.right, each.right) - max(box.left, each.left) for each in row)
+        if not rows or box.middle - row[0].middle >= SAME_LINE * height or max(overlaps) > height:
+            rows.append([])
+        rows[-1].append(box)
+    return (sorted(row, key=lambda box: box.left) for row in rows)
 
 
 def _line(row: Sequence[_LevelBox], block: int) -> OcrLine:

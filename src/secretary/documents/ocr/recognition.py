@@ -11,16 +11,8 @@ from PIL import Image
 
 from ...core.languages import detect_language, language_codes
 from ..markdown import escape_inline, escape_line_start, pipe_table
-from ..pages import (
-    DocumentInfo,
-    PageReading,
-    PageTask,
-    PendingPage,
-    save_model_image,
-    save_page,
-    save_page_images,
-)
-from .engines import OcrEngine, OcrLine, OcrWord, open_engine
+from ..pages import DocumentInfo, PageReading, PageTask, PendingPage, finish_page
+from .engines import OcrEngine, OcrLine, OcrWord, open_engine, weighted_median
 from .images import count_frames, dpi_of, open_frame
 from .preprocess import PreparedImage, analyse, despeckle, prepare
 
@@ -42,11 +34,11 @@ NO_TEXT_CONFIDENCE = 45.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OcrResult:
     #: Lines as printed, with an empty line between paragraphs.
-    text: str
+    text: str = ""
     #: Lines joined to paragraphs, with headings, lists and tables as far as detected.
-    markdown: str
+    markdown: str = ""
     #: 0 to 100, the mean over all letters; 0 if there are none.
-    confidence: float
+    confidence: float = 0.0
     #: Engine language codes, such as `deu+eng`.
     languages: str
     #: Degrees clockwise that turned the image upright: 0, 90, 180 or 270.
@@ -68,15 +60,8 @@ def process_image_pages(task: PageTask, numbers: Sequence[int]) -> list[PendingP
         readings = {}
         if task.method.ocr:
             readings["ocr"] = ocr_page(task, picture, dpi=dpi_of(picture))
-        pictures = save_page_images(task, number, picture)
-        if task.method.llm:
-            path = save_model_image(task, number, picture)
-            pending.append(
-                PendingPage(number=number, readings=readings, pictures=pictures, model_image=path)
-            )
-        else:
-            save_page(task, number, readings, pictures)
-    return pending
+        pending.append(finish_page(task, number, readings, picture))
+    return list(filter(None, pending))
 
 
 def ocr_page(task: PageTask, picture: Image.Image, *, dpi: int | None) -> PageReading:
@@ -89,10 +74,8 @@ def ocr_page(task: PageTask, picture: Image.Image, *, dpi: int | None) -> PageRe
         "ocr_confidence": round(result.confidence),
         "ocr_seconds": round(time.perf_counter() - started, 2),
     }
-    if result.rotation:
-        facts["rotated_by"] = result.rotation
-    if result.skew:
-        facts["skewed_by"] = round(result.skew, 1)
+    turns = {"rotated_by": result.rotation, "skewed_by": round(result.skew, 1)}
+    facts |= {name: degrees for name, degrees in turns.items() if degrees}
     return PageReading(text=result.text, markdown=result.markdown, facts=facts)
 
 
@@ -104,7 +87,7 @@ def recognise(
     grey = despeckle(image if image.mode == "L" else image.convert("L"))
     analysis = analyse(grey)
     if analysis.is_blank:
-        return _result([], codes, None)
+        return OcrResult(languages=codes)
     prepared = prepare(grey, analysis, dpi)
     if codes:
         if analysis.is_sideways:
@@ -128,7 +111,7 @@ def recognise_upright(image: Image.Image, *, engine: OcrEngine, languages: str |
     grey = image if image.mode == "L" else image.convert("L")
     analysis = analyse(grey)
     if analysis.is_blank:
-        return _result([], codes, None)
+        return OcrResult(languages=codes)
     upright = replace(analysis, is_sideways=False, skew=0.0)
     return _read(prepare(grey, upright, None), engine, codes)
 
@@ -140,8 +123,7 @@ def _read_any_rotation(prepared: PreparedImage, engine: OcrEngine, languages: st
     other, _ = _find_rotation(prepared, engine, languages)
     if other.rotation == prepared.rotation:
         return reading
-    second_reading = _read(other, engine, languages)
-    return second_reading if second_reading.confidence > reading.confidence else reading
+    return max(reading, _read(other, engine, languages), key=lambda each: each.confidence)
 
 
 def _find_rotation(
@@ -168,17 +150,13 @@ def _read(prepared: PreparedImage, engine: OcrEngine, languages: str) -> OcrResu
         has_letters = any(map(str.isalnum, line.text))
         if line.confidence >= (NO_TEXT_CONFIDENCE if has_letters else POOR_CONFIDENCE):
             lines.append(line)
-    return _result(lines, languages, prepared)
-
-
-def _result(lines: Sequence[OcrLine], languages: str, prepared: PreparedImage | None) -> OcrResult:
     return OcrResult(
         text=as_text(lines),
         markdown=as_markdown(lines),
         confidence=round(_confidence(lines), 1),
         languages=languages,
-        rotation=prepared.rotation if prepared else 0,
-        skew=round(prepared.skew, 1) if prepared else 0.0,
+        rotation=prepared.rotation,
+        skew=round(prepared.skew, 1),
     )
 
 
@@ -241,14 +219,8 @@ def as_markdown(lines: Sequence[OcrLine]) -> str:
 
 
 def _body_height(lines: Sequence[OcrLine]) -> float:
-    """Return the weighted median of the line heights: the x-height of the body text."""
-    letters = sum(len(line.text) for line in lines)
-    letters_so_far = 0
-    for line in sorted(lines, key=lambda line: line.height):
-        letters_so_far += len(line.text)
-        if letters_so_far * 2 >= letters:
-            return line.height
-    return 0.0
+    """Return the x-height of the body text."""
+    return weighted_median((line.height, len(line.text)) for line in lines)
 
 
 def _paragraphs(lines: Sequence[OcrLine], body_height: float) -> Iterator[list[OcrLine]]:
@@ -257,7 +229,7 @@ def _paragraphs(lines: Sequence[OcrLine], body_height: float) -> Iterator[list[O
         block = list(group)
         pitch = _line_pitch(block) if len(block) > 3 else page_pitch
         right = max(line.box[2] for line in block)
-        current = block[:1]
+        groups = [block[:1]]
         for above, line in pairwise(block):
             # A paragraph ends with a full stop and room left for the next word.
             letter = (line.box[2] - line.box[0]) / max(1, len(line.text))
@@ -268,10 +240,9 @@ def _paragraphs(lines: Sequence[OcrLine], body_height: float) -> Iterator[list[O
                 or line.height < line.box[0] - above.box[0] < 8 * line.height  # indented
                 or (above.text.endswith(ENDS) and above.box[2] + next_word < right)
             ):
-                yield current
-                current = []
-            current.append(line)
-        yield current
+                groups.append([])
+            groups[-1].append(line)
+        yield from groups
 
 
 def _line_pitch(lines: Sequence[OcrLine]) -> float:
@@ -345,22 +316,20 @@ MAX_CELL_CHARACTERS = 60
 LIST_MARK = re.compile(r"[^\w\s]|(\d{1,3}|[A-Za-z])[.)]|[eo]")
 
 
-def _split_tables(lines: Sequence[OcrLine]) -> Iterator[list[OcrLine] | str]:
-    """Yield groups of lines in order, and tables as Markdown in place of their rows."""
-    plain: list[OcrLine] = []
-    for _, block in groupby(lines, key=lambda line: line.block):
-        for has_cells, group in groupby(block, key=lambda line: len(_cells(line)) > 1):
-            rows = list(group)
-            table = _table(rows) if has_cells else None
-            if table is None:
-                plain += rows
-                continue
-            if plain:
-                yield plain
-            yield table
-            plain = []
-    if plain:
-        yield plain
+def _split_tables(lines: Sequence[OcrLine]) -> list[list[OcrLine] | str]:
+    """Return groups of lines in order, and tables as Markdown in place of their rows."""
+    parts: list[list[OcrLine] | str] = []
+    groups = groupby(lines, key=lambda line: (line.block, len(_cells(line)) > 1))
+    for (_, has_cells), group in groups:
+        rows = list(group)
+        table = _table(rows) if has_cells else None
+        if table is not None:
+            parts.append(table)
+        elif parts and isinstance(parts[-1], list):
+            parts[-1] += rows
+        else:
+            parts.append(rows)
+    return parts
 
 
 def _table(lines: Sequence[OcrLine]) -> str | None:

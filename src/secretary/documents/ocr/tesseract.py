@@ -5,7 +5,6 @@ import functools
 import importlib.metadata
 import os
 from collections import OrderedDict
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,25 +151,23 @@ def _lines(api: Any, library: Any) -> list[OcrLine]:
         block += item.IsAtBeginningOf(level.BLOCK)
         # Queries about a line apply to the rest of it: ask at its first word.
         if item.IsAtBeginningOf(level.TEXTLINE):
+            words: list[OcrWord] = []
             rows = item.RowAttributes()
             box = item.BoundingBox(level.TEXTLINE)
+            baseline = item.Baseline(level.TEXTLINE) or ((box[0], box[3]), (box[2], box[3]))
             line = OcrLine(
                 text=_text(item, level.TEXTLINE),
-                words=(),
+                words=words,
                 confidence=item.Confidence(level.TEXTLINE),
                 box=box,
-                baseline=float(box[3]),
+                baseline=(baseline[0][1] + baseline[1][1]) / 2,
                 height=rows["row_height"] - rows["ascenders"] + rows["descenders"],
                 block=block,
             )
-            if baseline := item.Baseline(level.TEXTLINE):
-                (_, left), (_, right) = baseline
-                line = replace(line, baseline=float(left + right) / 2)
             lines.append(line)
-        text = _text(item, level.WORD)
-        if text:
+        if text := _text(item, level.WORD):
             left, _, right, _ = item.BoundingBox(level.WORD)
-            lines[-1] = replace(lines[-1], words=(*lines[-1].words, OcrWord(text, left, right)))
+            words.append(OcrWord(text, left, right))
     return [line for line in lines if line.text]
 
 

@@ -20,12 +20,7 @@ class Style(NamedTuple):
     link: str | None = None
 
     def with_marks(self, other: "Style") -> "Style":
-        return self._replace(
-            bold=self.bold or other.bold,
-            italic=self.italic or other.italic,
-            strike=self.strike or other.strike,
-            code=self.code or other.code,
-        )
+        return Style._make(mine or theirs for mine, theirs in zip(self, other, strict=True))
 
 
 PLAIN = Style()
@@ -54,19 +49,16 @@ Inline: TypeAlias = Run | Picture | NoteReference
 Inlines: TypeAlias = Sequence[Inline]
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(NamedTuple):
     level: int
     content: Inlines
 
 
-@dataclass(frozen=True, slots=True)
-class Paragraph:
+class Paragraph(NamedTuple):
     content: Inlines
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One list item. Levels start at 0."""
 
     level: int
@@ -75,19 +67,16 @@ class Item:
     content: Inlines
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(NamedTuple):
     text: str
     language: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Quote:
+class Quote(NamedTuple):
     blocks: "Sequence[Block]"
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """A table whose cells contain blocks. Its first row becomes the header."""
 
     rows: "Sequence[Sequence[Cell]]"
@@ -102,8 +91,7 @@ class Grid:
     links: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     """A footnote, endnote or comment."""
 
     label: str
@@ -164,8 +152,7 @@ def lay_out_cells(rows: Iterable[Sequence[SpannedCell]]) -> list[list[Cell]]:
                 reaching[len(line)] = (repeatable_cell(spanning.cell), spanning.down - 1)
                 for further in range(1, across):
                     reaching[len(line) + further] = ((), spanning.down - 1)
-            line.append(spanning.cell)
-            line.extend([()] * (across - 1))
+            line += [spanning.cell, *[()] * (across - 1)]
         _fill(line, reaching)
         count += max(len(line), 1)
         check_cell_count(count)
@@ -197,16 +184,10 @@ def _fill(line: list[Cell], reaching: dict[int, tuple[Cell, int]]) -> None:
 MAX_PICTURES = 5000
 
 #: Detected by content, since file names inside a document are not trustworthy.
-_BEGINNINGS: tuple[tuple[bytes, str], ...] = (
-    (b"\x89PNG\r\n\x1a\n", "png"),
-    (b"\xff\xd8\xff", "jpg"),
-    (b"GIF8", "gif"),
-    (b"BM", "bmp"),
-    (b"II*\x00", "tiff"),
-    (b"MM\x00*", "tiff"),
-    (b"\xd7\xcd\xc6\x9a", "wmf"),
-    (b"\x01\x00\x09\x00", "wmf"),
-)
+_BEGINNINGS = {
+    b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8\xff": "jpg", b"GIF8": "gif", b"BM": "bmp",
+    b"II*\x00": "tiff", b"MM\x00*": "tiff", b"\xd7\xcd\xc6\x9a": "wmf", b"\x01\x00\x09\x00": "wmf",
+}  # fmt: skip
 
 
 class Pictures:
@@ -223,7 +204,8 @@ class Pictures:
 
     def save(self, data: bytes) -> str | None:
         """Save a picture and return its file name; None if it is not saved or not an image."""
-        extension = next((name for start, name in _BEGINNINGS if data.startswith(start)), None)
+        extensions = (name for start, name in _BEGINNINGS.items() if data.startswith(start))
+        extension = next(extensions, None)
         if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
             extension = "webp"
         elif data[40:44] == b" EMF":

@@ -55,13 +55,16 @@ class Archive:
         with self._archive.open(member) as stream:
             yield _CountingStream(stream, member, self)
 
-    @property
-    def declared_bytes(self) -> int:
-        return sum(member.file_size for member in self._members.values())
+    def check_declared_bytes(self) -> None:
+        """Check the expanded size the archive claims: enough to reject it, not to trust it."""
+        self._check_size(sum(member.file_size for member in self._members.values()))
 
     def count(self, size: int) -> None:
         self._expanded_bytes += size
-        if self._expanded_bytes > self._max_expanded_bytes:
+        self._check_size(self._expanded_bytes)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._max_expanded_bytes:
             text = "The document is larger than allowed once it is unpacked"
             raise FileTooLarge(text, limit_bytes=self._max_expanded_bytes)
 
@@ -95,12 +98,6 @@ class _CountingStream(RawIOBase):
             raise FileTooLarge("The document is packed so tightly that it looks like a zip bomb")
         self._archive.count(len(chunk))
         return chunk
-
-
-def declared_bytes(path: str) -> int:
-    """Return the expanded size a ZIP archive claims: enough to reject it, not to trust it."""
-    with open_archive(path, 0) as archive:
-        return archive.declared_bytes
 
 
 #: Streams that identify the format, in order of precedence.

@@ -1,6 +1,10 @@
 """Conventions of office programs: list numbering, symbol fonts, style names and fields."""
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from .blocks import Block, Code, Inlines, Paragraph, Quote, plain_text
 
 _ROMAN = (
     (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"),
@@ -36,20 +40,16 @@ def format_number(number: int, form: str) -> str:
 
 
 _PLAIN = "0123456789+-=()n"
-_RAISED = dict(zip(_PLAIN, "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿ", strict=True))
-_LOWERED = dict(zip(_PLAIN, "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₙ", strict=True))
+_SCRIPTS = {
+    "sup": dict(zip(_PLAIN, "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿ", strict=True)),
+    "sub": dict(zip(_PLAIN, "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₙ", strict=True)),
+}
 
 
-def superscript(text: str) -> str:
-    return _translate(text, _RAISED)
-
-
-def subscript(text: str) -> str:
-    return _translate(text, _LOWERED)
-
-
-def _translate(text: str, table: dict[str, str]) -> str:
-    """Return the text unchanged if it cannot be written completely."""
+def set_script(text: str, position: str) -> str:
+    """Write text in superscript or subscript characters if the name of its position starts with
+    `sup` or `sub`, and if all characters can be written so."""
+    table = _SCRIPTS.get(position[:3], {})
     return "".join(table[c] for c in text) if all(c in table for c in text) else text
 
 
@@ -120,12 +120,21 @@ def list_style_depth(name: str) -> int:
     return int(match[1]) - 1 if match else 0
 
 
+@lru_cache(1000)
 def is_code_style(name: str) -> bool:
     return bool(_CODE.fullmatch(name))
 
 
 def is_quote_style(name: str) -> bool:
     return bool(_QUOTE.fullmatch(name))
+
+
+def styled_paragraph(names: Sequence[str], content: Inlines) -> Block:
+    """Return a paragraph in a style, given the names of that style and its base styles."""
+    if any(map(is_code_style, names)):
+        return Code(plain_text(content))
+    paragraph = Paragraph(content)
+    return Quote([paragraph]) if any(map(is_quote_style, names)) else paragraph
 
 
 _HYPERLINK = re.compile(r'\s*HYPERLINK\s+(?:"([^"]*)"|(?!\\)(\S+))', re.IGNORECASE)

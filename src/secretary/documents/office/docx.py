@@ -1,14 +1,13 @@
 """Reads Word documents (docx) as one page: page breaks depend on rendering."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from .blocks import (
     PLAIN,
     Block,
     Cell,
-    Code,
     Heading,
     Inline,
     Item,
@@ -17,13 +16,11 @@ from .blocks import (
     OfficeDocument,
     Paragraph,
     Pictures,
-    Quote,
     Run,
     Style,
     Table,
     check_cell_count,
     is_blank,
-    plain_text,
     repeatable_cell,
     with_author,
 )
@@ -35,22 +32,21 @@ from .conventions import (
     heading_level,
     hyperlink_target,
     is_code_style,
-    is_quote_style,
     list_style_depth,
-    subscript,
-    superscript,
+    set_script,
+    styled_paragraph,
     symbol_character,
     toc_level,
 )
 from .markdown import build_page
 from .ooxml import (
+    ALTERNATIVES,
     CHART,
-    MARKUP,
     RELATIONSHIP,
     M,
     Part,
     chart_blocks,
-    choose_alternative,
+    chosen_elements,
     core_properties,
     main_part,
     to_latex,
@@ -64,6 +60,7 @@ _PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}"
 _WORD_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
 _VECTOR = "{urn:schemas-microsoft-com:vml}"
 _WORD_2010 = "{http://schemas.microsoft.com/office/word/2010/wordml}"
+_CHECKBOX = f"{W}sdtPr/{_WORD_2010}checkbox"
 #: The outline level of body text.
 _BODY_TEXT = 9
 _MAX_BASES = 50
@@ -93,7 +90,7 @@ def read_docx(archive: Archive, pictures: Pictures) -> OfficeDocument:
     part = main_part(archive, "word/document.xml")
     body = part.root.find(f"{W}body")
     reader = _Reader(part, _Document(part, pictures))
-    blocks = reader.blocks(body if body is not None else part.root)
+    blocks = list(reader.blocks(body if body is not None else part.root))
     return OfficeDocument(pages=[build_page(1, blocks, pictures)], facts=core_properties(archive))
 
 
@@ -101,32 +98,31 @@ def read_docx(archive: Archive, pictures: Pictures) -> OfficeDocument:
 class _ParagraphStyle:
     """What a paragraph style means."""
 
-    heading: int | None = None
-    contents: int | None = None
-    is_code: bool = False
-    is_quote: bool = False
+    #: Of the style and its base styles.
+    names: list[str]
+    heading: int | None
+    contents: int | None
     #: The list id, and the level in it.
-    numbering: tuple[str, int] | None = None
+    numbering: tuple[str, int] | None
     #: The nesting depth that the name of a list style implies.
-    depth: int = 0
+    depth: int
 
 
 class _Styles:
     """Resolves paragraph and character styles with their base styles."""
 
-    def __init__(self, root: Element | None) -> None:
-        elements = root.iterchildren(f"{W}style") if root is not None else ()
+    def __init__(self, part: Part | None) -> None:
+        elements = part.root.iterchildren(f"{W}style") if part else ()
         self._styles = {style.get(f"{W}styleId", ""): style for style in elements}
-        self._defaults = {
-            style.get(f"{W}type"): key
-            for key, style in self._styles.items()
-            if parse_bool(style.get(f"{W}default"))
-        }
+        self._default: str | None = None
+        for key, style in self._styles.items():
+            if style.get(f"{W}type") == "paragraph" and parse_bool(style.get(f"{W}default")):
+                self._default = key
         self._paragraph_styles: dict[str | None, _ParagraphStyle] = {}
         self._characters: dict[str, Style] = {}
 
     def paragraph_style(self, identity: str | None) -> _ParagraphStyle:
-        identity = identity or self._defaults.get("paragraph")
+        identity = identity or self._default
         if identity not in self._paragraph_styles:
             self._paragraph_styles[identity] = _paragraph_style(self._with_bases(identity))
         return self._paragraph_styles[identity]
@@ -160,10 +156,9 @@ def _paragraph_style(chain: list[Element]) -> _ParagraphStyle:
         if heading or outline is not None:
             break
     return _ParagraphStyle(
+        names=names,
         heading=None if contents else heading,
         contents=contents,
-        is_code=any(map(is_code_style, names)),
-        is_quote=any(map(is_quote_style, names)),
         numbering=_numbering(chain),
         depth=max(map(list_style_depth, names), default=0),
     )
@@ -217,17 +212,27 @@ class _List:
     levels: dict[int, Element]
     counts: list[int | None] = field(default_factory=lambda: [None] * _MAX_LEVELS)
 
+    def form(self, level: int) -> str:
+        return _property(self.levels.get(level), "numFmt") or "decimal"
+
+    def number(self, level: int) -> int:
+        """Return the current number of a level, or its first if it has not been used."""
+        count = self.counts[level]
+        return parse_int(_property(self.levels.get(level), "start"), 1) if count is None else count
+
 
 class _Numbering:
     """Counts the items of numbered lists."""
 
-    def __init__(self, root: Element | None) -> None:
+    def __init__(self, part: Part | None) -> None:
         #: List number -> its list, and the levels that restart when it is first used.
         self._numbers: dict[str, tuple[_List, dict[int, int]]] = {}
+        if part is None:
+            return
         lists: dict[str, _List] = {}
         by_style: dict[str, str] = {}
         linked: dict[str, str] = {}
-        for element in root.iterchildren(f"{W}abstractNum") if root is not None else ():
+        for element in part.root.iterchildren(f"{W}abstractNum"):
             key = element.get(f"{W}abstractNumId", "")
             levels = element.iterchildren(f"{W}lvl")
             lists[key] = _List({parse_int(level.get(f"{W}ilvl")): level for level in levels})
@@ -235,7 +240,7 @@ class _Numbering:
                 by_style[style] = key
             if style := _property(element, "numStyleLink"):
                 linked[key] = style
-        for element in root.iterchildren(f"{W}num") if root is not None else ():
+        for element in part.root.iterchildren(f"{W}num"):
             key = _property(element, "abstractNumId") or ""
             key = by_style.get(linked.get(key, ""), key)
             if key in lists:
@@ -255,18 +260,13 @@ class _Numbering:
         level = min(max(level, 0), _MAX_LEVELS - 1)
         if level in restarts:
             list_.counts[level] = restarts.pop(level) - 1
-        form = _property(list_.levels.get(level), "numFmt") or "decimal"
+        form = list_.form(level)
         if form == "bullet":
             return "-", ""
-        before = list_.counts[level]
-        list_.counts[level] = _start(list_, level) if before is None else before + 1
-        list_.counts[level + 1 :] = [None] * (_MAX_LEVELS - level - 1)
+        count = list_.number(level) + (list_.counts[level] is not None)
+        list_.counts[level:] = [count, *[None] * (_MAX_LEVELS - level - 1)]
         text = _label_text(list_, level)
         return None if form == "none" and not text else (decimal_marker(text) or "-", text)
-
-
-def _start(list_: _List, level: int) -> int:
-    return parse_int(_property(list_.levels.get(level), "start"), 1)
 
 
 def _label_text(list_: _List, level: int) -> str:
@@ -278,10 +278,8 @@ def _label_text(list_: _List, level: int) -> str:
 
     def expand(match: re.Match[str]) -> str:
         other_level = int(match[1]) - 1
-        count = list_.counts[other_level]
-        number = _start(list_, other_level) if count is None else count
-        number_format = _property(list_.levels.get(other_level), "numFmt") or "decimal"
-        return format_number(number, "decimal" if is_legal else number_format)
+        form = "decimal" if is_legal else list_.form(other_level)
+        return format_number(list_.number(other_level), form)
 
     return re.sub(r"%([1-9])", expand, pattern).strip()
 
@@ -305,22 +303,15 @@ class _Reader:
         #: Text before a deleted paragraph mark: it continues in the next paragraph.
         self._carried_over: list[Inline] = []
 
-    def blocks(self, container: Element) -> list[Block]:
-        return list(self._blocks(container))
-
-    def _blocks(self, container: Element) -> Iterator[Block]:
-        for child in container:
+    def blocks(self, container: Element) -> Iterator[Block]:
+        for child in chosen_elements(container):
             if child.tag == f"{W}p":
                 yield from self._paragraph(child)
             elif child.tag == f"{W}tbl":
                 yield Table(self._rows(child))
                 yield from self._document.pop_notes()
-            elif child.tag == f"{MARKUP}AlternateContent":
-                chosen = choose_alternative(child)
-                if chosen is not None:
-                    yield from self._blocks(chosen)
             elif child.tag in _WRAPPERS:
-                yield from self._blocks(child)
+                yield from self.blocks(child)
 
     def _paragraph(self, paragraph: Element) -> Iterator[Block]:
         properties = paragraph.find(f"{W}pPr")
@@ -328,13 +319,13 @@ class _Reader:
         content, self._carried_over = self._carried_over, []
         self._read(paragraph, content, None)
         boxes, self._boxes = self._boxes, []
-        if properties is not None and properties.find(f"{W}rPr/{W}del") is not None:
+        if paragraph.find(f"{W}pPr/{W}rPr/{W}del") is not None:
             self._carried_over = content
         elif content:
             yield self._block(properties, paragraph_style, content)
         for box in boxes:
             if box.tag == f"{W}txbxContent":
-                yield from self._blocks(box)
+                yield from self.blocks(box)
             elif box.tag == f"{DIAGRAM}relIds":
                 yield from diagram_blocks(self._part.by_id(box.get(f"{RELATIONSHIP}dm")))
             else:
@@ -362,21 +353,16 @@ class _Reader:
         if label is not None:
             content = [*prefix, *content] if marker == "-" else content
             return Item(depth + paragraph_style.depth, marker, content)
-        if paragraph_style.is_code:
-            return Code(plain_text(content))
-        if paragraph_style.is_quote:
-            return Quote([Paragraph(content)])
-        return Paragraph(content)
+        return styled_paragraph(paragraph_style.names, content)
 
     def _rows(self, table: Element) -> list[list[Cell]]:
         rows: list[list[Cell]] = []
         above: list[Cell] = []
         count = 0
         for row in _children(table, f"{W}tr"):
-            properties = row.find(f"{W}trPr")
-            if properties is not None and properties.find(f"{W}del") is not None:
+            if row.find(f"{W}trPr/{W}del") is not None:
                 continue
-            skipped = parse_int(_property(properties, "gridBefore"))
+            skipped = parse_int(_property(row.find(f"{W}trPr"), "gridBefore"))
             line: list[Cell] = [()] * min(skipped, 100)
             for cell in _children(row, f"{W}tc"):
                 line += self._cells(cell, above[len(line) :])
@@ -390,13 +376,13 @@ class _Reader:
         properties = cell.find(f"{W}tcPr")
         span = min(max(parse_int(_property(properties, "gridSpan"), 1), 1), 100)
         merge = properties.find(f"{W}vMerge") if properties is not None else None
-        content: Cell = self.blocks(cell)
+        content: Cell = list(self.blocks(cell))
         if merge is not None and merge.get(f"{W}val", "continue") == "continue":
             content = repeatable_cell(above[0]) if above else ()
         return [content, *[()] * (span - 1)]
 
     def _read(self, element: Element, inlines: list[Inline], link: str | None) -> None:
-        for child in element:
+        for child in chosen_elements(element):
             tag = child.tag
             if tag == f"{W}r":
                 self._read_run(child, inlines, link)
@@ -408,15 +394,8 @@ class _Reader:
                 self._read(child, inlines, hyperlink_target(child.get(f"{W}instr", "")) or link)
             elif tag in (f"{M}oMath", f"{M}oMathPara"):
                 inlines.append(Run(to_latex(child), Style(math=True)))
-            elif tag == f"{MARKUP}AlternateContent":
-                chosen = choose_alternative(child)
-                if chosen is not None:
-                    self._read(chosen, inlines, link)
-            elif (
-                tag == f"{W}sdt"
-                and (box := child.find(f"{W}sdtPr/{_WORD_2010}checkbox")) is not None
-            ):
-                checked = box.find(f"{_WORD_2010}checked")
+            elif tag == f"{W}sdt" and child.find(_CHECKBOX) is not None:
+                checked = child.find(f"{_CHECKBOX}/{_WORD_2010}checked")
                 is_ticked = checked is not None and parse_bool(checked.get(f"{_WORD_2010}val"))
                 inlines.append(Run(_TICKED if is_ticked else _UNTICKED))
             elif tag in _SHAPES:
@@ -430,7 +409,7 @@ class _Reader:
         if style is None:
             return
         # Raised or lowered by name or by distance.
-        position = _property(properties, "vertAlign")
+        position = _property(properties, "vertAlign") or ""
         if not position and (distance := parse_int(_property(properties, "position"))):
             position = "superscript" if distance > 0 else "subscript"
         for child in run:
@@ -440,16 +419,15 @@ class _Reader:
             elif self._is_instruction:
                 continue
             elif (text := _text(child, name)) is not None:
-                if position in ("superscript", "subscript"):
-                    text = (superscript if position == "superscript" else subscript)(text)
                 field_links = (each.link for each in reversed(self._fields) if each.link)
                 target = link or next(field_links, None)
-                inlines.append(Run(text, style._replace(link=target) if target else style))
+                run_style = style._replace(link=target) if target else style
+                inlines.append(Run(set_script(text, position), run_style))
             elif name in _NOTES:
                 label = self._document.note_label(name, child.get(f"{W}id", ""))
                 if label is not None:
                     inlines.append(NoteReference(label))
-            elif child.tag in _SHAPES or child.tag == f"{MARKUP}AlternateContent":
+            elif child.tag in _SHAPES or child.tag == ALTERNATIVES:
                 self._read_shapes(child, inlines)
             elif name == "ruby":
                 self._read(child, inlines, link)
@@ -461,9 +439,8 @@ class _Reader:
         if _is_on(properties, "vanish") or properties.find(f"{W}del") is not None:
             return None
         named = _property(properties, "rStyle")
-        return _apply_properties(
-            properties, self._document.styles.character(named) if named else PLAIN
-        )
+        style = self._document.styles.character(named) if named else PLAIN
+        return _apply_properties(properties, style)
 
     def _follow_field(self, child: Element, name: str, inlines: list[Inline]) -> None:
         if name == "instrText":
@@ -492,7 +469,7 @@ class _Reader:
 
     def _read_shapes(self, shape: Element, inlines: list[Inline]) -> None:
         alt = _alt(shape)
-        for element in _outside_boxes(shape):
+        for element in _outside_boxes([shape]):
             if element.tag in _BOXES:
                 self._boxes.append(element)
             elif element.tag == f"{_PICTURE}pic":
@@ -502,16 +479,12 @@ class _Reader:
                 inlines.append(self._part.picture(identity, alt, self._document.pictures))
 
 
-def _outside_boxes(shape: Element) -> Iterator[Element]:
-    """Yield all elements of a shape, except the content of text boxes."""
-    if shape.tag == f"{MARKUP}AlternateContent":
-        shape = choose_alternative(shape)
-        if shape is None:
-            return
-    for child in shape:
-        yield child
-        if child.tag not in _BOXES:
-            yield from _outside_boxes(child)
+def _outside_boxes(elements: Iterable[Element]) -> Iterator[Element]:
+    """Yield all elements of shapes, except the content of text boxes."""
+    for element in chosen_elements(elements):
+        yield element
+        if element.tag not in _BOXES:
+            yield from _outside_boxes(element)
 
 
 def _alt(shape: Element) -> str | None:
@@ -547,13 +520,8 @@ class _Document:
     the block that refers to them."""
 
     def __init__(self, part: Part, pictures: Pictures) -> None:
-        roots = {
-            name: related.root
-            for name in ("styles", "numbering")
-            if (related := part.related(name)) is not None
-        }
-        self.styles = _Styles(roots.get("styles"))
-        self.numbering = _Numbering(roots.get("numbering"))
+        self.styles = _Styles(part.related("styles"))
+        self.numbering = _Numbering(part.related("numbering"))
         self.pictures = pictures
         self._part = part
         #: Part and elements of the notes, by the element that refers to them.
@@ -584,5 +552,5 @@ class _Document:
     def pop_notes(self) -> Iterator[Block]:
         pending, self._pending = self._pending, []
         for part, label, element in pending:
-            blocks = _Reader(part, self).blocks(element)
+            blocks = list(_Reader(part, self).blocks(element))
             yield Note(label, with_author(blocks, element.get(f"{W}author")))

@@ -1,7 +1,6 @@
 """Reads HTML and EPUB as they are in the file: nothing is fetched, no script is run."""
 
 import base64
-import binascii
 import posixpath
 import re
 from collections.abc import Callable
@@ -33,7 +32,7 @@ from .blocks import (
     lay_out_cells,
 )
 from .containers import Archive
-from .conventions import NUMBER_FORMATS, format_number, subscript, superscript
+from .conventions import NUMBER_FORMATS, format_number, set_script
 from .markdown import build_page
 from .text import decode_markup, read_limited
 from .xml_parser import DUBLIN, Element, parse_int, parse_xml
@@ -66,13 +65,10 @@ def read_html(path: str, pictures: Pictures) -> OfficeDocument:
         data = decode_data_uri(source) if pictures.are_saved else None
         return Picture(alt, pictures.save(data) if data else None)
 
-    facts = {}
-    title = root.findtext(".//title")
-    if title and title.strip():
-        facts["title"] = " ".join(title.split())
-    if root.get("lang"):
-        facts["language"] = root.get("lang")
-    return OfficeDocument(pages=[build_page(1, html_blocks(root, picture), pictures)], facts=facts)
+    page = build_page(1, html_blocks(root, picture), pictures)
+    title = " ".join((root.findtext(".//title") or "").split())
+    facts = {"title": title, "language": root.get("lang")}
+    return OfficeDocument(pages=[page], facts={key: fact for key, fact in facts.items() if fact})
 
 
 def parse_html(data: bytes) -> Element:
@@ -97,7 +93,11 @@ def html_blocks(root: Element, picture: Callable[[str, str], Picture]) -> list[B
     for event, element in walk:
         name = element.tag.removeprefix(XHTML) if isinstance(element.tag, str) else ""
         if event == "start":
-            if name in SKIPPED or is_hidden(element):
+            is_skipped = name in SKIPPED or is_hidden(element)
+            if is_skipped or name == "math":
+                if not is_skipped:
+                    text = element.get("alttext") or " ".join("".join(element.itertext()).split())
+                    builder.text(text)
                 hidden = element
                 walk.skip_subtree()
                 continue
@@ -106,15 +106,10 @@ def html_blocks(root: Element, picture: Callable[[str, str], Picture]) -> list[B
                 builder.add(picture(element.get("src") or "", element.get("alt") or ""))
             elif name == "input" and (element.get("type") or "").lower() == "checkbox":
                 builder.add(Run("☒ " if element.get("checked") is not None else "☐ "))
-            if name == "math":
-                text = element.get("alttext") or " ".join("".join(element.itertext()).split())
-                builder.text(text)
-                hidden = element
-                walk.skip_subtree()
-            elif element.text:
+            if element.text:
                 builder.text(element.text)
             continue
-        if element is not hidden or name == "math":
+        if element is not hidden:
             builder.end(name)
         hidden = None
         if element.tail and element is not root:
@@ -134,7 +129,7 @@ def decode_data_uri(source: str) -> bytes | None:
     try:
         data = unquote_to_bytes(body)
         return base64.b64decode(data, validate=False) if head.endswith(";base64") else data
-    except (binascii.Error, ValueError):
+    except ValueError:
         return None
 
 
@@ -152,13 +147,12 @@ class _Level:
 
 @dataclass(slots=True)
 class _List:
-    is_ordered: bool
-    count: int
+    #: The numbering format; empty for bullets.
+    form: str = ""
+    count: int = 0
     marker: str = ""
     #: The list of a single item outside any list.
     is_stray: bool = False
-    #: The numbering format, if not decimal.
-    form: str = ""
 
 
 class _BlockBuilder:
@@ -172,11 +166,9 @@ class _BlockBuilder:
         self._heading: int | None = None
         self._code_parts: list[str] | None = None
         self._language = ""
-        self._script: str | None = None
+        self._script = ""
 
     def blocks(self) -> list[Block]:
-        while len(self._levels) > 1:
-            self._close(self._levels[-1].name)
         self._flush()
         return self._levels[0].blocks
 
@@ -191,10 +183,8 @@ class _BlockBuilder:
         last = self._line[-1] if self._line else Run(" ")
         if isinstance(last, Run) and last.text.endswith((" ", "\n")):
             text = text.lstrip(" ")
-        if self._script is not None:
-            text = superscript(text) if self._script == "sup" else subscript(text)
         if text:
-            self._line.append(Run(text, self._styles[-1]))
+            self._line.append(Run(set_script(text, self._script), self._styles[-1]))
 
     def start(self, name: str, element: Element) -> None:
         self._style(name, element)
@@ -213,20 +203,19 @@ class _BlockBuilder:
             case "ul" | "ol" | "menu" | "dir":
                 self._flush()
                 start = parse_int(element.get("start"), 1) - 1
-                form = NUMBER_FORMATS.get(element.get("type") or "", "")
-                self._lists.append(_List(name == "ol", start, form=form))
+                form = NUMBER_FORMATS.get(element.get("type") or "", "decimal")
+                self._lists.append(_List(form if name == "ol" else "", start))
             case "li":
                 self._flush()
                 if len(self._lists) <= self._levels[-1].depth:
-                    self._lists.append(_List(False, 0, is_stray=True))
+                    self._lists.append(_List(is_stray=True))
                 current = self._lists[-1]
                 current.count = parse_int(element.get("value"), current.count + 1)
-                is_decimal = current.is_ordered and not current.form
-                current.marker = f"{current.count}." if is_decimal else "-"
-                if current.is_ordered and current.form:
+                current.marker = f"{current.count}." if current.form == "decimal" else "-"
+                if current.form not in ("", "decimal"):
                     self._line.append(Run(f"{format_number(current.count, current.form)}. "))
             case "dd":
-                self._lists.append(_List(False, 0, "-", is_stray=True))
+                self._lists.append(_List(marker="-", is_stray=True))
             case "pre":
                 self._code_parts = []
             case "blockquote" | "table" | "caption" | "tr" | "td" | "th":
@@ -240,8 +229,7 @@ class _BlockBuilder:
             self._language = match[1]
 
     def end(self, name: str) -> None:
-        if len(self._styles) > 1:
-            self._styles.pop()
+        self._styles.pop()
         match name:
             case "ul" | "ol" | "menu" | "dir":
                 self._flush()
@@ -259,7 +247,7 @@ class _BlockBuilder:
             case "blockquote" | "table" | "caption" | "tr" | "td" | "th":
                 self._close(name)
             case "sup" | "sub":
-                self._script = None
+                self._script = ""
         if name in _BLOCK_ELEMENTS:
             self._flush()
             self._heading = None
@@ -376,12 +364,11 @@ def read_epub(archive: Archive, pictures: Pictures) -> OfficeDocument:
 
 
 def _package_path(archive: Archive) -> str:
-    if "META-INF/container.xml" not in archive:
-        raise FileCorrupt("The book has no package document")
-    container = parse_xml(archive.read("META-INF/container.xml"))
-    for each in container.iter(f"{_CONTAINER}rootfile"):
-        if each.get("full-path"):
-            return str(each.get("full-path"))
+    if "META-INF/container.xml" in archive:
+        container = parse_xml(archive.read("META-INF/container.xml"))
+        for each in container.iter(f"{_CONTAINER}rootfile"):
+            if each.get("full-path"):
+                return str(each.get("full-path"))
     raise FileCorrupt("The book has no package document")
 
 

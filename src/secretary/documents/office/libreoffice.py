@@ -15,14 +15,13 @@ from urllib.parse import quote
 from ...core.errors import (
     EngineUnavailable,
     FileCorrupt,
-    FileTooLarge,
     ProcessingTimeout,
     UnsupportedFile,
     WorkerCrashed,
 )
 from ...core.files import detect_file_type
 from ...core.processes import inherited_environment, running_program
-from .containers import declared_bytes, detect_ole_type
+from .containers import detect_ole_type, open_archive
 from .text import decode_text, detect_delimiter, read_limited
 
 MAX_EXPANDED_BYTES = 1024 * 1024 * 1024
@@ -128,14 +127,13 @@ def _check_type(path: str, kind: str) -> str:
     if kind not in _FILTERS:
         raise UnsupportedFile(f"LibreOffice cannot convert {kind!r} files to PDF")
     if kind in _ZIPPED:
-        if declared_bytes(path) > MAX_EXPANDED_BYTES:
-            text = "The document is larger than allowed once it is unpacked"
-            raise FileTooLarge(text, limit_bytes=MAX_EXPANDED_BYTES)
-        if kind.startswith("od"):
-            # Imported here: most processes that import this module convert nothing.
-            from .odf import reject_encrypted_odf
+        with open_archive(path, MAX_EXPANDED_BYTES) as archive:
+            archive.check_declared_bytes()
+            if kind.startswith("od"):
+                # Imported here: most processes that import this module convert nothing.
+                from .odf import reject_encrypted_odf
 
-            reject_encrypted_odf(path, MAX_EXPANDED_BYTES)
+                reject_encrypted_odf(archive)
     return kind
 
 

@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any, NamedTuple
 
 from ..markdown import code_fence, pipe_table
 from ..pages import Page
 from .blocks import (
-    PLAIN,
     Block,
     Cell,
     Code,
@@ -25,6 +24,7 @@ from .blocks import (
     Quote,
     Rule,
     Run,
+    Style,
     Table,
 )
 
@@ -106,17 +106,13 @@ def _item(item: Item, open_items: list[tuple[int, int]]) -> str:
 
 def _merge_code(blocks: Iterable[Block]) -> Iterator[Block]:
     """Merge adjacent code paragraphs into one code block."""
-    lines: list[str] = []
-    for block in blocks:
-        if isinstance(block, Code) and not block.language:
-            lines.append(block.text)
-            continue
-        if lines:
-            yield Code("\n".join(lines))
-            lines = []
-        yield block
-    if lines:
-        yield Code("\n".join(lines))
+    for is_code, group in groupby(
+        blocks, lambda each: isinstance(each, Code) and not each.language
+    ):
+        if is_code:
+            yield Code("\n".join(block.text for block in group if isinstance(block, Code)))
+        else:
+            yield from group
 
 
 def _block_markdown(block: Block, notes: list[Note]) -> str:
@@ -237,22 +233,17 @@ def _encode_url(link: str) -> str:
 
 def _merge_runs(content: Inlines, is_bold_known: bool) -> Iterator[Inline]:
     """Join adjacent runs of the same style: programs split them arbitrarily."""
-    text, style = "", PLAIN
-    for inline in content:
-        if isinstance(inline, Run):
-            run_style = inline.style._replace(bold=False) if is_bold_known else inline.style
-            if run_style == style:
-                text += inline.text
-                continue
-        if text:
+
+    def style_of(inline: Inline) -> Style | None:
+        if not isinstance(inline, Run):
+            return None
+        return inline.style._replace(bold=False) if is_bold_known else inline.style
+
+    for style, group in groupby(content, style_of):
+        if style is None:
+            yield from group
+        elif text := "".join(run.text for run in group if isinstance(run, Run)):
             yield Run(text, style)
-        text = ""
-        if isinstance(inline, Run):
-            text, style = inline.text, run_style
-        else:
-            yield inline
-    if text:
-        yield Run(text, style)
 
 
 class _EmphasisSpan(NamedTuple):
@@ -273,19 +264,12 @@ def _add_emphasis(runs: list[Inline]) -> str:
         if not span.core:
             space += span.before
             continue
-        common = 0
-        while common < len(open_marks) and open_marks[common] in span.marks:
-            common += 1
-        parts.extend(reversed(open_marks[common:]))
-        del open_marks[common:]
-        parts.append(space + span.before)
-        opened = [mark for mark in span.marks if mark not in open_marks]
-        parts.extend(opened)
-        open_marks += opened
-        parts.append(span.core)
+        kept = list(takewhile(span.marks.__contains__, open_marks))
+        opened = [mark for mark in span.marks if mark not in kept]
+        parts += [*reversed(open_marks[len(kept) :]), space, span.before, *opened, span.core]
+        open_marks = kept + opened
         space = span.after
-    parts.extend(reversed(open_marks))
-    return "".join(parts) + space
+    return "".join([*parts, *reversed(open_marks), space])
 
 
 def _move_punctuation_out(runs: list[Inline]) -> list[_EmphasisSpan]:
@@ -351,16 +335,15 @@ def _inline_parts(inline: Inline) -> tuple[str, tuple[str, ...]]:
             return f"${text.strip()}$", ()
         case Run(text, style):
             marks = ((style.strike, "~~"), (style.bold, "**"), (style.italic, "*"))
-            if not style.code:
-                core = text.strip()  # escaped without white space, as it will touch its marks
+            core = text.strip()
+            if not style.code:  # escaped without white space, as it will touch its marks
                 text = text.replace(core, _escape(core), 1).replace("\t", " ")
-            elif text.strip():
+            else:
                 text = text.replace("\n", " ")
+            if style.code and core:
                 fence = code_fence(text, 1)
                 pad = " " if text.startswith("`") or text.endswith("`") else ""
                 text = f"{fence}{pad}{text}{pad}{fence}"
-            else:
-                text = text.replace("\n", " ")
             return text, tuple(mark for is_set, mark in marks if is_set)
 
 
@@ -408,10 +391,8 @@ def _inline_text(content: Inlines) -> str:
     parts = []
     for inline in content:
         match inline:
-            case Run(text, _):
+            case Run(text, _) | Picture(text, _):
                 parts.append(text)
-            case Picture(alt, _):
-                parts.append(alt)
             case NoteReference(label):
                 parts.append(f"[{label}]")
     return "".join(parts).strip()

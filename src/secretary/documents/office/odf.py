@@ -1,11 +1,11 @@
 """Reads OpenDocument texts, spreadsheets and presentations (odt, ods, odp)."""
 
 import base64
-import binascii
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -15,7 +15,6 @@ from ...core.errors import FileCorrupt, FileEncrypted
 from .blocks import (
     PLAIN,
     Block,
-    Code,
     Heading,
     Inline,
     Item,
@@ -25,7 +24,6 @@ from .blocks import (
     Paragraph,
     Picture,
     Pictures,
-    Quote,
     Run,
     SpannedCell,
     Style,
@@ -36,15 +34,14 @@ from .blocks import (
     plain_text,
     with_author,
 )
-from .containers import Archive, open_archive
+from .containers import Archive
 from .conventions import (
     NUMBER_FORMATS,
     format_number,
     heading_level,
     is_code_style,
-    is_quote_style,
-    subscript,
-    superscript,
+    set_script,
+    styled_paragraph,
 )
 from .markdown import build_page
 from .pptx import Box, slide_title, sort_by_position, speaker_notes
@@ -91,8 +88,8 @@ _CONTAINERS = {
         "numbered-paragraph", "note-body",
     )
 }  # fmt: skip
-#: Placeholders that are repeated on every slide.
-_REPEATED_PLACEHOLDERS = {"header", "footer", "date-time", "page-number", "page"}
+#: The title, and placeholders that are repeated on every slide.
+_TITLE_AND_REPEATED_PLACEHOLDERS = {"title", "header", "footer", "date-time", "page-number", "page"}
 _CENTIMETRES = {"cm": 1.0, "mm": 0.1, "in": 2.54, "pt": 2.54 / 72, "pc": 2.54 / 6, "px": 2.54 / 96}
 _LENGTH = re.compile(r"(-?[\d.]+)([a-z]+)")
 #: Attributes with the value of a cell whose text is missing.
@@ -104,15 +101,14 @@ _VALUES = tuple(
 
 def read_odt(archive: Archive, pictures: Pictures) -> OfficeDocument:
     body, text = _opened(archive, pictures, "text")
-    blocks = text.blocks(body) if body is not None else []
-    return OfficeDocument(pages=[build_page(1, blocks, pictures)], facts=_metadata(archive))
+    page = build_page(1, list(text.blocks(body)), pictures)
+    return OfficeDocument(pages=[page], facts=_metadata(archive))
 
 
 def read_odp(archive: Archive, pictures: Pictures) -> OfficeDocument:
     body, text = _opened(archive, pictures, "presentation")
-    slides = body.iterchildren(f"{DRAW}page") if body is not None else ()
     pages = []
-    for number, slide in enumerate(slides, 1):
+    for number, slide in enumerate(body.iterchildren(f"{DRAW}page"), 1):
         style = slide.get(f"{DRAW}style-name")
         visibility = text.styles.property("drawing-page", style, f"{_PRESENTATION}visibility")
         is_hidden = visibility == "hidden"
@@ -123,15 +119,13 @@ def read_odp(archive: Archive, pictures: Pictures) -> OfficeDocument:
 
 def read_ods(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDocument:
     body, text = _opened(archive, pictures, "spreadsheet")
-    tables = body.iterchildren(f"{TABLE}table") if body is not None else ()
     pages = []
-    for number, table in enumerate(tables, 1):
+    for number, table in enumerate(body.iterchildren(f"{TABLE}table"), 1):
         name = table.get(f"{TABLE}name") or f"Sheet {number}"
         style = table.get(f"{TABLE}style-name")
         is_hidden = text.styles.property("table", style, f"{TABLE}display") == "false"
         blocks: list[Block] = [Heading(1, [Run(name + (" (hidden)" if is_hidden else ""))])]
-        grid = _read_sheet(table, max_cells).grid()
-        if grid is not None:
+        if (grid := _read_sheet(table, max_cells).grid()) is not None:
             blocks.append(grid)
         for frame in table.iter(f"{DRAW}frame"):
             blocks += text.shape(frame)
@@ -139,10 +133,9 @@ def read_ods(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDocu
     return OfficeDocument(pages=pages, facts=_metadata(archive))
 
 
-def reject_encrypted_odf(path: str, max_expanded_bytes: int) -> None:
+def reject_encrypted_odf(archive: Archive) -> None:
     try:
-        with open_archive(path, max_expanded_bytes) as archive:
-            _reject_encrypted(archive)
+        _reject_encrypted(archive)
     except (etree.LxmlError, ValueError) as error:
         raise FileCorrupt("The document is damaged: its manifest is not valid XML") from error
 
@@ -166,41 +159,28 @@ def _metadata(archive: Archive) -> dict[str, str]:
 
 
 class _ListLevel(NamedTuple):
-    is_numbered: bool
-    #: OOXML name of the number format; empty if no number is displayed.
-    form: str = ""
+    #: OOXML name of the number format, or `bullet`; empty if no number is displayed.
+    form: str = "bullet"
     prefix: str = ""
     suffix: str = ""
     start: int = 1
 
     def marker(self, count: int) -> tuple[str, str]:
         """Return the marker in Markdown, and a label that is part of the text."""
-        if not self.is_numbered:
-            return "-", ""
-        if not self.form:
-            return "", ""
+        if not self.form or self.form == "bullet":
+            return "-" if self.form else "", ""
         if self.form == "decimal" and not self.prefix and self.suffix in (".", ")", ""):
             return f"{count}.", ""
         return "-", f"{self.prefix}{format_number(count, self.form)}{self.suffix} "
 
 
-_BULLET = _ListLevel(False)
-
-
 class _Styles:
     """Resolves paragraph, character and list styles with their parents."""
 
-    def __init__(self, *roots: Element | None) -> None:
+    def __init__(self, roots: Iterable[Element]) -> None:
         self._styles: dict[tuple[str, str], Element] = {}
         self._lists: dict[str, dict[int, _ListLevel]] = {}
-        holders = [f"{OFFICE}styles", f"{OFFICE}automatic-styles"]
-        for element in (
-            each
-            for root in roots
-            if root is not None
-            for holder in root.iterchildren(*holders)
-            for each in holder
-        ):
+        for element in chain.from_iterable(root.iterfind("*/*") for root in roots):
             name = element.get(_NAME, "")
             if element.tag == f"{STYLE}style":
                 self._styles.setdefault((element.get(f"{STYLE}family", ""), name), element)
@@ -209,21 +189,20 @@ class _Styles:
                     parse_int(each.get(f"{TEXT}level"), 1) - 1: _level(each) for each in element
                 }
                 self._lists.setdefault(name, levels)
-        self._characters: dict[tuple[str, str], tuple[Style, str]] = {}
+        self._characters: dict[str | None, tuple[Style, str]] = {}
 
-    def character(self, name: str | None, family: str = "text") -> tuple[Style, str]:
+    def character(self, name: str | None) -> tuple[Style, str]:
         """Return the style, and whether it is raised (`super`) or lowered (`sub`)."""
-        key = (family, name or "")
-        if key not in self._characters:
+        if name not in self._characters:
             style, position = PLAIN, ""
-            for element in reversed(self._with_parents(family, name)):
+            for element in reversed(self._with_parents("text", name)):
                 style, position = _styled(element, style, position)
-            self._characters[key] = (style, position)
-        return self._characters[key]
+            self._characters[name] = (style, position)
+        return self._characters[name]
 
-    def names(self, family: str, name: str | None) -> list[str]:
-        """Return the display names of a style and its parents."""
-        chain = self._with_parents(family, name)
+    def paragraph_names(self, name: str | None) -> list[str]:
+        """Return the display names of a paragraph style and its parents."""
+        chain = self._with_parents("paragraph", name)
         names = [each.get(f"{STYLE}display-name") or each.get(_NAME, "") for each in chain]
         # The last parent may be a built-in style that is not part of the file.
         last = chain[-1].get(f"{STYLE}parent-style-name") if chain else name
@@ -238,7 +217,7 @@ class _Styles:
         return None
 
     def list_level(self, name: str | None, level: int) -> _ListLevel:
-        return self._lists.get(name or "", {}).get(level, _BULLET)
+        return self._lists.get(name or "", {}).get(level, _ListLevel())
 
     def _with_parents(self, family: str, name: str | None) -> list[Element]:
         chain: list[Element] = []
@@ -273,9 +252,8 @@ def _styled(element: Element, style: Style, position: str) -> tuple[Style, str]:
 
 def _level(element: Element) -> _ListLevel:
     if not element.tag.endswith("-number"):
-        return _BULLET
+        return _ListLevel()
     return _ListLevel(
-        True,
         _NUMBER_FORMATS.get(element.get(f"{STYLE}num-format", ""), ""),
         element.get(f"{STYLE}num-prefix", ""),
         element.get(f"{STYLE}num-suffix", ""),
@@ -336,10 +314,7 @@ class _TextReader:
     #: The last number of each list, by its style, for lists that continue.
     _numbers: dict[str, int] = field(default_factory=dict)
 
-    def blocks(self, container: Element) -> list[Block]:
-        return list(self._blocks(container))
-
-    def _blocks(self, container: Element) -> Iterator[Block]:
+    def blocks(self, container: Element) -> Iterator[Block]:
         for child in container:
             if child.tag in (f"{TEXT}p", f"{TEXT}h"):
                 if content := self.inlines(child):
@@ -351,22 +326,18 @@ class _TextReader:
                 yield self.table(child)
                 yield from self._pop_pending()
             elif child.tag in _CONTAINERS:
-                yield from self._blocks(child)
+                yield from self.blocks(child)
             elif child.tag.startswith(DRAW):
                 yield from self.shape(child)
 
     def _block(self, element: Element, name: str | None, content: list[Inline]) -> Block:
         if element.tag == f"{TEXT}h":
             return Heading(parse_int(element.get(f"{TEXT}outline-level"), 1), content)
-        names = self.styles.names("paragraph", name)
+        names = self.styles.paragraph_names(name)
         level = next(filter(None, map(heading_level, names)), None)
         if level is not None:
             return Heading(level, content)
-        if any(map(is_code_style, names)):
-            return Code(plain_text(content))
-        if any(map(is_quote_style, names)):
-            return Quote([Paragraph(content)])
-        return Paragraph(content)
+        return styled_paragraph(names, content)
 
     def _pop_pending(self) -> list[Block]:
         pending, self._anchored, self._notes = [*self._anchored, *self._notes], [], []
@@ -409,7 +380,7 @@ class _TextReader:
             yield from self._pop_pending()
 
     def table(self, element: Element) -> Table:
-        rows = ([SpannedCell(self.blocks(cell), across, down) for cell, across, down in row]
+        rows = ([SpannedCell(list(self.blocks(cell)), across, down) for cell, across, down in row]
                 for row in _spanned_cells(element))  # fmt: skip
         return Table(lay_out_cells(rows))
 
@@ -443,12 +414,8 @@ class _TextReader:
             self._add(child.tail, style, position, inlines)
 
     def _add(self, text: str | None, style: Style, position: str, inlines: list[Inline]) -> None:
-        if not text:
-            return
-        text = _SPACE.sub(" ", text)
-        if position in ("super", "sub"):
-            text = superscript(text) if position == "super" else subscript(text)
-        inlines.append(Run(text, style))
+        if text:
+            inlines.append(Run(set_script(_SPACE.sub(" ", text), position), style))
 
     def _note(self, element: Element) -> NoteReference:
         if element.tag == f"{OFFICE}annotation":
@@ -467,7 +434,7 @@ class _TextReader:
         """Read blocks inside a paragraph without emitting what has to follow that paragraph."""
         anchored, self._anchored = self._anchored, []
         notes, self._notes = self._notes, []
-        blocks = self.blocks(container)
+        blocks = list(self.blocks(container))
         self._anchored, self._notes = anchored, notes
         return blocks
 
@@ -490,10 +457,10 @@ class _TextReader:
         if element.tag == f"{DRAW}g":
             return [block for child in element for block in self.shape(child)]
         if element.tag != f"{DRAW}frame":
-            return self.blocks(element) if element.tag.startswith(DRAW) else []
+            return list(self.blocks(element)) if element.tag.startswith(DRAW) else []
         for child in element:
             if child.tag == f"{DRAW}text-box":
-                return self.blocks(child)
+                return list(self.blocks(child))
             if child.tag == f"{TABLE}table":
                 return [self.table(child)]
             if child.tag == f"{DRAW}object" and (blocks := self._object(child)):
@@ -513,7 +480,7 @@ class _TextReader:
             return Picture(alt, self.pictures.save(self.archive.read(name)))
         try:
             return Picture(alt, self.pictures.save(base64.b64decode(data or "")))
-        except binascii.Error:
+        except ValueError:
             return Picture(alt)
 
     def _object(self, element: Element) -> list[Block]:
@@ -529,37 +496,31 @@ class _TextReader:
         return [self.table(table)] if table is not None else []
 
 
-def _opened(
-    archive: Archive, pictures: Pictures, family: str
-) -> tuple[Element | None, _TextReader]:
+def _opened(archive: Archive, pictures: Pictures, family: str) -> tuple[Element, _TextReader]:
     _reject_encrypted(archive)
-    content = _part(archive, "content.xml")
+    content, styles = _part(archive, "content.xml"), _part(archive, "styles.xml")
     if content is None:
         raise FileCorrupt("The document has no content")
-    styles = _Styles(content, _part(archive, "styles.xml"))
     body = content.find(f"{OFFICE}body/{OFFICE}{family}")
-    return body, _TextReader(archive, styles, pictures)
+    # Without a body, the root serves as an empty one.
+    body = content if body is None else body
+    roots = [content] if styles is None else [content, styles]
+    return body, _TextReader(archive, _Styles(roots), pictures)
 
 
 def _slide_blocks(slide: Element, text: _TextReader, *, is_hidden: bool) -> list[Block]:
-    shapes = [
-        each
-        for each in slide
-        if each.tag.startswith(DRAW) and each.get(_CLASS) not in _REPEATED_PLACEHOLDERS
-    ]
+    shapes = [shape for shape in slide if shape.tag.startswith(DRAW)]
     blocks: list[Block] = []
     for shape in shapes:
         if shape.get(_CLASS) == "title":
             blocks += slide_title(text.shape(shape))
     if is_hidden:
         blocks.append(Paragraph([Run("(hidden)")]))
-    others = [(_box(shape), shape) for shape in shapes if shape.get(_CLASS) != "title"]
-    for shape in sort_by_position(others):
+    others = [each for each in shapes if each.get(_CLASS) not in _TITLE_AND_REPEATED_PLACEHOLDERS]
+    for shape in sort_by_position([(_box(shape), shape) for shape in others]):
         blocks += text.shape(shape)
-    notes = slide.find(f"{_PRESENTATION}notes")
-    frames = notes.iterchildren() if notes is not None else ()
-    spoken = [frame for frame in frames if frame.get(_CLASS) == "notes"]
-    return [*blocks, *speaker_notes([block for frame in spoken for block in text.shape(frame)])]
+    frames = slide.iterfind(f"{_PRESENTATION}notes/*[@{_CLASS}='notes']")
+    return [*blocks, *speaker_notes([block for frame in frames for block in text.shape(frame)])]
 
 
 def _box(shape: Element) -> Box | None:

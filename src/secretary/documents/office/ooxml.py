@@ -1,7 +1,7 @@
 """What docx, xlsx and pptx share: parts and relationships, charts and equations."""
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -15,7 +15,9 @@ from .xml_parser import DUBLIN, Element, child_texts, parse_int, parse_xml
 _OFFICE = "http://schemas.openxmlformats.org/"
 RELATIONSHIP = f"{{{_OFFICE}officeDocument/2006/relationships}}"
 DRAWING = f"{{{_OFFICE}drawingml/2006/main}}"
-MARKUP = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+_MARKUP = f"{{{_OFFICE}markup-compatibility/2006}}"
+#: The element that contains alternative representations.
+ALTERNATIVES = f"{_MARKUP}AlternateContent"
 _PACKAGE = f"{{{_OFFICE}package/2006/relationships}}"
 _PROPERTIES = {
     f"{DUBLIN}title": "title",
@@ -112,10 +114,15 @@ def core_properties(archive: Archive) -> dict[str, str]:
     return child_texts(part.root, _PROPERTIES) if part is not None else {}
 
 
-def choose_alternative(element: Element) -> Element | None:
-    """Choose among alternative representations the one for current programs."""
-    chosen = element.find(f"{MARKUP}Choice")
-    return chosen if chosen is not None else element.find(f"{MARKUP}Fallback")
+def chosen_elements(elements: Iterable[Element]) -> Iterator[Element]:
+    """Yield the elements; of alternative representations, the one for current programs."""
+    for element in elements:
+        if element.tag != ALTERNATIVES:
+            yield element
+            continue
+        chosen = element.find(f"{_MARKUP}Choice")
+        chosen = chosen if chosen is not None else element.find(f"{_MARKUP}Fallback")
+        yield from chosen_elements(chosen if chosen is not None else ())
 
 
 C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
@@ -148,8 +155,7 @@ def chart_blocks(part: Part | None) -> list[Block]:
 
 def _points(series: Element, *names: str) -> dict[int, str]:
     """Return the values of the first of these children."""
-    children = (series.find(f"{C}{name}") for name in names)
-    element = next((child for child in children if child is not None), None)
+    element = next(series.iterchildren(*(f"{C}{name}" for name in names)), None)
     if element is None:
         return {}
     points: dict[int, str] = {}
@@ -183,15 +189,9 @@ _ESCAPED = str.maketrans(
 
 
 def to_latex(element: Element) -> str:
-    """Convert all children of an element to LaTeX, in one line."""
-    parts: list[str] = []
-    for child in element:
-        writer = _WRITERS.get(child.tag)
-        if writer is not None:
-            parts.append(writer(child))
-        elif child.tag not in _IGNORED:
-            parts.append(to_latex(child))
-    return "".join(parts)
+    """Convert all children of an element to LaTeX, in one line. Only runs contain text, so that
+    properties of any kind give none."""
+    return "".join(_WRITERS.get(child.tag, to_latex)(child) for child in element)
 
 
 def _part(element: Element, name: str) -> str:
@@ -272,11 +272,4 @@ _WRITERS: dict[str, Callable[[Element], str]] = {
         "limLow": lambda e: f"{_part(e, 'e').strip()}_{{{_part(e, 'lim')}}}",
         "limUpp": lambda e: f"{_part(e, 'e').strip()}^{{{_part(e, 'lim')}}}",
     }.items()
-}  # fmt: skip
-_IGNORED = {
-    f"{M}{name}"
-    for name in (
-        "fPr", "radPr", "sSupPr", "sSubPr", "sSubSupPr", "sPrePr", "naryPr", "dPr", "funcPr",
-        "accPr", "barPr", "limLowPr", "limUppPr", "mPr", "eqArrPr", "ctrlPr", "oMathParaPr",
-    )
 }  # fmt: skip

@@ -17,13 +17,12 @@ _ZIPPED: dict[str, LazyCallable[OfficeDocument]] = {
     "docx": LazyCallable("documents.office.docx", "read_docx"),
     "epub": LazyCallable("documents.office.html", "read_epub"),
     "odp": LazyCallable("documents.office.odf", "read_odp"),
+    "ods": LazyCallable("documents.office.odf", "read_ods"),
     "odt": LazyCallable("documents.office.odf", "read_odt"),
     "pptx": LazyCallable("documents.office.pptx", "read_pptx"),
-}
-_SHEETS: dict[str, LazyCallable[OfficeDocument]] = {
-    "ods": LazyCallable("documents.office.odf", "read_ods"),
     "xlsx": LazyCallable("documents.office.xlsx", "read_xlsx"),
 }
+_SHEETS = {"ods", "xlsx"}
 _READ_HTML: LazyCallable[OfficeDocument] = LazyCallable("documents.office.html", "read_html")
 _READ_RTF: LazyCallable[OfficeDocument] = LazyCallable("documents.office.rtf", "read_rtf")
 _HTML_EXTENSIONS = {".html", ".htm", ".xhtml"}
@@ -64,13 +63,10 @@ def read_office(
     # HTML without a doctype is detected as text: a fragment, or XHTML.
     is_html = PurePath(name or path).suffix.lower() in _HTML_EXTENSIONS
     try:
-        if kind in _ZIPPED or kind in _SHEETS:
+        if kind in _ZIPPED:
+            limits = [max_cells] if kind in _SHEETS else []
             with open_archive(path, max_expanded_bytes) as archive:
-                document = (
-                    _ZIPPED[kind](archive, pictures)
-                    if kind in _ZIPPED
-                    else _SHEETS[kind](archive, pictures, max_cells)
-                )
+                document = _ZIPPED[kind](archive, pictures, *limits)
         elif kind == "html" or (kind == "text" and is_html):
             document = _READ_HTML(path, pictures)
         elif kind == "rtf":

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple, TypeVar
 
 from ..pages import Page
@@ -24,16 +24,15 @@ from .blocks import (
     plain_text,
 )
 from .containers import Archive
-from .conventions import format_number, subscript, superscript
+from .conventions import format_number, set_script
 from .markdown import build_page
 from .ooxml import (
     CHART,
-    MARKUP,
     RELATIONSHIP,
     M,
     Part,
     chart_blocks,
-    choose_alternative,
+    chosen_elements,
     core_properties,
     main_part,
     to_latex,
@@ -54,6 +53,7 @@ _NUMBER_FORMATS = {
     "romanLc": "lowerRoman",
     "romanUc": "upperRoman",
 }
+_BULLETS = [f"{A}{name}" for name in ("buNone", "buAutoNum", "buChar", "buBlip")]
 #: The format has nine levels; deeper claims would indent forever.
 _MAX_LEVEL = 8
 #: Slides with more shapes are sorted by position only.
@@ -128,8 +128,6 @@ def sort_by_position(shapes: Sequence[tuple[Box | None, T]]) -> list[T]:
 
 
 def _ordered(boxes: list[tuple[Box, int]]) -> list[int]:
-    if len(boxes) <= 1:
-        return [number for _, number in boxes]
     for horizontal in (False, True):
         groups = _split_at_gaps(boxes, horizontal=horizontal)
         if len(groups) > 1:
@@ -148,20 +146,17 @@ def _split_at_gaps(
         return start + size * 0.1, start + size * 0.9
 
     groups: list[list[tuple[Box, int]]] = []
-    end = 0.0
+    end = -inf
     for each in sorted(boxes, key=lambda each: span(each[0])[0]):
         start, stop = span(each[0])
-        if groups and start < end:
-            groups[-1].append(each)
-            end = max(end, stop)
-        else:
-            groups.append([each])
-            end = stop
+        if start >= end:
+            groups.append([])
+        groups[-1].append(each)
+        end = max(end, stop)
     return groups
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
+class _Shape(NamedTuple):
     element: Element
     box: Box | None
     #: The placeholder type, such as `title` or `body`; None for other shapes.
@@ -181,17 +176,17 @@ class _Slide:
     def blocks(self) -> list[Block]:
         tree = self._part.root.find(f"{P}cSld/{P}spTree")
         shapes = self._sorted_shapes(tree) if tree is not None else []
-        titles = [shape for shape in shapes if shape.placeholder in _TITLES]
-        others = [shape for shape in shapes if shape.placeholder not in _TITLES]
         blocks: list[Block] = []
-        for shape in titles:
-            blocks += slide_title(_text_blocks(shape.element.find(f"{P}txBody"), self._part))
-        for shape in others:
-            blocks += self._shape_blocks(shape)
+        for shape in sorted(shapes, key=lambda each: each.placeholder not in _TITLES):
+            if shape.placeholder in _TITLES:
+                blocks += slide_title(_text_blocks(shape.element.find(f"{P}txBody"), self._part))
+            else:
+                blocks += self._shape_blocks(shape)
         return blocks + self._notes()
 
     def _sorted_shapes(self, tree: Element) -> list[_Shape]:
-        shapes = [self._shape(element) for element in _shapes(tree)]
+        elements = (each for each in chosen_elements(tree) if each.tag in _SHAPES)
+        shapes = [self._shape(element) for element in elements]
         return sort_by_position([(shape.box, shape) for shape in shapes if shape])
 
     def _shape(self, element: Element) -> _Shape | None:
@@ -199,15 +194,13 @@ class _Slide:
         named = element.find(f"./*/{P}cNvPr")
         if named is not None and parse_bool(named.get("hidden")):
             return None
-        if properties is None:
-            return _Shape(element, _box(element), None)
-        placeholder = properties.get("type", "body" if properties.get("idx") else "obj")
+        placeholder = None
+        if properties is not None:
+            placeholder = properties.get("type", "body" if properties.get("idx") else "obj")
         if placeholder in _REPEATED_PLACEHOLDERS:
             return None
-        box = _box(element)
-        for inherited_shape in self._inherited(element):
-            box = box or _box(inherited_shape)
-        return _Shape(element, box, placeholder)
+        boxes = map(_box, (element, *self._inherited(element)))
+        return _Shape(element, next(filter(None, boxes), None), placeholder)
 
     def _inherited(self, element: Element) -> Iterator[Element]:
         """Yield the same placeholder in the layout, then in the master."""
@@ -243,15 +236,13 @@ class _Slide:
                 return []
 
     def _frame(self, frame: Element) -> list[Block]:
-        table = frame.find(f"{A}graphic/{A}graphicData/{A}tbl")
-        if table is not None:
-            return [Table(_table_rows(table, self._part))]
-        chart = frame.find(f"{A}graphic/{A}graphicData/{CHART}")
-        if chart is not None:
-            return chart_blocks(self._part.by_id(chart.get(f"{RELATIONSHIP}id")))
-        diagram = frame.find(f"{A}graphic/{A}graphicData/{DIAGRAM}relIds")
-        if diagram is not None:
-            return diagram_blocks(self._part.by_id(diagram.get(f"{RELATIONSHIP}dm")))
+        for content in frame.iterfind(f"{A}graphic/{A}graphicData/*"):
+            if content.tag == f"{A}tbl":
+                return [Table(_table_rows(content, self._part))]
+            if content.tag == CHART:
+                return chart_blocks(self._part.by_id(content.get(f"{RELATIONSHIP}id")))
+            if content.tag == f"{DIAGRAM}relIds":
+                return diagram_blocks(self._part.by_id(content.get(f"{RELATIONSHIP}dm")))
         pictures = (_Shape(picture, None, None) for picture in frame.iter(f"{P}pic"))
         return [block for picture in pictures for block in self._shape_blocks(picture)]
 
@@ -265,16 +256,6 @@ class _Slide:
             if placeholder is not None and placeholder.get("type") == "body":
                 blocks += _text_blocks(shape.find(f"{P}txBody"), part)
         return speaker_notes(blocks)
-
-
-def _shapes(tree: Element) -> Iterator[Element]:
-    for child in tree:
-        if child.tag in _SHAPES:
-            yield child
-        elif child.tag == f"{MARKUP}AlternateContent":
-            chosen = choose_alternative(child)
-            if chosen is not None:
-                yield from _shapes(chosen)
 
 
 def _is_same(own: Element, inherited_shape: Element, by_type: bool) -> bool:
@@ -312,8 +293,8 @@ def _text_blocks(body: Element | None, part: Part, styles: Sequence[Element] = (
         if not content:
             continue
         inherited = (style.find(f"{A}lvl{level + 1}pPr") for style in styles)
-        bullets = map(_bullet, (properties, *inherited))
-        bullet = next((bullet for bullet in bullets if bullet is not None), None)
+        holders = (each for each in (properties, *inherited) if each is not None)
+        bullet = next((each for holder in holders for each in holder.iterchildren(*_BULLETS)), None)
         name = bullet.tag.removeprefix(A) if bullet is not None else "buNone"
         for deeper in [each for each in counts if each > level]:
             del counts[deeper]
@@ -343,18 +324,12 @@ def _number(bullet: Element, level: int, counts: dict[int, tuple[str, int]]) -> 
 
 def _inlines(paragraph: Element, part: Part) -> list[Inline]:
     inlines: list[Inline] = []
-    for child in paragraph:
+    for child in chosen_elements(paragraph):
         if child.tag in (f"{A}r", f"{A}fld"):
-            text = child.findtext(f"{A}t") or ""
-            properties = child.find(f"{A}rPr")
-            if text:
-                inlines.append(_run(text, properties, part))
+            if text := child.findtext(f"{A}t"):
+                inlines.append(_run(text, child.find(f"{A}rPr"), part))
         elif child.tag == f"{A}br":
             inlines.append(Run("\n"))
-        elif child.tag == f"{MARKUP}AlternateContent":
-            chosen = choose_alternative(child)
-            if chosen is not None:
-                inlines += _inlines(chosen, part)
         elif child.tag == _MATH_2010 or child.tag.startswith(M):
             inlines.append(Run(to_latex(child), Style(math=True)))
     return [] if is_blank(inlines) else inlines
@@ -364,9 +339,8 @@ def _run(text: str, properties: Element | None, part: Part) -> Run:
     text = text.replace("\v", "\n")
     if properties is None:
         return Run(text)
-    position = parse_int(properties.get("baseline"))
-    if position:
-        text = superscript(text) if position > 0 else subscript(text)
+    if position := parse_int(properties.get("baseline")):
+        text = set_script(text, "super" if position > 0 else "sub")
     link = properties.find(f"{A}hlinkClick")
     style = Style(
         bold=parse_bool(properties.get("b")),
@@ -375,14 +349,6 @@ def _run(text: str, properties: Element | None, part: Part) -> Run:
         link=part.link(link.get(f"{RELATIONSHIP}id")) if link is not None else None,
     )
     return Run(text, style)
-
-
-def _bullet(properties: Element | None) -> Element | None:
-    if properties is None:
-        return None
-    names = ("buNone", "buAutoNum", "buChar", "buBlip")
-    bullets = (properties.find(f"{A}{name}") for name in names)
-    return next((bullet for bullet in bullets if bullet is not None), None)
 
 
 def _table_rows(table: Element, part: Part) -> list[list[Cell]]:

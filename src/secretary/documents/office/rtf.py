@@ -1,34 +1,28 @@
 """Reads Rich Text Format (rtf) as one page."""
 
 import re
-from collections.abc import Callable, Iterator
-from copy import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from ...core.errors import FileCorrupt, FileTooLarge
+from ...core.errors import FileCorrupt
 from .blocks import (
     PLAIN,
     Block,
     Cell,
-    Code,
     Heading,
     Inline,
     Item,
     Note,
     NoteReference,
     OfficeDocument,
-    Paragraph,
     Picture,
     Pictures,
-    Quote,
     Run,
     Style,
     Table,
     check_cell_count,
     is_blank,
-    plain_text,
     repeatable_cell,
     with_author,
 )
@@ -40,12 +34,13 @@ from .conventions import (
     hyperlink_target,
     is_code_style,
     is_quote_style,
-    subscript,
-    superscript,
+    set_script,
+    styled_paragraph,
     symbol_character,
     toc_level,
 )
 from .markdown import build_page
+from .text import read_limited
 
 MAX_RTF_BYTES = 256 * MIB
 _SIGNS = {
@@ -54,7 +49,8 @@ _SIGNS = {
     "emspace": " ", "enspace": " ", "qmspace": " ", "lbr": "\n",
 }  # fmt: skip
 _SYMBOLS = {"~": "\u00a0", "_": "-", "\\": "\\", "{": "{", "}": "}"}
-_METADATA = {"title": "title", "author": "author", "subject": "subject", "keywords": "keywords"}
+_MARKS = {"b": "bold", "i": "italic", "strike": "strike", "striked": "strike"}
+_METADATA = {"title", "author", "subject", "keywords"}
 _EQUATION = re.compile(r"m[A-Za-z]+")
 _EQUATION_PROPERTIES = re.compile(r"m[A-Za-z]+Pr")
 #: Destinations that are not part of the text.
@@ -89,55 +85,10 @@ _TOKEN = re.compile(
 
 
 def read_rtf(path: str, pictures: Pictures) -> OfficeDocument:
-    if Path(path).stat().st_size > MAX_RTF_BYTES:
-        raise FileTooLarge("The RTF file is larger than allowed", limit_bytes=MAX_RTF_BYTES)
     reader = _Reader(pictures)
-    reader.read(Path(path).read_bytes())
+    reader.read(read_limited(path, MAX_RTF_BYTES, noun="RTF file"))
     blocks = reader.flow.blocks()
     return OfficeDocument(pages=[build_page(1, blocks, pictures)], facts=reader.metadata)
-
-
-class _Token(NamedTuple):
-    """`kind` is `word`, `symbol`, `hex`, `text`, `binary` or a brace."""
-
-    kind: str
-    value: str = ""
-    number: int | None = None
-    data: bytes = b""
-
-
-def _tokenize(data: bytes) -> Iterator[_Token]:
-    """Yield tokens up to the end of the outermost group; a file without it is truncated."""
-    position = depth = 0
-    while position < len(data):
-        match = _TOKEN.match(data, position)
-        if match is None:
-            position += 1
-            continue
-        position = match.end()
-        kind = match.lastgroup
-        if kind == "brace":
-            brace = match["brace"].decode()
-            depth += 1 if brace == "{" else -1
-            yield _Token(brace)
-            if not depth:
-                return
-        elif match["word"] is not None:
-            word = match["word"].decode()
-            number = int(match["number"]) if match["number"] is not None else None
-            if word == "bin":
-                size = max(number or 0, 0)
-                yield _Token("binary", data=data[position : position + size])
-                position += size
-            else:
-                yield _Token("word", word, number)
-        elif kind == "hex":
-            yield _Token("hex", data=bytes([int(match["hex"], 16)]))
-        elif kind == "symbol":
-            yield _Token("symbol", match["symbol"].decode("latin-1"))
-        elif kind == "text":
-            yield _Token("text", data=match["text"])
-    raise FileCorrupt("The RTF file is truncated")
 
 
 @dataclass(slots=True)
@@ -148,9 +99,8 @@ class _Font:
 
     @property
     def is_symbols(self) -> bool:
-        return self.charset == _SYMBOL_CHARSET or self.name.lower().startswith(
-            ("wingdings", "webdings")
-        )
+        has_symbol_name = self.name.lower().startswith(("wingdings", "webdings"))
+        return has_symbol_name or self.charset == _SYMBOL_CHARSET
 
 
 def _codec_or_default(page: str) -> str:
@@ -243,24 +193,20 @@ def _block(line: list[Inline], label: str, form: _ParagraphFormat) -> Block:
     level = heading_level(form.style)
     if form.outline is not None and form.outline < 9:
         level = form.outline + 1
-    has_label = bool(_LABEL.fullmatch(label))
+    labelled = [Run(f"{label} "), *line] if _LABEL.fullmatch(label) else line
     if level is not None:
-        return Heading(level, [Run(f"{label} "), *line] if has_label else line)
+        return Heading(level, labelled)
     if contents := toc_level(form.style):
         return Item(contents - 1, "-", line)
     if label:
-        if marker := decimal_marker(label):
-            return Item(form.level, marker, line)
-        return Item(form.level, "-", [Run(f"{label} "), *line] if has_label else line)
-    if is_code_style(form.style):
-        return Code(plain_text(line))
+        marker = decimal_marker(label)
+        return Item(form.level, marker or "-", line if marker else labelled)
     if is_quote_style(form.style):
         # Programs repeat the formatting of a style in each run.
         for number, inline in enumerate(line):
             if isinstance(inline, Run):
                 line[number] = inline._replace(style=inline.style._replace(italic=False))
-        return Quote([Paragraph(line)])
-    return Paragraph(line)
+    return styled_paragraph([form.style], line)
 
 
 def _grid(rows: list[tuple[list[list[Block]], list[_CellFormat]]]) -> list[list[Cell]]:
@@ -301,7 +247,7 @@ class _Group:
     font: int = 0
     fallback: int = 1
     form: _ParagraphFormat = field(default_factory=_ParagraphFormat)
-    #: Collected text for `at_end`, or None.
+    #: Collected text for `on_end`, or None.
     text: list[str] | None = None
     is_endnote: bool = False
     on_end: "Callable[[_Group], None] | None" = None
@@ -336,37 +282,53 @@ class _Reader:
         return self._groups[-1]
 
     def read(self, data: bytes) -> None:
-        for token in _tokenize(data):
-            if token.kind not in ("hex", "text"):
+        """Read up to the end of the outermost group; a file without it is truncated."""
+        position = 0
+        while match := _TOKEN.match(data, position):
+            position = match.end()
+            if text := match["text"]:
+                self._add_bytes(text)
+                continue
+            if digits := match["hex"]:
+                self._add_bytes(bytes.fromhex(digits.decode()))
+                continue
+            if match.lastgroup is not None:
                 self._flush()
-            match token.kind:
-                case "{":
-                    inner = copy(self._group)
-                    inner.on_end = None
-                    self._groups.append(inner)
-                case "}":
-                    group = self._groups.pop()
-                    if group.on_end is not None:
-                        group.on_end(group)
-                case "word":
-                    self._word(token.value, token.number)
-                case "symbol" if token.value == "*":
-                    self._is_optional = True
-                case "symbol" if token.value in ("\n", "\r"):
-                    self._end_paragraph()
-                case "symbol":
-                    if token.value in _SYMBOLS:
-                        self._write(_SYMBOLS[token.value])
-                case "binary":
-                    self._add_picture_data(token.data.hex())
-                case _:
-                    data = token.data[self._skipped :]
-                    self._skipped = max(self._skipped - len(token.data), 0)
-                    if self._group.role == "pict":
-                        self._add_picture_data(data.decode("latin-1"))
-                    elif self._group.role != "ignored":
-                        self._bytes.append(data)
-        self._flush()
+            if word := match["word"]:
+                number = int(match["number"]) if match["number"] else None
+                if word == b"bin":
+                    size = max(number or 0, 0)
+                    self._add_picture_data(data[position : position + size].hex())
+                    position += size
+                else:
+                    self._word(word.decode(), number)
+            elif symbol := match["symbol"]:
+                self._symbol(symbol.decode("latin-1"))
+            elif match["brace"] == b"{":
+                self._groups.append(replace(self._group, on_end=None))
+            elif match["brace"]:
+                group = self._groups.pop()
+                if group.on_end is not None:
+                    group.on_end(group)
+                if len(self._groups) == 1:
+                    return
+        raise FileCorrupt("The RTF file is truncated")
+
+    def _symbol(self, symbol: str) -> None:
+        if symbol == "*":
+            self._is_optional = True
+        elif symbol in "\n\r":
+            self._end_paragraph()
+        elif symbol in _SYMBOLS:
+            self._write(_SYMBOLS[symbol])
+
+    def _add_bytes(self, data: bytes) -> None:
+        text = data[self._skipped :]
+        self._skipped = max(self._skipped - len(data), 0)
+        if self._group.role == "pict":
+            self._add_picture_data(text.decode("latin-1"))
+        elif self._group.role != "ignored":
+            self._bytes.append(text)
 
     def _flush(self) -> None:
         """Decode the collected bytes at once: characters may have two."""
@@ -388,10 +350,8 @@ class _Reader:
         elif group.role == "label":
             group.flow.label(text)
         elif group.role == "text" and not group.is_hidden:
-            if group.script:
-                text = superscript(text) if group.script == "super" else subscript(text)
             style = group.style._replace(link=self._link) if self._link else group.style
-            group.flow.add(Run(text, style))
+            group.flow.add(Run(set_script(text, group.script), style))
 
     def _word(self, word: str, number: int | None) -> None:
         is_optional, self._is_optional = self._is_optional, False
@@ -452,9 +412,8 @@ class _Reader:
             case "par" | "sect" | "page":
                 self._end_paragraph()
             case _ if word in _METADATA and group.role == "info":
-                name = _METADATA[word]
                 self._collect_text(
-                    lambda text: self.metadata.update({name: text.strip()} if text.strip() else {})
+                    lambda text: self.metadata.update({word: text.strip()} if text.strip() else {})
                 )
             case _:
                 return False
@@ -555,12 +514,9 @@ class _Reader:
                 group.form = replace(form, depth=max(form.depth, 1))
             case "itap":
                 group.form = replace(form, depth=max(number, 0))
-            case "b":
-                group.style = style._replace(bold=is_on)
-            case "i":
-                group.style = style._replace(italic=is_on)
-            case "strike" | "striked":
-                group.style = style._replace(strike=is_on)
+            case "b" | "i" | "strike" | "striked":
+                marks: dict[str, Any] = {_MARKS[word]: is_on}
+                group.style = style._replace(**marks)
             case "cs":
                 group.style = style._replace(code=is_code_style(self._styles.get(-number, "")))
             case "v" | "deleted":

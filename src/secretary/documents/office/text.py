@@ -56,9 +56,8 @@ def _rows(text: str, suffix: str, max_cells: int) -> list[list[str]]:
     csv.field_size_limit(len(text) + 1)
     rows: list[list[str]] = []
     width = 1
-    for row in csv.reader(
-        io.StringIO(text, newline=""), delimiter=delimiter or detect_delimiter(text)
-    ):
+    delimiter = delimiter or detect_delimiter(text)
+    for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
         if not any(cell.strip() for cell in row):
             continue
         rows.append(row)
@@ -81,10 +80,9 @@ def detect_delimiter(text: str) -> str:
     return max(_DELIMITERS, key=consistency)
 
 
-def read_limited(path: str) -> bytes:
-    size = Path(path).stat().st_size
-    if size > MAX_TEXT_BYTES:
-        raise FileTooLarge("The text is larger than allowed", limit_bytes=MAX_TEXT_BYTES)
+def read_limited(path: str, max_bytes: int = MAX_TEXT_BYTES, *, noun: str = "text") -> bytes:
+    if Path(path).stat().st_size > max_bytes:
+        raise FileTooLarge(f"The {noun} is larger than allowed", limit_bytes=max_bytes)
     return Path(path).read_bytes()
 
 

@@ -3,8 +3,8 @@
 import math
 import re
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from fractions import Fraction
@@ -57,7 +57,7 @@ class SheetGrid:
     """The cells of a sheet. Rows and columns start at 0; only cells with text count."""
 
     def __init__(self, max_cells: int) -> None:
-        self._rows: dict[int, dict[int, str]] = {}
+        self._rows: defaultdict[int, dict[int, str]] = defaultdict(dict)
         self._links: dict[tuple[int, int], str] = {}
         self._merged: list[tuple[int, int, int]] = []
         self._remaining = max_cells
@@ -65,10 +65,7 @@ class SheetGrid:
 
     def put(self, row: int, column: int, text: str) -> None:
         self._count(1)
-        cells = self._rows.get(row)
-        if cells is None:
-            cells = self._rows[row] = {}
-        cells[column] = text
+        self._rows[row][column] = text
 
     def merge(self, row: int, column: int, last_row: int) -> None:
         """Record that a cell spans down to a row: its text is repeated there."""
@@ -128,7 +125,6 @@ class _Book:
             with part.archive.stream(part.name) as stream:
                 self.strings = [_rich_text(each) for each in iter_elements(stream, [f"{S}si"])]
         self._codes = _number_formats(workbook.related("styles"))
-        self._numbers: dict[tuple[str, str], str] = {}
 
     def number(self, text: str, style: str | None) -> str:
         code = self._codes.get(style or "0")
@@ -137,13 +133,7 @@ class _Book:
         try:
             if code is None:
                 return format_general(float(text))
-            # A few numbers are repeated all over most sheets.
-            formatted = self._numbers.get((text, code))
-            if formatted is None:
-                formatted = format_value(float(text), code, is_1904=self.is_1904)
-                if len(self._numbers) < 100_000:
-                    self._numbers[text, code] = formatted
-            return formatted
+            return format_value(float(text), code, is_1904=self.is_1904)
         except ValueError:
             return text  # not a number: keep it as it is
 
@@ -200,8 +190,8 @@ def _sheet_blocks(part: Part, book: _Book, pictures: Pictures, max_cells: int) -
                             if text := _cell_text(cell, book):
                                 cells.put(row, column, text)
                 case "mergeCell":
-                    corners = map(_REFERENCE.fullmatch, element.get("ref", "").partition(":")[::2])
-                    start, end = corners
+                    corners = element.get("ref", "").partition(":")[::2]
+                    start, end = map(_REFERENCE.fullmatch, corners)
                     if start and end:
                         cells.merge(int(start[2]) - 1, _column(start[1]), int(end[2]) - 1)
                 case "hyperlink":
@@ -213,8 +203,7 @@ def _sheet_blocks(part: Part, book: _Book, pictures: Pictures, max_cells: int) -
                     drawings.append(element.get(f"{RELATIONSHIP}id"))
                 case "chartsheet":
                     is_chart = True
-    grid = cells.grid()
-    if grid is not None:
+    if (grid := cells.grid()) is not None:
         yield grid
     for identity in drawings:
         yield from _read_drawing(part.by_id(identity), pictures, has_charts=is_chart)
@@ -288,7 +277,7 @@ _MAX_DECIMALS = 30
 _TOKEN = re.compile(
     r'"(?P<quoted>[^"]*)"?|\\(?P<escaped>.)|_.|\*.'
     r"|\[\$(?P<currency>[^\]-]*)(?:-(?P<locale>[^\]]*))?\]"
-    r"|\[(?P<elapsed>h+|m+|s+)\]|\[(?P<condition>[<>=]+-?[\d.]+)\]|\[[^\]]*\]"
+    r"|\[(?P<elapsed>h+|m+|s+)\]|\[(?P<sign>[<>=]+)(?P<limit>-?[\d.]+)\]|\[[^\]]*\]"
     r"|(?P<general>General|Standard)"
     r"|(?P<half>AM/PM|A/P)|(?P<fraction>\.0+(?=$|[^0#?]))"
     r"|(?P<exponent>E[+-](?=[0#?]))|(?P<date>y+|m+|d+|h+|s+)"
@@ -296,7 +285,6 @@ _TOKEN = re.compile(
     r"|(?P<literal>.)",
     re.IGNORECASE | re.DOTALL,
 )
-_CONDITION = re.compile(r"([<>=]+)(-?[\d.]+)")
 _DAYS_UNTIL_10000 = 2_958_466
 _MONTHS = {
     False: "January February March April May June July August September October November December",
@@ -313,16 +301,15 @@ class _Token(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
+class _Section(NamedTuple):
     tokens: tuple[_Token, ...]
     is_date: bool
-    is_general: bool
     #: For example `>=` and 100.
     condition: tuple[str, float] | None
     is_german: bool
 
 
+@lru_cache(10_000)  # a few numbers are repeated all over most sheets
 def format_value(value: float, code: str, *, is_1904: bool = False) -> str:
     """Format `value`; as a plain number if the format code is not supported."""
     if not math.isfinite(value):
@@ -331,13 +318,8 @@ def format_value(value: float, code: str, *, is_1904: bool = False) -> str:
     if section.is_date:
         date = _format_date(value, section, is_1904=is_1904)
         return format_general(value) if date is None else date
-    if section.is_general:
-        return "".join(
-            format_general(number) if token.kind == "general" else token.text
-            for token in section.tokens
-        )
     try:
-        return _format_number(section, number).strip()
+        return _format_number(section.tokens, number).strip()
     except InvalidOperation:  # hundreds of digits
         return format_general(value)
 
@@ -346,8 +328,7 @@ def format_general(value: float) -> str:
     """Format with fifteen digits, the precision of spreadsheets."""
     if math.isfinite(value) and value == int(value) and abs(value) < 1e15:
         return str(int(value))
-    text = f"{value:.15g}"
-    return text.replace("e", "E")
+    return f"{value:.15g}".replace("e", "E")
 
 
 @lru_cache(maxsize=4096)
@@ -372,23 +353,19 @@ def _section(matches: list[re.Match[str]]) -> _Section:
             is_german |= match["locale"].lower().endswith(("407", "de-de", "c07", "807"))
         if kind in ("currency", "locale"):
             tokens.append(_Token("literal", match["currency"]))
-        elif kind == "condition" and (parts := _CONDITION.fullmatch(match["condition"])):
-            condition = (parts[1], float(parts[2]))
+        elif kind == "limit":
+            condition = (match["sign"], float(match["limit"]))
         elif kind in ("quoted", "escaped", "literal"):
             tokens.append(_Token("literal", match[kind]))
-        elif kind is not None and kind != "condition":
+        elif kind is not None:
             tokens.append(_Token(kind, match[kind]))
     is_date = any(token.kind in ("date", "elapsed", "half") for token in tokens)
-    if not is_date:
+    for at, token in enumerate(tokens):
         # Only in times `.00` is a fraction of a second, otherwise it is a point and digits.
-        parsed, tokens = tokens, []
-        for token in parsed:
-            if token.kind == "fraction":
-                tokens += [_Token("point", "."), *(_Token("digit", "0") for _ in token.text[1:])]
-            else:
-                tokens.append(token)
-    is_general = any(token.kind == "general" for token in tokens)
-    return _Section(tuple(tokens), is_date, is_general, condition, is_german)
+        if token.kind == "fraction" and not is_date:
+            zeros = [_Token("digit", "0")] * (len(token.text) - 1)
+            tokens[at : at + 1] = [_Token("point", "."), *zeros]
+    return _Section(tuple(tokens), is_date, condition, is_german)
 
 
 def _choose_section(parts: tuple[_Section, ...], value: float) -> tuple[_Section, float]:
@@ -408,24 +385,20 @@ def _choose_section(parts: tuple[_Section, ...], value: float) -> tuple[_Section
     return parts[2 if value == 0 and len(parts) > 2 else 0], value
 
 
-def _format_number(section: _Section, value: float) -> str:
-    tokens = section.tokens
+def _format_number(tokens: tuple[_Token, ...], value: float) -> str:
     kinds = [token.kind for token in tokens]
-    if "digit" not in kinds:
+    if "general" in kinds or "digit" not in kinds:
+        number = "general" if "general" in kinds else "text"
         return "".join(
-            format_general(value) if token.kind == "text" else token.text
-            for token in tokens
-            if token.kind in ("literal", "text", "percent", "slash", "point", "comma")
+            format_general(value) if token.kind == number else token.text for token in tokens
         )
     if "slash" in kinds and kinds.index("slash") > kinds.index("digit"):
         return _format_fraction(tokens, value)
-    number = Decimal(repr(value)) * 100 ** kinds.count("percent")
+    decimal = Decimal(repr(value)) * 100 ** kinds.count("percent")
     if "exponent" in kinds:
-        return _format_scientific(tokens, number)
-    sign = "-" if number < 0 else ""
-    text = _fill_digits(tokens, abs(number))
-    has_digits = any(char in "123456789" for char in text)
-    return (sign if has_digits else "") + text
+        return _format_scientific(tokens, decimal)
+    text = _fill_digits(tokens, abs(decimal))
+    return f"-{text}" if decimal < 0 and re.search("[1-9]", text) else text
 
 
 def _fill_digits(tokens: tuple[_Token, ...], number: Decimal) -> str:
@@ -459,16 +432,15 @@ def _whole_part(tokens: list[_Token], digits: str) -> str:
     )
     parts: list[str] = []
     written = 0
-    for index in range(len(tokens) - 1, -1, -1):
-        token = tokens[index]
+    for index, token in reversed(list(enumerate(tokens))):
         if token.kind == "digit":
-            digit_total = len(digits) if index == indexes[0] else 1
-            for _ in range(max(digit_total, 1)):
-                digit = digits[-1:] or ("0" if token.text == "0" else "")
-                digits = digits[:-1]
-                if digit and is_grouped and written and written % 3 == 0:
+            # The first placeholder takes all digits that are left.
+            taken = digits if index == indexes[0] else digits[-1:]
+            digits = digits.removesuffix(taken)
+            for digit in reversed(taken or token.text.strip("#?")):
+                if is_grouped and written and written % 3 == 0:
                     parts.append(",")
-                written += bool(digit)
+                written += 1
                 parts.append(digit)
         elif token.kind != "comma":
             parts.append(token.text)
@@ -478,18 +450,13 @@ def _whole_part(tokens: list[_Token], digits: str) -> str:
 def _decimal_part(tokens: list[_Token], digits: str) -> str:
     placeholders = [token.text for token in tokens if token.kind == "digit"]
     needed = max((at + 1 for at, sign in enumerate(placeholders) if sign == "0"), default=0)
-    digit_count = max(needed, len(digits.rstrip("0")))
-    at = 0
-    parts: list[str] = []
-    for token in tokens:
-        if token.kind == "digit":
-            parts.append(digits[at : at + 1] if at < digit_count else "")
-            at += 1
-        elif token.kind == "point":
-            parts.append("." if digit_count else "")
-        elif token.kind != "comma":
-            parts.append(token.text)
-    return "".join(parts)
+    digits = digits[: max(needed, len(digits.rstrip("0")))]
+    texts = {"comma": "", "point": "." if digits else ""}
+    remaining = iter(digits)
+    return "".join(
+        next(remaining, "") if token.kind == "digit" else texts.get(token.kind, token.text)
+        for token in tokens
+    )
 
 
 def _format_scientific(tokens: tuple[_Token, ...], number: Decimal) -> str:
@@ -497,7 +464,7 @@ def _format_scientific(tokens: tuple[_Token, ...], number: Decimal) -> str:
     before, after = tokens[:at], tokens[at + 1 :]
     whole = max(sum(token.kind == "digit" for token in _split_at_point(before)[0]), 1)
     exponent = number.adjusted() if number else 0
-    exponent -= exponent % whole if whole > 1 else 0
+    exponent -= exponent % whole
     mantissa = _fill_digits(before, abs(number).scaleb(-exponent))
     if mantissa.startswith("10") and whole == 1:  # rounded up to the next power of ten
         exponent += 1
@@ -514,9 +481,9 @@ def _format_fraction(tokens: tuple[_Token, ...], value: float) -> str:
     has_whole = any(token.text == " " for token in tokens[:at])
     number = Fraction(abs(value)).limit_denominator(10 ** min(max(size, 1), 9) - 1)
     sign = "-" if value < 0 else ""
-    whole, rest = divmod(number.numerator, number.denominator) if has_whole else (0, 0)
     if not has_whole:
         return f"{sign}{number.numerator}/{number.denominator}"
+    whole, rest = divmod(number.numerator, number.denominator)
     if not rest:
         return f"{sign}{whole}"
     return f"{sign}{f'{whole} ' if whole else ''}{rest}/{number.denominator}"

@@ -31,10 +31,7 @@ def parse_xml(data: bytes) -> Element:
     # A new parser for each part: a parser keeps all names it has seen.
     root = etree.fromstring(data, etree.XMLParser(**_PARSER_OPTIONS))
     dtd = root.getroottree().docinfo.internalDTD
-    if (
-        dtd is not None
-        and next(chain(dtd.iterentities(), root.iter(etree.Entity)), None) is not None
-    ):
+    if dtd is not None and any(True for _ in chain(dtd.iterentities(), root.iter(etree.Entity))):
         raise FileCorrupt("The document declares XML entities, which office programs never do")
     return root
 
@@ -42,11 +39,9 @@ def parse_xml(data: bytes) -> Element:
 def iter_elements(stream: Any, tags: Iterable[str]) -> Iterator[Element]:
     """Yield each element with one of these tags once it is complete, and free what precedes it."""
     events = etree.iterparse(stream, events=("end",), tag=tuple(tags), **_PARSER_OPTIONS)
-    is_first = True
-    for _, element in events:
-        if is_first and element.getroottree().docinfo.internalDTD is not None:
+    for number, (_, element) in enumerate(events):
+        if not number and element.getroottree().docinfo.internalDTD is not None:
             raise FileCorrupt("A part of the document has a DTD, which office programs never write")
-        is_first = False
         yield element
         element.clear(keep_tail=False)
         while element.getprevious() is not None:
@@ -55,15 +50,10 @@ def iter_elements(stream: Any, tags: Iterable[str]) -> Iterator[Element]:
 
 def parse_int(text: str | None, default: int = 0) -> int:
     """Parse a number in an attribute, which may be a decimal, invalid or missing."""
-    if not text:
-        return default
     try:
-        number = int(text)
-    except ValueError:
-        try:
-            number = int(float(text))
-        except (ValueError, OverflowError):
-            return default
+        number = int(float(text or default))
+    except (ValueError, OverflowError):
+        return default
     return number if abs(number) < _MAX_INT else default
 
 

@@ -3,26 +3,18 @@
 import ctypes
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice, repeat
-from typing import Literal
+from typing import cast
 
 import pypdfium2
 import pypdfium2.raw as raw
 from PIL import Image
 
 from ...core.errors import FileCorrupt
-from ..pages import (
-    DocumentInfo,
-    PageReading,
-    PageTask,
-    PendingPage,
-    save_model_image,
-    save_page,
-    save_page_images,
-)
+from ..pages import DocumentInfo, PageReading, PageTask, PendingPage, finish_page, save_page
 from . import pdfium
 from .layout.analysis import analyse_page
 from .layout.blocks import to_markdown, to_text
@@ -30,13 +22,12 @@ from .layout.drawings import Box, Drawings
 from .layout.headings import (
     LARGER_SIZE,
     FontSizes,
-    body_size,
-    heading_sizes,
     mark_headings,
     mark_tagged_headings,
+    page_font_sizes,
 )
 from .layout.runs import clean_text, font_traits, is_clean
-from .pdfium import PdfFile, RepairedPdf, open_page, open_pdf, read_structure, require_complete
+from .pdfium import PdfFile, open_page, open_pdf, read_structure, require_complete
 
 POINTS_PER_INCH = 72
 #: The best trade-off between quality and time; docs/explanation/ocr.md has the figures.
@@ -48,13 +39,8 @@ MAX_PIXELS = 40_000_000
 #: Share of the page that an image must cover to be its main content.
 MAIN_IMAGE_COVERAGE = 0.3
 MAX_CHECKED_IMAGES = 50
-#: Keys of the PDF's document information dictionary, and our names for them.
-METADATA: Mapping[str, Literal["title", "author", "subject", "keywords"]] = {
-    "Title": "title",
-    "Author": "author",
-    "Subject": "subject",
-    "Keywords": "keywords",
-}
+#: Keys of the PDF's document information dictionary; in lower case, they are our names.
+METADATA = ("Title", "Author", "Subject", "Keywords")
 
 
 def inspect_pdf(path: str, password: str | None) -> DocumentInfo:
@@ -63,14 +49,11 @@ def inspect_pdf(path: str, password: str | None) -> DocumentInfo:
     with open_pdf(path, password) as document:
         if not len(document):
             raise FileCorrupt("The PDF has no pages")
-        info = DocumentInfo(page_count=len(document))
         metadata = document.get_metadata_dict(skip_empty=True)
-        for key, name in METADATA.items():
-            if key in metadata:
-                info[name] = metadata[key]
-        if isinstance(document, RepairedPdf):
-            info["is_mended"] = True
-        return info
+        facts = {key.lower(): metadata[key] for key in METADATA if key in metadata}
+        if document.is_repaired:
+            facts["is_mended"] = True
+        return cast(DocumentInfo, {"page_count": len(document), **facts})
 
 
 def process_pdf_pages(task: PageTask, numbers: Sequence[int]) -> list[PendingPage]:
@@ -80,10 +63,8 @@ def process_pdf_pages(task: PageTask, numbers: Sequence[int]) -> list[PendingPag
         font_stats = FontStats(document)
         for number in numbers:
             with open_page(document, number) as page:
-                pending_page = _process_page(task, number, page, font_stats)
-            if pending_page is not None:
-                pending.append(pending_page)
-    return pending
+                pending.append(_process_page(task, number, page, font_stats))
+    return list(filter(None, pending))
 
 
 def _process_page(
@@ -111,12 +92,7 @@ def _process_page(
         readings["ocr"] = ocr_page(task, image, dpi=actual_dpi)
         if not readings["ocr"].text.strip() and has_broken_image(page):
             raise FileCorrupt(f"Page {number} of the PDF has a damaged picture", page=number)
-    pictures = save_page_images(task, number, image)
-    if method.llm:
-        path = save_model_image(task, number, image)
-        return PendingPage(number=number, readings=readings, pictures=pictures, model_image=path)
-    save_page(task, number, readings, pictures)
-    return None
+    return finish_page(task, number, readings, image)
 
 
 def read_page(page: pypdfium2.PdfPage, font_stats: "FontStats | None" = None) -> PageReading:
@@ -126,15 +102,11 @@ def read_page(page: pypdfium2.PdfPage, font_stats: "FontStats | None" = None) ->
         tagged: bool = page.pdf.is_tagged
         layout = analyse_page(pdfium.handle(page), layer, box, tagged=tagged)
         blocks = layout.blocks
+        font_sizes = font_stats.font_sizes if font_stats else None
         if layout.tagged_headings or (tagged and font_stats and font_stats.has_tagged_headings):
-            mark_tagged_headings(blocks, font_stats.font_sizes if font_stats else None)
-        elif font_stats is not None and (font_sizes := font_stats.font_sizes) is not None:
-            mark_headings(blocks, font_sizes)
+            mark_tagged_headings(blocks, font_sizes)
         else:
-            body = body_size(line for block in blocks for line in block.lines)
-            sizes = {round(size * 2) / 2 for size in heading_sizes(blocks, body)}
-            larger = sorted((size for size in sizes if size >= LARGER_SIZE * body), reverse=True)
-            mark_headings(blocks, FontSizes(body, tuple(larger)))
+            mark_headings(blocks, font_sizes or page_font_sizes(blocks))
         text, markdown = to_text(blocks), to_markdown(blocks)
         if not is_clean(layer.text):
             text, markdown = clean_text(text), clean_text(markdown)
@@ -252,9 +224,7 @@ def _characters_by_size(page: int) -> tuple[Counter[float], Counter[float]]:
 def _merge_pages(pages: Sequence[Counter[float]]) -> Counter[float]:
     """Merge the pages; of the first one, which is a title page, only its largest size counts
     unless other pages use it too."""
-    weights: Counter[float] = Counter()
-    for page in pages[1:]:
-        weights.update(page)
+    weights: Counter[float] = sum(pages[1:], Counter())
     if not weights:
         return pages[0] if pages else weights
     largest = max(pages[0], default=0.0)

@@ -44,9 +44,7 @@ char_object = _bind(raw.FPDFText_GetTextObject, c_void_p, c_void_p, c_int)
 count_objects = _bind(raw.FPDFPage_CountObjects, c_int, c_void_p)
 get_object = _bind(raw.FPDFPage_GetObject, c_void_p, c_void_p, c_int)
 object_type = _bind(raw.FPDFPageObj_GetType, c_int, c_void_p)
-object_bounds = _bind(
-    raw.FPDFPageObj_GetBounds, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p
-)
+object_bounds = _bind(raw.FPDFPageObj_GetBounds, c_int, *[c_void_p] * 5)
 object_matrix = _bind(raw.FPDFPageObj_GetMatrix, c_int, c_void_p, c_void_p)
 object_mcid = _bind(raw.FPDFPageObj_GetMarkedContentID, c_int, c_void_p)
 count_form_objects = _bind(raw.FPDFFormObj_CountObjects, c_int, c_void_p)
@@ -174,12 +172,10 @@ class PdfFile(pypdfium2.PdfDocument):  # type: ignore[misc]  # untyped library
         status = os.stat(path)
         #: Changes whenever the file does.
         self.identity = (path, status.st_ino, status.st_size, status.st_mtime_ns)
+        #: Damaged, and some content may be missing: the source is what could be repaired.
+        self.is_repaired = isinstance(source, bytes)
         self.is_tagged = bool(raw.FPDFCatalog_IsTagged(self))
         self.has_form = raw.FPDF_GetFormType(self) != raw.FORMTYPE_NONE
-
-
-class RepairedPdf(PdfFile):
-    """A damaged file as far as it could be repaired: some content may be missing."""
 
 
 @contextmanager
@@ -209,7 +205,7 @@ def _open_repaired(path: str, password: str | None) -> PdfFile:
             if not len(document.pages):
                 raise FileCorrupt(DAMAGED)
             document.save(content, fix_metadata_version=False)
-        return RepairedPdf(content.getvalue(), path)
+        return PdfFile(content.getvalue(), path)
     except pikepdf.PasswordError:
         raise FileEncrypted(ENCRYPTED) from None
     except (pikepdf.PdfError, pypdfium2.PdfiumError, ValueError, RuntimeError):
@@ -250,8 +246,6 @@ MAX_DEPTH = 40
 HEADING = re.compile(r"H([1-6])")
 BLOCKS = frozenset({"P", "Caption", "Note", "BlockQuote", "TOCI", "Figure", "Formula", "Index"})
 
-Cell = list[int]
-
 
 class Tag(NamedTuple):
     """The structure element that marked content belongs to."""
@@ -271,7 +265,7 @@ class Structure:
     #: By marked-content ID (MCID).
     tags: dict[int, Tag] = field(default_factory=dict)
     #: Rows of cells, each a list of MCIDs.
-    tables: list[list[list[Cell]]] = field(default_factory=list)
+    tables: list[list[list[list[int]]]] = field(default_factory=list)
     elements: int = 0
 
     @property
@@ -286,8 +280,7 @@ def read_structure(page: int) -> Structure:
         return structure
     try:
         for number in range(max(count_roots(tree), 0)):
-            root = get_root(tree, number)
-            if root:
+            if root := get_root(tree, number):
                 _walk(structure, root, None, 0, 0)
     finally:
         close_structure(tree)
@@ -299,10 +292,11 @@ def _walk(structure: Structure, element: int, tag: Tag | None, lists: int, depth
     if structure.elements > MAX_ELEMENTS or depth > MAX_DEPTH:
         return
     kind = _kind(element)
-    if kind == "Table" and not _contains_table(element, 0):
+    # A table that contains another one is used for page layout.
+    if kind == "Table" and not any(_descendants(element, ("Table",), 6)):
         rows = [
-            [list(_mcids(cell, 0)) for cell in _descendants(row, ("TD", "TH"), 0)]
-            for row in _descendants(element, ("TR",), 0)
+            [list(_mcids(cell, 0)) for cell in _descendants(row, ("TD", "TH"), 3)]
+            for row in _descendants(element, ("TR",), 3)
         ]
         structure.tables.append([row for row in rows if row])
         structure.elements += sum(map(len, rows))
@@ -342,24 +336,13 @@ def _children(element: int) -> Iterator[tuple[int | None, int]]:
         yield child, -1 if child else child_mcid(element, number)
 
 
-def _contains_table(element: int, depth: int) -> bool:
-    """Return whether a table contains another one, so that it is used for page layout."""
-    if depth > 6:
-        return False
-    return any(
-        child and (_kind(child) == "Table" or _contains_table(child, depth + 1))
-        for child, _ in _children(element)
-    )
-
-
 def _descendants(element: int, kinds: tuple[str, ...], depth: int) -> Iterator[int]:
+    """Yield the nearest elements of these kinds, with at most `depth` others around them."""
     for child, _ in _children(element):
-        if not child:
-            continue
-        if _kind(child) in kinds:
+        if child and _kind(child) in kinds:
             yield child
-        elif depth < 3:
-            yield from _descendants(child, kinds, depth + 1)
+        elif child and depth:
+            yield from _descendants(child, kinds, depth - 1)
 
 
 def _mcids(element: int, depth: int) -> Iterator[int]:

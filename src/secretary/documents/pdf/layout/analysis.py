@@ -2,17 +2,16 @@
 margins and line numbers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 from statistics import median
+from typing import NamedTuple
 
 from ..pdfium import Structure, Tag, TextLayer, read_structure
 from .blocks import Block, BlockKind, build_blocks
-from .drawings import Box, Drawings, Ruling, read_drawings, rotate_box
+from .drawings import Box, Drawings, read_drawings, rotate_box
 from .headings import split_run_in_headings
 from .plain_pages import read_plain_page
 from .rows import (
-    LIKELY_GAP,
     MARGIN,
     PAGE_NUMBER,
     WORD_GAP,
@@ -23,15 +22,8 @@ from .rows import (
     join_runs,
     rebuild_words,
 )
-from .ruled_tables import (
-    find_grids,
-    grid_table,
-    group_rulings,
-    is_near_rulings,
-    merge_rulings,
-    ruled_tables,
-)
-from .runs import Run, read_runs, split_at_gaps, split_words
+from .ruled_tables import find_ruled_tables
+from .runs import Run, read_runs
 from .tables import Table, find_tables, tagged_tables, trusted_structure
 
 #: Pages with more lines skip layout analysis.
@@ -39,8 +31,7 @@ MAX_LINES = 10_000
 CODE_SIGNS = frozenset("{}=;<>\\|")
 
 
-@dataclass(frozen=True, slots=True)
-class PageLayout:
+class PageLayout(NamedTuple):
     blocks: list[Block]
     drawings: Drawings
     #: Share of the characters that are invisible.
@@ -68,11 +59,10 @@ def analyse_page(page: int, layer: TextLayer, box: Box, *, tagged: bool = False)
     detect_code = mono <= 0.6 * letters or not _is_monospaced_prose(
         [build_line(row) for row in group_rows(join_runs(runs))]
     )
-    ruled, runs = _ruled_tables(layer, runs, page_runs.rotation, drawings, detect_code)
+    ruled, runs = find_ruled_tables(layer, runs, page_runs.rotation, drawings, detect_code)
     page_box = rotate_box(box, page_runs.rotation)
-    blocks = split_run_in_headings(
-        _blocks(runs, tables + ruled, page_box, structure.tags, detect_code)
-    )
+    blocks = _blocks(runs, tables + ruled, page_box, structure.tags, detect_code)
+    blocks = split_run_in_headings(blocks)
     if page_runs.rotated:
         blocks += build_blocks([build_line([segment]) for segment in join_runs(page_runs.rotated)])
     all_runs = page_runs.runs + page_runs.rotated
@@ -80,38 +70,6 @@ def analyse_page(page: int, layer: TextLayer, box: Box, *, tagged: bool = False)
     hidden_count = sum(len(run.text) for run in all_runs if run.style.hidden)
     hidden_share = hidden_count / total if total else 0.0
     return PageLayout(blocks, drawings, hidden_share, structure.has_headings)
-
-
-def _ruled_tables(
-    layer: TextLayer, runs: list[Run], rotation: int, drawings: Drawings, detect_code: bool
-) -> tuple[list[Table], list[Run]]:
-    tables: list[Table] = []
-    used: list[Ruling] = []
-    for grid in find_grids(drawings):
-        table, taken = grid_table(grid, runs, lambda run: split_words(layer, run, rotation))
-        if table is not None:
-            tables.append(table)
-            runs = [run for run in runs if run.start not in taken]
-            used += grid.horizontal
-    unused = [line for line in merge_rulings(drawings.horizontal) if line not in used]
-    for group in group_rulings(unused):
-        # One text object may draw all cells of a row.
-        runs = [
-            word
-            for run in runs
-            for word in (
-                split_at_gaps(layer, run, rotation, LIKELY_GAP)
-                if " " in run.text and is_near_rulings(group, run)
-                else [run]
-            )
-        ]
-        for table, rows in ruled_tables(
-            group, rebuild_words(join_runs(runs)), detect_code=detect_code
-        ):
-            tables.append(table)
-            taken = {run.start for row in rows for segment in row for run in segment.runs}
-            runs = [run for run in runs if run.start not in taken]
-    return tables, runs
 
 
 def _blocks(
@@ -211,11 +169,9 @@ def reading_order(segments: list[Item], depth: int = 0) -> list[list[Item]]:
         for gutter in _gutters(segments):
             bands = _bands(segments, gutter)
             if any(has_columns for has_columns, _ in bands):
-                parts = [
-                    part
-                    for has_columns, band in bands
-                    for part in (_split(band, gutter) if has_columns else (band,))
-                ]
+                parts: list[list[Item]] = []
+                for has_columns, band in bands:
+                    parts += _split(band, gutter) if has_columns else (band,)
                 return [region for part in parts for region in reading_order(part, depth + 1)]
     return [segments] if segments else []
 
@@ -267,19 +223,14 @@ def _bands(segments: list[Item], gutter: float) -> list[tuple[bool, list[Item]]]
     if len(crossing) > MAX_CROSSING * len(segments) + 2:
         return []
     bands: list[tuple[bool, list[Item]]] = []
-    plain: list[Item] = []
     ordered = sorted(segments, key=_centre_y, reverse=True)
     for is_crossing, group in groupby(ordered, key=lambda segment: _crosses(segment, gutter)):
         members = list(group)
-        if is_crossing or not _has_columns(members, gutter):
-            plain += members
-            continue
-        if plain:
-            bands.append((False, plain))
-            plain = []
-        bands.append((True, members))
-    if plain:
-        bands.append((False, plain))
+        has_columns = not is_crossing and _has_columns(members, gutter)
+        if has_columns or not bands or bands[-1][0]:
+            bands.append((has_columns, members))
+        else:
+            bands[-1][1].extend(members)
     return bands
 
 
@@ -339,32 +290,35 @@ Rows = list[list[Segment]]
 def split_margins(segments: list[Segment], page: Box) -> tuple[Rows, list[Segment], Rows]:
     """Split the page into its header rows, its text and its footer rows."""
     height = page.top - page.bottom
-    high, is_low = page.top - MARGIN * height, page.bottom + MARGIN * height
-    text = [segment for segment in segments if segment.top >= is_low and segment.baseline <= high]
+    high, low = page.top - MARGIN * height, page.bottom + MARGIN * height
+    text = [segment for segment in segments if segment.top >= low and segment.baseline <= high]
     if not text:
         return [], segments, []
-    head: Rows = []
-    foot: Rows = []
-    rows = group_rows([segment for segment in segments if segment.baseline > high])
-    for count in range(min(MAX_MARGIN_ROWS, len(rows)), 0, -1):
-        below = max(segment.top for segment in (rows[count] if count < len(rows) else text))
-        last = rows[count - 1]
-        gap = (MARGIN_GAP - 1) * max(segment.size for segment in last)
-        if not head and min(segment.bottom for segment in last) - below > gap:
-            head = rows[:count]
-    rows = group_rows([segment for segment in segments if segment.top < is_low])
-    for count in range(min(MAX_MARGIN_ROWS, len(rows)), 0, -1):
-        above = min(p.bottom for p in (rows[-count - 1] if count < len(rows) else text))
-        gap = (MARGIN_GAP - 1) * max(segment.size for segment in rows[-count])
-        if not foot and above - max(segment.top for segment in rows[-count]) > gap:
-            foot = rows[-count:]
-    used = {run.start for row in [*head, *foot] for segment in row for run in segment.runs}
-    text = [segment for segment in segments if segment.runs[0].start not in used]
+    above = group_rows([segment for segment in segments if segment.baseline > high])
+    below = group_rows([segment for segment in segments if segment.top < low])
+    head = above[: _count_margin_rows(above, text, at_top=True)]
+    foot = below[len(below) - _count_margin_rows(below[::-1], text, at_top=False) :]
+    text = _outside_rows(segments, [*head, *foot])
     if not foot and text:
         foot = _page_number(text, page.bottom + PAGE_NUMBER_MARGIN * height)
-        used = {run.start for row in foot for segment in row for run in segment.runs}
-        text = [segment for segment in text if segment.runs[0].start not in used]
+        text = _outside_rows(text, foot)
     return head, text, foot
+
+
+def _count_margin_rows(rows: Rows, text: list[Segment], *, at_top: bool) -> int:
+    """Return how many rows, from the edge of the page, are set apart from what follows them."""
+    for count in range(min(MAX_MARGIN_ROWS, len(rows)), 0, -1):
+        last, following = rows[count - 1], rows[count] if count < len(rows) else text
+        upper, lower = (last, following) if at_top else (following, last)
+        gap = min(segment.bottom for segment in upper) - max(segment.top for segment in lower)
+        if gap > (MARGIN_GAP - 1) * max(segment.size for segment in last):
+            return count
+    return 0
+
+
+def _outside_rows(segments: list[Segment], rows: Rows) -> list[Segment]:
+    used = {run.start for row in rows for segment in row for run in segment.runs}
+    return [segment for segment in segments if segment.runs[0].start not in used]
 
 
 def _page_number(text: list[Segment], reach: float) -> Rows:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 from statistics import median
+from typing import NamedTuple
 
 from ...markdown import code_fence, escape_line_start, pipe_table
 from ..pdfium import Tag
@@ -80,8 +81,7 @@ def build_blocks(
     return blocks
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnMetrics:
+class ColumnMetrics(NamedTuple):
     """Metrics of the lines of a column."""
 
     left: float
@@ -206,16 +206,11 @@ MARKUP_CHARACTERS = ("*", "_", "[", "`", "<", "\\", "]")
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
-    parts: list[str] = []
-    before: Block | None = None
-    for block in blocks:
-        if block.kind is BlockKind.MARGIN:
-            continue
-        if before is not None:
-            is_tight = before.kind is block.kind is BlockKind.ITEM
-            parts.append("\n" if is_tight else "\n\n")
-        parts.append(_block_markdown(block))
-        before = block
+    blocks = [block for block in blocks if block.kind is not BlockKind.MARGIN]
+    parts = [_block_markdown(block) for block in blocks[:1]]
+    for before, block in pairwise(blocks):
+        is_tight = before.kind is block.kind is BlockKind.ITEM
+        parts += ["\n" if is_tight else "\n\n", _block_markdown(block)]
     return "".join(parts)
 
 
@@ -257,11 +252,10 @@ def _code_lines(block: Block) -> Iterator[str]:
 
 
 def to_text(blocks: Sequence[Block]) -> str:
-    parts = []
-    for block in blocks:
-        if block.table is not None:
-            parts.append("\n".join("\t".join(row) for row in block.table.cells))
-        else:
-            is_code = block.kind is BlockKind.CODE
-            parts.append("\n".join(_code_lines(block)) if is_code else block.text)
-    return "\n\n".join(parts)
+    return "\n\n".join(map(_block_text, blocks))
+
+
+def _block_text(block: Block) -> str:
+    if block.table is not None:
+        return "\n".join("\t".join(row) for row in block.table.cells)
+    return "\n".join(_code_lines(block)) if block.kind is BlockKind.CODE else block.text

@@ -1,7 +1,7 @@
 """Reads the ruling lines and images drawn on a page."""
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -105,9 +105,11 @@ def _bounds(address: int, matrix: Matrix) -> Box | None:
     left, bottom, right, top = map(clamp, sides)
     if matrix is IDENTITY:
         return Box(left, bottom, right, top)
-    corners = [_transform(x, y, matrix) for x in (left, right) for y in (bottom, top)]
-    xs, ys = [x for x, _ in corners], [y for _, y in corners]
-    return Box(min(xs), min(ys), max(xs), max(ys))
+    return _hull(*(_transform(x, y, matrix) for x in (left, right) for y in (bottom, top)))
+
+
+def _hull(*points: tuple[float, float]) -> Box:
+    return Box(*map(min, *points), *map(max, *points))
 
 
 def rotate_box(box: Box, rotation: int) -> Box:
@@ -125,21 +127,15 @@ def _add_path(drawings: Drawings, address: int, matrix: Matrix, rotation: int) -
     pdfium.path_mode(address, ctypes.addressof(fill), ctypes.addressof(stroke))
     if bounds is None or not (fill.value or stroke.value):
         return
-    box = rotate_box(bounds, rotation)
-    width, height = box.right - box.left, box.top - box.bottom
-    if width <= MAX_LINE_WIDTH or height <= MAX_LINE_WIDTH:
-        _add_ruling(drawings, box)
-        return
-    for line in _line_segments(drawings, address, _multiply(_matrix(address), matrix)):
-        _add_ruling(drawings, rotate_box(line, rotation))
-
-
-def _add_ruling(drawings: Drawings, box: Box) -> None:
-    width, height = box.right - box.left, box.top - box.bottom
-    if height <= MAX_LINE_WIDTH and width >= MIN_LINE_LENGTH:
-        drawings.horizontal.append(Ruling((box.top + box.bottom) / 2, box.left, box.right))
-    elif width <= MAX_LINE_WIDTH and height >= MIN_LINE_LENGTH:
-        drawings.vertical.append(Ruling((box.left + box.right) / 2, box.bottom, box.top))
+    lines: Iterable[Box] = [bounds]
+    if min(bounds.right - bounds.left, bounds.top - bounds.bottom) > MAX_LINE_WIDTH:
+        lines = _line_segments(drawings, address, _multiply(_matrix(address), matrix))
+    for box in (rotate_box(line, rotation) for line in lines):
+        width, height = box.right - box.left, box.top - box.bottom
+        if height <= MAX_LINE_WIDTH and width >= MIN_LINE_LENGTH:
+            drawings.horizontal.append(Ruling((box.top + box.bottom) / 2, box.left, box.right))
+        elif width <= MAX_LINE_WIDTH and height >= MIN_LINE_LENGTH:
+            drawings.vertical.append(Ruling((box.left + box.right) / 2, box.bottom, box.top))
 
 
 def _line_segments(drawings: Drawings, address: int, matrix: Matrix) -> Iterator[Box]:
@@ -150,7 +146,6 @@ def _line_segments(drawings: Drawings, address: int, matrix: Matrix) -> Iterator
     buffer = pdfium.floats(2)
     to_x = ctypes.addressof(buffer)
     start = previous = (0.0, 0.0)
-    lines = []
     for number in range(object_count):
         segment = pdfium.path_segment(address, number)
         pdfium.segment_point(segment, to_x, to_x + 4)
@@ -159,9 +154,7 @@ def _line_segments(drawings: Drawings, address: int, matrix: Matrix) -> Iterator
         if kind == pdfium.MOVE:
             start = point
         elif kind == pdfium.LINE:
-            lines.append((previous, point))
+            yield _hull(previous, point)
         if pdfium.segment_close(segment):
-            lines.append((point, start))
+            yield _hull(point, start)
         previous = point
-    for (x0, y0), (x1, y1) in lines:
-        yield Box(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))

@@ -2,12 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from .blocks import Block, BlockKind, ends_sentence
-from .rows import TextLine
 
 #: Font size relative to the body text: larger.
 LARGER_SIZE = 1.07
@@ -56,15 +55,15 @@ class FontSizes:
         return min(larger + 1, 6)
 
 
-def body_size(lines: Iterable[TextLine]) -> float:
+def page_font_sizes(blocks: Sequence[Block]) -> FontSizes:
+    """Estimate the font sizes from a single page."""
     weights: Counter[float] = Counter()
-    for line in lines:
+    for line in (line for block in blocks for line in block.lines):
         weights[round(line.size * 2) / 2] += len(line.text)
-    return max(weights, key=weights.__getitem__, default=10.0)
-
-
-def heading_sizes(blocks: Sequence[Block], body: float) -> list[float]:
-    return [block.lines[0].size for block in blocks if _is_heading(block, body)]
+    body = max(weights, key=weights.__getitem__, default=10.0)
+    sizes = {round(block.lines[0].size * 2) / 2 for block in blocks if _is_heading(block, body)}
+    larger = sorted((size for size in sizes if size >= LARGER_SIZE * body), reverse=True)
+    return FontSizes(body, tuple(larger))
 
 
 def split_run_in_headings(blocks: Sequence[Block]) -> list[Block]:
@@ -106,10 +105,10 @@ def mark_headings(blocks: Sequence[Block], scale: FontSizes) -> None:
             continue
         size = block.lines[0].size
         is_small = size < MUCH_LARGER_SIZE * scale.body
-        if size >= TITLE_SIZE * scale.body or RUN_IN.match(block.text):
-            candidates.append(number)
-        elif _is_note_title(blocks, number) or (
-            is_small and (_is_term(blocks, number) or _is_example(blocks, number))
+        is_certain = size >= TITLE_SIZE * scale.body or RUN_IN.match(block.text)
+        if not (is_certain or block is blocks[-1]) and (
+            _is_note_title(blocks, number)
+            or (is_small and (_is_term(blocks, number) or _is_example(blocks, number)))
         ):
             block.strong = True
         else:
@@ -219,8 +218,6 @@ NOTE_CONTEXT = 3
 
 def _is_note_title(blocks: Sequence[Block], number: int) -> bool:
     """Return whether it is named like a note, or indented with its note amid unindented text."""
-    if number + 1 == len(blocks):
-        return False
     title, after = blocks[number], blocks[number + 1]
     if title.text.lower().strip(" .:!") in NOTE_TITLES:
         return True
@@ -258,9 +255,8 @@ def _has_definition(blocks: Sequence[Block], number: int) -> bool:
         return False
     after = blocks[number + 1]
     first, follower = blocks[number].lines[0], after.lines[0]
-    if not first.bold:
-        return False
-    if follower.bold or not 0 < first.baseline - follower.baseline < MAX_STEP * first.size:
+    step = first.baseline - follower.baseline
+    if not first.bold or follower.bold or not 0 < step < MAX_STEP * first.size:
         return False
     near = blocks[max(number - TERM_CONTEXT, 0) : number + TERM_CONTEXT]
     # Of paragraphs, not only the first line is indented.
@@ -274,12 +270,11 @@ def _has_definition(blocks: Sequence[Block], number: int) -> bool:
 
 def _is_example(blocks: Sequence[Block], number: int) -> bool:
     """Return whether the block is indented although the text below is not: no heading is."""
-    if number + 1 == len(blocks) or blocks[number + 1].kind is not BlockKind.PARAGRAPH:
-        return False
     example, after = blocks[number], blocks[number + 1]
     first = example.lines[0]
     around = [block for block in (after, *blocks[max(number - 1, 0) : number]) if _is_text(block)]
-    is_indented = _left(after) < first.left - first.size
+    is_paragraph = after.kind is BlockKind.PARAGRAPH
+    is_indented = is_paragraph and _left(after) < first.left - first.size
     if not is_indented or not any(_protrudes(b, example) for b in around):
         return False
     # A block that is centred over the widest text around it is no example.

@@ -39,13 +39,11 @@ class TextStyle(NamedTuple):
 
 
 class PlainLines(NamedTuple):
-    """Lines from top to bottom; all lists except `styles` have one entry per line."""
+    """Lines from top to bottom; all lists have one entry per line."""
 
     texts: list[str]
     xs: Sequence[float]
     ys: Sequence[float]
-    #: Index of the line's style in `styles`.
-    style_indexes: list[int]
     styles: list[TextStyle]
 
 
@@ -61,11 +59,11 @@ def read_plain_page(page: int, layer: TextLayer, box: Box) -> list[Block] | None
     lines = _read_lines(texts, addresses)
     if lines is None or not _has_no_gaps(lines, addresses):
         return None
-    body = max(set(lines.style_indexes), key=lines.style_indexes.count)
+    body = max(set(lines.styles), key=lines.styles.count)
     # The first and the last line may be a header or the page number.
-    inner = zip(lines.xs[1:-1], lines.style_indexes[1:-1], strict=True)
-    lefts = [x for x, kind in inner if kind == body]
-    size = lines.styles[body].size
+    inner = zip(lines.xs[1:-1], lines.styles[1:-1], strict=True)
+    lefts = [x for x, style in inner if style == body]
+    size = body.size
     if len(lefts) < MIN_BODY_SHARE * (count - 2) or max(lefts) > min(lefts) + MAX_INDENT * size:
         return None
     starts = _paragraph_starts(lines, hyphenated_lines, size)
@@ -115,18 +113,13 @@ def _read_lines(texts: list[str], addresses: Sequence[int]) -> PlainLines | None
         return None
     handles = map(pdfium.text_font, addresses)
     fonts = list(zip(handles, numbers[end:], scales, strict=True))
-    style_indexes: dict[tuple[int, float, float], int] = {}
-    styles: list[TextStyle] = []
-    for font in set(fonts):
-        handle, size, scale = font
+    styles: dict[tuple[int, float, float], TextStyle] = {}
+    for handle, size, scale in set(fonts):
         bold, italic, mono, _ = font_traits(handle)
         if mono:
             return None
-        style = TextStyle(round(size * scale, 1), bold, italic)
-        if style not in styles:
-            styles.append(style)
-        style_indexes[font] = styles.index(style)
-    return PlainLines(texts, xs, ys, [style_indexes[font] for font in fonts], styles)
+        styles[handle, size, scale] = TextStyle(round(size * scale, 1), bold, italic)
+    return PlainLines(texts, xs, ys, [styles[font] for font in fonts])
 
 
 def _has_no_gaps(lines: PlainLines, addresses: Sequence[int]) -> bool:
@@ -134,7 +127,7 @@ def _has_no_gaps(lines: PlainLines, addresses: Sequence[int]) -> bool:
     sides = pdfium.floats(4)
     base = ctypes.addressof(sides)
     for number in range(0, len(addresses), max(len(addresses) // SAMPLED_LINES, 3)):
-        text, size = lines.texts[number], lines.styles[lines.style_indexes[number]].size
+        text, size = lines.texts[number], lines.styles[number].size
         pdfium.object_bounds(addresses[number], base, base + 4, base + 8, base + 12)
         is_wide = sides[2] - sides[0] > MAX_CHAR_WIDTH * size * len(text)
         if (is_wide and " " in text) or "   " in text:
@@ -144,7 +137,7 @@ def _has_no_gaps(lines: PlainLines, addresses: Sequence[int]) -> bool:
 
 def _paragraph_starts(lines: PlainLines, hyphenated_lines: set[int], size: float) -> list[int]:
     """Return the numbers of the lines that begin a paragraph."""
-    texts, xs, ys, style_indexes, _ = lines
+    texts, xs, ys, styles = lines
     steps = list(map(sub, ys, ys[1:]))
     # Most steps are line spacing, not paragraph spacing.
     widest = sorted(steps)[len(steps) // 3] * 1.25 + 0.12 * size
@@ -156,7 +149,7 @@ def _paragraph_starts(lines: PlainLines, hyphenated_lines: set[int], size: float
         if step > widest or (
             number not in hyphenated_lines
             and (
-                style_indexes[number] != style_indexes[after]
+                styles[number] != styles[after]
                 or xs[after] - xs[number] > em
                 or (len(text) < full and text[-1] in ".!?:" and not texts[after][0].islower())
             )
@@ -166,7 +159,7 @@ def _paragraph_starts(lines: PlainLines, hyphenated_lines: set[int], size: float
 
 
 def _block(lines: PlainLines, hyphenated_lines: set[int], start: int, end: int) -> Block:
-    texts, style = lines.texts[start:end], lines.styles[lines.style_indexes[start]]
+    texts, style = lines.texts[start:end], lines.styles[start]
     if any(text[-1] == "-" for text in texts) or not hyphenated_lines.isdisjoint(range(start, end)):
         text = texts[0]
         for number in range(start + 1, end):

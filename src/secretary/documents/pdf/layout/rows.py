@@ -131,11 +131,8 @@ def group_rows(segments: list[Segment]) -> list[list[Segment]]:
 def _sort_row(row: list[Segment]) -> list[Segment]:
     """Sort a row in reading direction and join segments that touch."""
     row.sort(key=lambda segment: segment.left)
-    if any(
-        not run.text.isascii() and RIGHT_TO_LEFT.search(run.text)
-        for segment in row
-        for run in segment.runs
-    ):
+    text = "".join([run.text for segment in row for run in segment.runs])
+    if not text.isascii() and RIGHT_TO_LEFT.search(text):
         return row[::-1]
     segments = row[:1]
     for segment in row[1:]:

@@ -7,11 +7,13 @@ from itertools import pairwise
 from operator import neg
 from statistics import median
 
+from ..pdfium import TextLayer
 from .drawings import Drawings, Ruling
-from .rows import Segment, group_rows, is_source_code
-from .runs import Run
+from .rows import LIKELY_GAP, Segment, group_rows, is_source_code, join_runs, rebuild_words
+from .runs import Run, split_at_gaps, split_words
 from .tables import (
     Cells,
+    Row,
     Table,
     build_table,
     cell_text,
@@ -40,6 +42,33 @@ MAX_CROSSING = 0.1
 MIN_FILLED_SHARE = 0.15
 
 
+def find_ruled_tables(
+    layer: TextLayer, runs: list[Run], rotation: int, drawings: Drawings, detect_code: bool
+) -> tuple[list[Table], list[Run]]:
+    """Return the tables, and the runs outside of them."""
+    tables: list[Table] = []
+    used: list[Ruling] = []
+    for grid in _find_grids(drawings):
+        inside = [run for run in runs if grid.holds(run)]
+        table = _grid_table(grid, inside, lambda run: split_words(layer, run, rotation))
+        if table is not None:
+            tables.append(table)
+            runs = [run for run in runs if not grid.holds(run)]
+            used += grid.horizontal
+    unused = [line for line in _merge_rulings(drawings.horizontal) if line not in used]
+    for group in _group_rulings(unused):
+        # One text object may draw all cells of a row.
+        undivided, runs = runs, []
+        for run in undivided:
+            is_divided = " " in run.text and _is_near_rulings(group, run)
+            runs += split_at_gaps(layer, run, rotation, LIKELY_GAP) if is_divided else [run]
+        for table, rows in _ruled_tables(group, rebuild_words(join_runs(runs)), detect_code):
+            tables.append(table)
+            taken = {run.start for row in rows for segment in row for run in segment.runs}
+            runs = [run for run in runs if run.start not in taken]
+    return tables, runs
+
+
 @dataclass(frozen=True, slots=True)
 class Grid:
     #: Column borders from left to right, and row borders from top to bottom.
@@ -61,15 +90,15 @@ class Grid:
         return self.xs[0] - TOLERANCE < x < self.xs[-1] + TOLERANCE and self.ys[-1] < y < self.ys[0]
 
 
-def find_grids(drawings: Drawings) -> list[Grid]:
-    horizontal, vertical = merge_rulings(drawings.horizontal), merge_rulings(drawings.vertical)
+def _find_grids(drawings: Drawings) -> list[Grid]:
+    horizontal, vertical = _merge_rulings(drawings.horizontal), _merge_rulings(drawings.vertical)
     if len(horizontal) < 2 or len(vertical) < 1 or max(len(horizontal), len(vertical)) > MAX_LINES:
         return []
     grids = (_grid(*lines) for lines in _connected_groups(horizontal, vertical))
     return [grid for grid in grids if grid is not None]
 
 
-def merge_rulings(rulings: Iterable[Ruling]) -> list[Ruling]:
+def _merge_rulings(rulings: Iterable[Ruling]) -> list[Ruling]:
     """Merge rulings that were drawn in parts or twice."""
     groups: list[list[Ruling]] = []
     for ruling in sorted(rulings):
@@ -157,15 +186,11 @@ def _borders(lines: list[Ruling], crossing: list[Ruling]) -> list[float]:
     return edges
 
 
-def grid_table(
-    grid: Grid, runs: Sequence[Run], split: Callable[[Run], list[Run]]
-) -> tuple[Table | None, set[int]]:
-    """Return the table, and the start offsets of the runs it contains."""
-    inside = [run for run in runs if grid.holds(run)]
-    if not inside or sum(_crosses(grid, run) for run in inside) > MAX_CROSSING * len(inside):
-        return None, set()
+def _grid_table(grid: Grid, runs: Sequence[Run], split: Callable[[Run], list[Run]]) -> Table | None:
+    if not runs or sum(_crosses(grid, run) for run in runs) > MAX_CROSSING * len(runs):
+        return None
     segments_by_cell: dict[tuple[int, int], list[Segment]] = {}
-    for run in inside:
+    for run in runs:
         slack = 0.4 * run.style.size
         is_in_one_cell = grid.column(run.left + slack) == grid.column(run.right - slack)
         for part in [run] if is_in_one_cell or " " not in run.text else split(run):
@@ -179,7 +204,7 @@ def grid_table(
         if (after := segments_by_cell.get((row, column + 1)))
     ]
     if gaps and median(gaps) < MIN_CELL_GAP:
-        return None, set()
+        return None
     columns = range(len(grid.xs) - 1)
     rows = [
         [cell_text(segments_by_cell.get((row, column), ())) for column in columns]
@@ -190,13 +215,12 @@ def grid_table(
     rows = [[row[column] for column in filled_columns] for row in rows]
     lengths = [len(cell) for row in rows for cell in row if cell]
     if max(lengths, default=0) > MAX_BOXED_CHARACTERS and 2 * max(lengths) > sum(lengths):
-        return None, set()
+        return None
     cell_count = len(rows) * len(filled_columns)
     if min(len(rows), len(filled_columns)) < 2 or len(lengths) < MIN_FILLED_SHARE * cell_count:
-        return None, set()
-    size = inside[0].style.size
-    table = Table(rows, grid.xs[0], grid.xs[-1], grid.ys[0], grid.ys[-1], size)
-    return table, {run.start for run in inside}
+        return None
+    size = runs[0].style.size
+    return Table(rows, grid.xs[0], grid.xs[-1], grid.ys[0], grid.ys[-1], size)
 
 
 def _crosses(grid: Grid, run: Run) -> bool:
@@ -231,10 +255,8 @@ MAX_CHARACTERS_TWO_LINES, MAX_CHARACTERS = 36, 120
 #: Ems between the outermost line and rows that may belong to the table.
 REACH = 2.6
 
-Row = list[Segment]
 
-
-def group_rulings(horizontal: Sequence[Ruling]) -> list[list[Ruling]]:
+def _group_rulings(horizontal: Sequence[Ruling]) -> list[list[Ruling]]:
     """Group horizontal lines of the same extent, from top to bottom."""
     groups: list[list[Ruling]] = []
     for line in sorted(horizontal, key=lambda line: -line.position)[:MAX_RULINGS]:
@@ -250,7 +272,7 @@ def group_rulings(horizontal: Sequence[Ruling]) -> list[list[Ruling]]:
     return [group for group in groups if len(group) > 1]
 
 
-def is_near_rulings(group: Sequence[Ruling], run: Run) -> bool:
+def _is_near_rulings(group: Sequence[Ruling], run: Run) -> bool:
     """Return whether a run is close enough to the lines to be part of their table."""
     reach = REACH * run.style.size
     left, right = group[0].start - EXTENT_TOLERANCE, group[0].end + EXTENT_TOLERANCE
@@ -258,8 +280,8 @@ def is_near_rulings(group: Sequence[Ruling], run: Run) -> bool:
     return is_beside and left < (run.left + run.right) / 2 < right
 
 
-def ruled_tables(
-    group: Sequence[Ruling], segments: Sequence[Segment], *, detect_code: bool = True
+def _ruled_tables(
+    group: Sequence[Ruling], segments: Sequence[Segment], detect_code: bool
 ) -> list[tuple[Table, list[Row]]]:
     """Return the tables along these lines with their rows. Source code is never a table."""
     left, right = group[0].start - EXTENT_TOLERANCE, group[0].end + EXTENT_TOLERANCE

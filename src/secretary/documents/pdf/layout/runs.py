@@ -6,7 +6,6 @@ its two ends only; words are queried singly where a line is composed or has gaps
 import ctypes
 import re
 from collections import Counter
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
 from math import atan2, hypot, isfinite, pi
@@ -66,8 +65,7 @@ class Run(NamedTuple):
     start: int
 
 
-@dataclass(frozen=True, slots=True)
-class PageRuns:
+class PageRuns(NamedTuple):
     runs: list[Run]
     #: Runs with another rotation than the rest.
     rotated: list[Run]
@@ -92,33 +90,34 @@ class _TextSpan(NamedTuple):
     start: int
     end: int
     line: int
-    hyphenated: bool
+    hyphenated: bool = False
+    #: The address of the text object that draws it.
+    owner: int | None = None
 
 
 def read_runs(layer: TextLayer) -> PageRuns:
-    spans, addresses = _text_spans(layer)
+    spans = _text_spans(layer)
     if not spans:
         return PageRuns([], [], 0)
-    firsts = layer.char_indexes([span.start for span in spans])
-    text_objects = _read_text_objects(layer.handle, addresses, firsts)
+    text_objects = _read_text_objects(layer, spans)
     rotations: Counter[int] = Counter()
     weights: Counter[int] = Counter()
-    for span, address in zip(spans, addresses, strict=True):
-        rotations[text_objects[address].rotation] += span.end - span.start
-        weights[text_objects[address].weight] += span.end - span.start
+    for span in spans:
+        rotations[text_objects[span.owner].rotation] += span.end - span.start
+        weights[text_objects[span.owner].weight] += span.end - span.start
     rotation = rotations.most_common(1)[0][0]
     bold_weight = max(BOLD_WEIGHT_RATIO * weights.most_common(1)[0][0], MIN_BOLD_WEIGHT)
     runs: list[Run] = []
     rotated: list[Run] = []
     extents = _extents(layer, spans, rotation)
     widths = [
-        (right - left) / ((span.end - span.start) * text_objects[address].style.size)
-        for span, address, (left, right) in zip(spans, addresses, extents, strict=True)
+        (right - left) / ((span.end - span.start) * text_objects[span.owner].style.size)
+        for span, (left, right) in zip(spans, extents, strict=True)
         if span.end - span.start > MIN_RUN_CHARACTERS
     ]
     width_limit = min(MAX_WIDTH_RATIO * median(widths or [MAX_CHAR_WIDTH]), MAX_CHAR_WIDTH)
-    for span, address, (left, right) in zip(spans, addresses, extents, strict=True):
-        text_object = text_objects[address]
+    for span, (left, right) in zip(spans, extents, strict=True):
+        text_object = text_objects[span.owner]
         x, y, style = text_object.x, text_object.y, text_object.style
         if text_object.weight >= bold_weight and not style.bold:
             style = style._replace(bold=True)
@@ -135,8 +134,8 @@ def read_runs(layer: TextLayer) -> PageRuns:
     return PageRuns(runs, rotated, rotation)
 
 
-def _text_spans(layer: TextLayer) -> tuple[list[_TextSpan], list[int | None]]:
-    """Return the parts of lines drawn by one text object, and these objects' addresses."""
+def _text_spans(layer: TextLayer) -> list[_TextSpan]:
+    """Return the parts of lines drawn by one text object."""
     text, handle = layer.text, layer.handle
     ends = [match.span() for match in LINE.finditer(text)]
     first_indexes = layer.char_indexes([start for start, _ in ends])
@@ -144,47 +143,40 @@ def _text_spans(layer: TextLayer) -> tuple[list[_TextSpan], list[int | None]]:
     firsts = map(pdfium.char_object, repeat(handle), first_indexes)
     lasts = map(pdfium.char_object, repeat(handle), last_indexes)
     spans: list[_TextSpan] = []
-    addresses: list[int | None] = []
     for line, ((start, end), first, last) in enumerate(zip(ends, firsts, lasts, strict=True)):
         hyphenated = text[end : end + 1] == "\ufffe"
-        if first == last:
-            spans.append(_TextSpan(start, end, line, hyphenated))
-            addresses.append(first)
-        else:
-            _split_mixed_line(layer, _TextSpan(start, end, line, hyphenated), spans, addresses)
-    return spans, addresses
+        span = _TextSpan(start, end, line, hyphenated, first)
+        spans += [span] if first == last else _split_mixed_line(layer, span)
+    return spans
 
 
-def _split_mixed_line(
-    layer: TextLayer, line: _TextSpan, spans: list[_TextSpan], addresses: list[int | None]
-) -> None:
+def _split_mixed_line(layer: TextLayer, line: _TextSpan) -> list[_TextSpan]:
     words = [match.span() for match in WORD.finditer(layer.text, line.start, line.end)]
     char_indexes = layer.char_indexes([start for start, _ in words])
-    first_span = len(spans)
-    owners = list(map(pdfium.char_object, repeat(layer.handle), char_indexes))
+    owners = map(pdfium.char_object, repeat(layer.handle), char_indexes)
+    spans: list[_TextSpan] = []
     for (start, end), owner in zip(words, owners, strict=True):
-        if len(spans) > first_span and addresses[-1] == owner:
+        if spans and spans[-1].owner == owner:
             spans[-1] = spans[-1]._replace(end=end)
         else:
-            spans.append(_TextSpan(start, end, line.line, False))
-            addresses.append(owner)
-    if line.hyphenated:
-        spans[-1] = spans[-1]._replace(hyphenated=True)
+            spans.append(_TextSpan(start, end, line.line, owner=owner))
+    spans[-1] = spans[-1]._replace(hyphenated=line.hyphenated)
+    return spans
 
 
-def _read_text_objects(
-    handle: int, addresses: list[int | None], char_indexes: list[int]
-) -> dict[int | None, _TextObject]:
+def _read_text_objects(layer: TextLayer, spans: list[_TextSpan]) -> dict[int | None, _TextObject]:
     fonts: dict[int | None, tuple[bool, bool, bool, int]] = {}
     text_objects: dict[int | None, _TextObject] = {
         None: _TextObject(Style(1.0, False, False, False, False), 0, 0, 0.0, 0.0, -1)
     }
     origin, matrix, size = pdfium.doubles(2), pdfium.floats(6), pdfium.floats(1)
     to_x, to_matrix, to_size = map(ctypes.addressof, (origin, matrix, size))
-    for address, char_index in zip(addresses, char_indexes, strict=True):
+    char_indexes = layer.char_indexes([span.start for span in spans])
+    for span, char_index in zip(spans, char_indexes, strict=True):
+        address = span.owner
         if address in text_objects:
             continue
-        pdfium.char_origin(handle, char_index, to_x, to_x + 8)
+        pdfium.char_origin(layer.handle, char_index, to_x, to_x + 8)
         pdfium.object_matrix(address, to_matrix)
         pdfium.text_size(address, to_size)
         font = pdfium.text_font(address)
@@ -245,10 +237,8 @@ def split_at_gaps(
 
 
 def split_words(layer: TextLayer, run: Run, rotation: int) -> list[Run]:
-    extents = [match.span() for match in WORD.finditer(run.text)]
-    spans = [
-        _TextSpan(run.start + start, run.start + end, run.line, False) for start, end in extents
-    ]
+    matches = WORD.finditer(run.text)
+    spans = [_TextSpan(run.start + m.start(), run.start + m.end(), run.line) for m in matches]
     words = [
         run._replace(
             text=layer.text[span.start : span.end],

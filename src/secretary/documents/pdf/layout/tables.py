@@ -1,11 +1,12 @@
 """The table model, what all table detectors share, and borderless tables aligned in columns."""
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
+from typing import ClassVar
 
 from ..pdfium import Structure
 from .rows import Segment, group_rows, is_source_code, join_runs, parse_list_marker
@@ -30,17 +31,13 @@ class Table:
     top: float
     bottom: float
     size: float
-
-    @property
-    def weight(self) -> int:
-        # Neutral in the search for columns: neither prose nor short cells.
-        return 40
+    #: Neutral in the search for columns: neither prose nor short cells.
+    weight: ClassVar[int] = 40
 
 
 def trusted_structure(structure: Structure, runs: Sequence[Run]) -> Structure:
-    mcids = set(structure.tags)
-    for table in structure.tables:
-        mcids.update(mcid for row in table for cell in row for mcid in cell)
+    cells = [cell for table in structure.tables for row in table for cell in row]
+    mcids = set(structure.tags).union(*cells)
     total = sum(len(run.text) for run in runs)
     tagged = sum(len(run.text) for run in runs if run.mcid in mcids)
     return structure if total and tagged >= TAGGED_SHARE * total else Structure()
@@ -50,8 +47,7 @@ def tagged_tables(structure: Structure, runs: list[Run]) -> tuple[list[Table], l
     """Return the tables, and the runs outside of them."""
     tables = []
     for rows in structure.tables:
-        table = _build_tagged_table(rows, runs)
-        if table is not None:
+        if (table := _build_tagged_table(rows, runs)) is not None:
             tables.append(table)
             used = {mcid for row in rows for cell in row for mcid in cell}
             runs = [run for run in runs if run.mcid not in used]
@@ -70,15 +66,11 @@ def _build_tagged_table(rows: list[list[list[int]]], runs: Sequence[Run]) -> Tab
     for run in runs:
         if run.mcid in positions:
             runs_by_cell.setdefault(positions[run.mcid], []).append(run)
-    cells: list[Cells] = [
-        [
-            join_runs(runs_by_cell[number, column])
-            for column in range(width)
-            if (number, column) in runs_by_cell
-        ]
-        for number in range(len(rows))
-        if any(position[0] == number for position in runs_by_cell)
-    ]
+    cells: list[Cells] = []
+    for number in range(len(rows)):
+        in_row = (runs_by_cell.get((number, column)) for column in range(width))
+        if filled := [join_runs(cell_runs) for cell_runs in in_row if cell_runs]:
+            cells.append(filled)
     if len(cells) < 2 or width < 2:
         return None
     letters = sum(len(run.text) for group in runs_by_cell.values() for run in group)
@@ -116,30 +108,16 @@ def column_gaps(rows: Sequence[Sequence[Segment]], size: float) -> list[float]:
 
 
 def split_cells(row: Sequence[Segment], gaps: Sequence[float]) -> Cells:
+    """Split a row into the cells between these gaps; a segment may cross a narrow gap."""
     cells: Cells = [[] for _ in range(len(gaps) + 1)]
     for segment in row:
-        for part in _split_segment(segment, gaps):
-            cells[bisect_left(gaps, (part.left + part.right) / 2)].append(part)
+        parts: dict[int, list[Run]] = {}
+        for run in segment.runs:
+            parts.setdefault(bisect_left(gaps, (run.left + run.right) / 2), []).append(run)
+        for column, runs in parts.items():
+            left, right = min(run.left for run in runs), max(run.right for run in runs)
+            cells[column].append(Segment(runs, left, right, segment.baseline, segment.size))
     return cells
-
-
-def _split_segment(segment: Segment, gaps: Sequence[float]) -> list[Segment]:
-    """Split a segment that crosses a narrow gap."""
-    if (
-        bisect_left(gaps, segment.left) == bisect_left(gaps, segment.right)
-        or len(segment.runs) == 1
-    ):
-        return [segment]
-    parts: dict[int, list[Run]] = {}
-    for run in segment.runs:
-        parts.setdefault(bisect_left(gaps, (run.left + run.right) / 2), []).append(run)
-    return [
-        Segment(
-            runs, min(run.left for run in runs), max(run.right for run in runs),
-            segment.baseline, segment.size,
-        )
-        for runs in parts.values()
-    ]  # fmt: skip
 
 
 def fits_columns(row: Sequence[Segment], gaps: Sequence[float]) -> bool:
@@ -168,12 +146,8 @@ def is_aligned(cells: Sequence[Sequence[Segment]]) -> bool:
     rights = [max(segment.right for segment in cell) for cell in cells]
     middles = [(left + right) / 2 for left, right in zip(lefts, rights, strict=True)]
     for edges in map(sorted, (lefts, rights, middles)):
-        start = largest = 0
-        for end, edge in enumerate(edges):
-            while edge - edges[start] > 2 * slack:
-                start += 1
-            largest = max(largest, end - start + 1)
-        if largest >= ALIGNED_SHARE * len(cells):
+        counts = (bisect_right(edges, edge + 2 * slack) - at for at, edge in enumerate(edges))
+        if max(counts) >= ALIGNED_SHARE * len(cells):
             return True
     return False
 
@@ -323,9 +297,8 @@ def _is_table(cells: Sequence[Cells]) -> bool:
     texts = [" ".join(p.text for p in cell) for row in cells for cell in row if cell]
     if sum(map(count_filled, cells)) < MIN_FILLED_SHARE * len(cells) * len(cells[0]):
         return False
-    if sum(map(len, texts)) > MAX_ALIGNED_CELL_CHARACTERS * len(texts) or not any(
-        map(WORD.search, texts)
-    ):
+    has_words = any(map(WORD.search, texts))
+    if not has_words or sum(map(len, texts)) > MAX_ALIGNED_CELL_CHARACTERS * len(texts):
         return False
     columns = list(zip(*cells, strict=True))
     first = [" ".join(p.text for p in cell) for cell in columns[0] if cell]
