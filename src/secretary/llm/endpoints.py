@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
@@ -60,17 +60,12 @@ class LlmOptions:
 
     @classmethod
     def from_settings(cls, llm: LlmSettings) -> "LlmOptions":
-        chosen: dict[Purpose, tuple[str | None, str | None, dict[str, Any]]] = {
-            "chat": (llm.chat_model or llm.model, llm.chat_provider, llm.chat_parameters),
-            "vision": (llm.vision_model or llm.model, llm.vision_provider, llm.vision_parameters),
-            "transcription": (
-                llm.transcription_model,
-                llm.transcription_provider,
-                llm.transcription_parameters,
-            ),
-        }
         models: dict[Purpose, Model] = {}
-        for purpose, (name, provider_name, parameters) in chosen.items():
+        for purpose in get_args(Purpose):
+            # A chat model cannot transcribe, so llm.model is no fallback for that.
+            general = None if purpose == "transcription" else llm.model
+            name = getattr(llm, f"{purpose}_model") or general
+            provider_name = getattr(llm, f"{purpose}_provider")
             given = llm.providers[provider_name] if provider_name else llm.default_provider
             if not name or given is None:
                 continue
@@ -78,7 +73,7 @@ class LlmOptions:
             models[purpose] = Model(
                 provider=Provider(setting=setting, **given.model_dump()),
                 name=name,
-                parameters=parameters,
+                parameters=getattr(llm, f"{purpose}_parameters"),
                 price=llm.prices.get(name),
             )
         return cls(models, context_tokens=llm.context_tokens)
@@ -165,7 +160,6 @@ class Endpoints:
         try:
             return self.options.models[purpose]
         except KeyError:
-            # A chat model cannot transcribe, so llm.model is no fallback for that.
             general = "" if purpose == "transcription" else "llm.model or "
             raise EngineUnavailable(
                 f"No language model is configured for {purpose}: set {general}llm.{purpose}_model,"
@@ -249,6 +243,20 @@ class Endpoints:
         for client in clients.values():
             with suppress(RuntimeError):  # it belongs to another event loop, or one that was closed
                 await client.close()
+
+
+class CountedEndpoints:
+    """The endpoints as one job uses them, and the usage of that job."""
+
+    def __init__(
+        self, endpoints: Endpoints | None = None, resources: ResourceCalculator | None = None
+    ) -> None:
+        self.endpoints = endpoints or Endpoints()
+        self.usage = Usage(resources or ResourceCalculator())
+        self.options = self.endpoints.options
+
+    async def chat(self, purpose: Purpose, messages: Messages, **parameters: Any) -> str:
+        return await self.endpoints.chat(purpose, messages, self.usage, **parameters)
 
 
 def _make_client(provider: Provider) -> "AsyncOpenAI":
