@@ -25,7 +25,7 @@ from ..core.json_codec import encode_json
 from ..core.languages import language_code
 from ..documents.assembly import MAX_RESULTS_BYTES, RESULTS_FILE
 from ..jobs.handler import JobContext, handles
-from ..llm.templates import Rendered, Template, fill_without_model, render
+from ..llm.templates import Rendered
 from ..media.speech.engines import Transcription
 from ..media.transcript import (
     SRT_FILE,
@@ -174,7 +174,15 @@ async def session(ctx: SessionContext) -> SessionResults:
         filename=parameters.filename,
     )
     await ctx.progress("writing", 80, "Writing the document")
-    rendered, has_model = await _render(ctx, talk, paths, template)
+    has_model = "chat" in ctx.llm.options.models or not template.fields
+    rendered = await apply_template(
+        ctx,
+        source_text(talk),
+        template,
+        context={**template_context(talk, paths), **(parameters.context or {})},
+        target_language=talk.language,
+        use_model=has_model,
+    )
     more = appendix(talk, has_model=has_model)
     markdown = f"{rendered.markdown.rstrip()}\n\n{more}\n" if more else rendered.markdown
     return await _write_results(ctx, talk, paths, rendered, markdown)
@@ -363,24 +371,6 @@ def _load_transcript(directory: Path, frames: Sequence[Frame]) -> TalkTranscript
 # Write the document -----------------------------------------------------------------------------
 
 
-async def _render(
-    ctx: SessionContext, talk: Talk, paths: SessionPaths, template: Template
-) -> tuple[Rendered, bool]:
-    """The document, and whether it contains what a model wrote."""
-    context = {**template_context(talk, paths), **(ctx.parameters.context or {})}
-    text = source_text(talk)
-    if "chat" in ctx.llm.options.models or not template.fields:
-        rendered = await apply_template(
-            ctx, text, template, context=context, target_language=talk.language
-        )
-        return rendered, True
-    filled = fill_without_model(template.fields, context)
-    rendered = await asyncio.to_thread(render, template, context, filled, text)
-    for warning in rendered.warnings:
-        await ctx.log(warning, "warning")
-    return rendered, False
-
-
 async def _write_results(
     ctx: SessionContext, talk: Talk, paths: SessionPaths, rendered: Rendered, markdown: str
 ) -> SessionResults:
@@ -525,10 +515,8 @@ def write_files(directory: Path, paths: SessionPaths, talk: Talk, markdown: str)
 def publish(directory: Path, root: Path) -> None:
     """Copy the tree to `root`, which has those of all talks, replacing files of the same name."""
     for path in directory.rglob("*"):
-        target = root / path.relative_to(directory)
-        if path.is_dir():
-            target.mkdir(parents=True, exist_ok=True)
-        else:
+        if path.is_file():
+            target = root / path.relative_to(directory)
             target.parent.mkdir(parents=True, exist_ok=True)
             # A unique name: translations of a talk share files and may be written concurrently.
             with atomic_write(target) as temporary:

@@ -1,11 +1,9 @@
-"""Transcriptions, and the speech engines by name."""
+"""Transcriptions, and the local speech engine."""
 
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
-
-from ...core.errors import EngineUnavailable
 
 if TYPE_CHECKING:
     from .whisper import Whisper
@@ -40,18 +38,12 @@ class Transcription:
     unclear: float = 0.0
 
 
-def open_speech_engine(name: str = "whisper", model_directory: str | None = None) -> "Whisper":
-    """Return the same object for the same arguments, so that its model stays loaded."""
-    return _open(name, model_directory)
-
-
 @functools.cache
-def _open(name: str, model_directory: str | None) -> "Whisper":
-    if name == "whisper":
-        from .whisper import Whisper
+def open_speech_engine(model_directory: str | None) -> "Whisper":
+    """Return the same object for the same directory, so that its model stays loaded."""
+    from .whisper import Whisper
 
-        return Whisper(model_directory)
-    raise EngineUnavailable(f"Unknown speech engine {name!r}; available: whisper")
+    return Whisper(model_directory)
 
 
 def is_intelligible(transcriptions: Sequence[Transcription]) -> bool:
