@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from secretary.media.probe import VideoTrack
-from secretary.media.slides import MAX_SIDE, Slide, save_slide
+from secretary.media.slides import Slide, save_slide
 
 from .rendered_pages import Print, sheet
 
@@ -125,17 +125,12 @@ def ffmpeg(*arguments: str) -> None:
 
 
 def save_slides(
-    path: Path,
-    track: VideoTrack,
-    slides: Sequence[Slide],
-    directory: Path,
-    *,
-    max_side: int = MAX_SIDE,
+    path: Path, track: VideoTrack, slides: Sequence[Slide], directory: Path
 ) -> list[tuple[int, int]]:
     """Save the slides by their file names, and return the size of each image."""
     sizes = []
     for one in slides:
-        save_slide(str(path), track, one, f"{directory}/{one.file_name}", max_side=max_side)
+        save_slide(str(path), track, one, f"{directory}/{one.file_name}")
         with Image.open(directory / one.file_name) as image:
             sizes.append(image.size)
     return sizes

@@ -178,9 +178,10 @@ def test_pixels_that_are_not_square_are_drawn_square(talk: Path, tmp_path: Path)
     assert drawn == [(640, 360)]
 
 
-def test_large_pictures_are_made_smaller(talk: Path, tmp_path: Path) -> None:
-    drawn = save_slides(talk, track(), slides_of(talk, 22)[:1], tmp_path, max_side=320)
-    assert drawn == [(320, 180)]
+def test_large_pictures_are_made_smaller(tmp_path: Path) -> None:
+    path = film(tmp_path / "a.mp4", shown(five_slides(2560)[:1], [3]))
+    drawn = save_slides(path, track(2560, 1440), slides_of(path, 3), tmp_path)
+    assert drawn == [(1920, 1080)]
 
 
 def test_windows_cover_a_video_evenly() -> None:

@@ -6,12 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from operator import attrgetter
 
-from ..core.callables import map_limited
+from ..core.callables import in_batches, map_limited
 from ..core.errors import ContextExceeded, InvalidParameters
 from ..core.languages import COMMON_WORDS, detect_language, is_same_language, language_code
 from ..documents.markdown import TextChunk, split_blocks
 from ..jobs.handler import JobContext
-from ..llm.translation import in_batches
 from ..media.speech.engines import TimedText, Transcription
 from ..media.transcript import StoredTranscript, encode_record
 from ..storage import append_log

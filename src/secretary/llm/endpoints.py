@@ -173,49 +173,7 @@ class Endpoints:
     def mark_unsupported(self, model: Model, feature: str) -> None:
         self._unsupported.add((model.provider, model.name, feature))
 
-    async def chat(
-        self, purpose: Purpose, messages: Messages, usage: Usage, **parameters: Any
-    ) -> str:
-        """Send messages to the model for `purpose`. Parameters in the settings take precedence."""
-        model = self.model(purpose)
-
-        async def send(client: "AsyncOpenAI") -> bytes:
-            # Not `completions.create`: it validates the types of the whole request, which takes
-            # as long as sending it, but does not validate the response.
-            body = {"model": model.name, "messages": messages, **parameters, **model.parameters}
-            return await client.post("/chat/completions", cast_to=bytes, body=body)
-
-        content, seconds = await self._send(model, send)
-        completion = _parse(Completion, content)
-        # Recorded first: an answer that cannot be used costs as much.
-        usage.record(model, purpose, completion.usage or TokenUsage(), seconds=seconds)
-        return _completion_text(completion, model.provider)
-
-    async def transcription(
-        self, sound: tuple[str, bytes], form: Mapping[str, Any], usage: Usage, *, seconds: float
-    ) -> "TranscriptionResponse":
-        """Transcribe a sound file; `seconds` is its length, for endpoints that do not report it."""
-        model = self.model("transcription")
-
-        async def send(client: "AsyncOpenAI") -> bytes:
-            response = await client.audio.transcriptions.with_raw_response.create(
-                model=model.name, file=sound, extra_body={**form, **model.parameters}
-            )
-            return response.content
-
-        content, elapsed = await self._send(model, send)
-        response = _parse(TranscriptionResponse, content)
-        if response.text is None and response.segments is None:
-            if response.error is None:
-                raise UpstreamFailed(UNREADABLE)
-            reason = _reason(response.error, model.provider)
-            raise UpstreamFailed(f"The language model gave no answer{reason}")
-        used = response.usage or AudioUsage()
-        billed_seconds = seconds if used.seconds is None else used.seconds
-        usage.record(model, "transcription", used, seconds=elapsed, sound_seconds=billed_seconds)
-        return response
-
-    async def _send(
+    async def send(
         self, model: Model, send: Callable[["AsyncOpenAI"], Awaitable[bytes]]
     ) -> tuple[bytes, float]:
         """The response, and how many seconds it took."""
@@ -256,7 +214,44 @@ class CountedEndpoints:
         self.options = self.endpoints.options
 
     async def chat(self, purpose: Purpose, messages: Messages, **parameters: Any) -> str:
-        return await self.endpoints.chat(purpose, messages, self.usage, **parameters)
+        """Send messages to the model for `purpose`. Parameters in the settings take precedence."""
+        model = self.endpoints.model(purpose)
+
+        async def send(client: "AsyncOpenAI") -> bytes:
+            # Not `completions.create`: it validates the types of the whole request, which takes
+            # as long as sending it, but does not validate the response.
+            body = {"model": model.name, "messages": messages, **parameters, **model.parameters}
+            return await client.post("/chat/completions", cast_to=bytes, body=body)
+
+        content, seconds = await self.endpoints.send(model, send)
+        completion = _parse(Completion, content)
+        # Recorded first: an answer that cannot be used costs as much.
+        self.usage.record(model, purpose, completion.usage or TokenUsage(), seconds=seconds)
+        return _completion_text(completion, model.provider)
+
+    async def transcription(
+        self, sound: tuple[str, bytes], form: Mapping[str, Any], *, seconds: float
+    ) -> "TranscriptionResponse":
+        """Transcribe a sound file; `seconds` is its length, for endpoints that do not report it."""
+        model = self.endpoints.model("transcription")
+
+        async def send(client: "AsyncOpenAI") -> bytes:
+            response = await client.audio.transcriptions.with_raw_response.create(
+                model=model.name, file=sound, extra_body={**form, **model.parameters}
+            )
+            return response.content
+
+        content, elapsed = await self.endpoints.send(model, send)
+        response = _parse(TranscriptionResponse, content)
+        if response.text is None and response.segments is None:
+            if response.error is None:
+                raise UpstreamFailed(UNREADABLE)
+            reason = _reason(response.error, model.provider)
+            raise UpstreamFailed(f"The language model gave no answer{reason}")
+        used = response.usage or AudioUsage()
+        billed = seconds if used.seconds is None else used.seconds
+        self.usage.record(model, "transcription", used, seconds=elapsed, sound_seconds=billed)
+        return response
 
 
 def _make_client(provider: Provider) -> "AsyncOpenAI":

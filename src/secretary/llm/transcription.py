@@ -35,20 +35,20 @@ async def transcribe(
     """
     endpoints, file = llm.endpoints, (file_name, sound)
     model = endpoints.model("transcription")
-    request = partial(endpoints.transcription, usage=llm.usage, seconds=seconds)
+    request = partial(llm.transcription, file, seconds=seconds)
     requested = (language_code(language) or language) if language else None
     plain: dict[str, Any] = {"response_format": "json", "language": requested, "prompt": prompt}
     plain = {name: value for name, value in plain.items() if value}
     verbose = {**plain, "response_format": VERBOSE, "timestamp_granularities": ["segment"]}
     if endpoints.lacks(model, VERBOSE):
-        response = await request(file, plain)
+        response = await request(plain)
     else:
         try:
-            response = await request(file, verbose)
+            response = await request(verbose)
         except UpstreamRefused as error:
             if error.details.get("status") not in REJECTS_FORMAT:
                 raise
-            response = await request(file, plain)
+            response = await request(plain)
             endpoints.mark_unsupported(model, VERBOSE)  # it was the format
     segments = response.segments or []
     text = response.text or " ".join(segment.text.strip() for segment in segments)

@@ -1,18 +1,14 @@
 """Translates many texts in a few requests, and checks that none is lost, swapped or merged."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
 
-from ..core.callables import map_limited
+from ..core.callables import in_batches, map_limited
 from ..core.errors import ContextExceeded, UpstreamFailed
 from ..core.languages import english_name, is_same_language
 from .endpoints import CountedEndpoints
 from .structured import InvalidAnswer, ask_json, parse_object
-from .templates.template import object_schema
-
-T = TypeVar("T")
 
 #: Per request. Models become careless in longer answers.
 MAX_CHARACTERS = 4000
@@ -58,23 +54,6 @@ async def translate(
     return [translated.get(index, text) for index, text in enumerate(texts)]
 
 
-def in_batches(
-    items: Iterable[T], size_of: Callable[[T], int], max_size: int, *, max_items: int | None = None
-) -> Iterator[list[T]]:
-    """Consecutive items whose sizes together are within the limit; an item alone may exceed it."""
-    batch: list[T] = []
-    total = 0
-    for item in items:
-        size = size_of(item)
-        if batch and (total + size > max_size or len(batch) == max_items):
-            yield batch
-            batch, total = [], 0
-        batch.append(item)
-        total += size
-    if batch:
-        yield batch
-
-
 async def _translate(llm: CountedEndpoints, prompt: str, batch: Texts) -> Texts:
     """Translate a batch; what is missing is requested once more."""
     translated = await _request(llm, prompt, batch)
@@ -99,7 +78,12 @@ async def _request(llm: CountedEndpoints, prompt: str, batch: Texts) -> Texts:
         {"role": "system", "content": prompt},
         {"role": "user", "content": json.dumps(pieces, ensure_ascii=False, indent=0)},
     ]
-    schema = object_schema({key: {"type": "string"} for key in keys})
+    schema = {
+        "type": "object",
+        "properties": {key: {"type": "string"} for key in keys},
+        "required": list(keys),
+        "additionalProperties": False,
+    }
     try:
         fields = parse_object(await ask_json(llm, messages, schema))
     except ContextExceeded:

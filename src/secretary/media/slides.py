@@ -89,7 +89,6 @@ def save_slide(
     slide: Slide,
     target: str,
     *,
-    max_side: int = MAX_SIDE,
     timeout_s: float = 60.0,
     program: str | None = None,
 ) -> None:
@@ -97,9 +96,7 @@ def save_slide(
     from ..documents.ocr.images import save_jpeg
     from .slide_detection import is_frame_of
 
-    decode = partial(
-        _decode, path, track, slide.at, max_side=max_side, timeout_s=timeout_s, program=program
-    )
+    decode = partial(_decode, path, track, slide.at, timeout_s=timeout_s, program=program)
     image = decode(can_seek=True)
     if not image or not is_frame_of(image, slide):
         # With wrong timestamps in the index of the file, a seek leads elsewhere.
@@ -116,7 +113,6 @@ def _decode(
     at_s: float,
     *,
     can_seek: bool,
-    max_side: int,
     timeout_s: float,
     program: str | None,
 ) -> "Image.Image | None":
@@ -127,7 +123,7 @@ def _decode(
     # Stretch pixels that are not square; an aspect ratio of 0 is undefined.
     sar = "if(sar\\,clip(sar\\,0.1\\,10)\\,1)"
     width, height = f"(iw*max({sar}\\,1))", f"(ih/min({sar}\\,1))"
-    fit = f"min(1\\,{max_side}/max({width}\\,{height}))"
+    fit = f"min(1\\,{MAX_SIDE}/max({width}\\,{height}))"
     scale = ":".join(f"max(1\\,round({side}*{fit}))" for side in (width, height))
     content = decode_frames(
         path,

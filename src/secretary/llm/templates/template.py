@@ -128,7 +128,7 @@ def schema(template: Template) -> Schema:
         form = FORM.get(one.field_type.base)
         description = f"{one.instruction} ({form})" if form else one.instruction
         properties[one.name] = {**_schema_of(one.field_type), "description": description}
-    return object_schema(properties)
+    return _object(properties)
 
 
 def _schema_of(field_type: FieldType) -> Schema:
@@ -136,7 +136,7 @@ def _schema_of(field_type: FieldType) -> Schema:
         items = _schema_of(replace(field_type, is_list=False, nullable=False))
         return {"type": "array", "items": items}
     if field_type.base == "object":
-        single = object_schema({name: _schema_of(part) for name, part in field_type.properties})
+        single = _object({name: _schema_of(part) for name, part in field_type.properties})
     else:
         is_text = field_type.base in ("text", "date", "choice")
         single = {"type": "string" if is_text else field_type.base}
@@ -145,7 +145,7 @@ def _schema_of(field_type: FieldType) -> Schema:
     return {**single, "type": [single["type"], "null"]} if field_type.nullable else single
 
 
-def object_schema(properties: Schema) -> Schema:
+def _object(properties: Schema) -> Schema:
     return {
         "type": "object",
         "properties": properties,
