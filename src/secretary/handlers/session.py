@@ -221,11 +221,12 @@ async def _read_talk(ctx: SessionContext) -> Talk:
         ]
     target = language_code(ctx.parameters.target_language or "")
     spoken = transcript.language if transcript else language
+    others = [link for link in page.links if link.kind is LinkKind.OTHER] if page else []
     return Talk(
         facts=facts,
         language=target or (spoken if spoken != "und" else None) or "en",
         page_text=page.text if page else "",
-        links=[(link.title or link.url, link.url) for link in page.links] if page else (),
+        links=[(link.title or link.url, link.url) for link in others],
         transcript=transcript,
         slides=slides,
         missing=missing,
@@ -259,6 +260,7 @@ async def _attempt(
 
 
 def _facts(parameters: SessionParameters, page: TalkPage | None) -> dict[str, Any]:
+    links = page.links if page else ()
     from_page = {
         "session": page.title if page else None,
         "speakers": list(page.speakers) if page else [],
@@ -267,9 +269,9 @@ def _facts(parameters: SessionParameters, page: TalkPage | None) -> dict[str, An
             for name in ("event", "track", "day", "starttime", "endtime")
         },
         "url": parameters.url,
-        "video_url": best_url(page.videos, *VIDEO_KINDS) if page else None,
-        "subtitles_url": best_url(page.subtitles, LinkKind.SUBTITLES) if page else None,
-        "attachments_url": best_url(page.attachments, LinkKind.ATTACHMENT) if page else None,
+        "video_url": best_url(links, *VIDEO_KINDS),
+        "subtitles_url": best_url(links, LinkKind.SUBTITLES),
+        "attachments_url": best_url(links, LinkKind.ATTACHMENT),
         "source_language": page.language if page else None,
     }
     sent = {name: value for name in from_page if (value := getattr(parameters, name))}

@@ -32,7 +32,6 @@ from .markup import (
 )
 from .talk import (
     MAX_TITLE,
-    VIDEO_KINDS,
     Link,
     LinkKind,
     TalkPage,
@@ -110,20 +109,8 @@ def parse_talk_page(data: bytes, url: str) -> TalkPage:
     if first.startswith("#") and heading == merged.title and rest.strip():
         text = rest.lstrip("\n")
     own_key = page_key(absolute_url(url) or url)
-    links = [link for link in merged.links if page_key(link.url) != own_key]
-
-    def of_kind(*kinds: LinkKind) -> tuple[Link, ...]:
-        return tuple(link for link in links if link.kind in kinds)
-
-    return replace(
-        merged,
-        site=site,
-        text=text,
-        videos=of_kind(*VIDEO_KINDS),
-        subtitles=of_kind(LinkKind.SUBTITLES),
-        attachments=of_kind(LinkKind.ATTACHMENT),
-        links=of_kind(LinkKind.OTHER),
-    )
+    others = tuple(link for link in merged.links if page_key(link.url) != own_key)
+    return replace(merged, site=site, text=text, links=others)
 
 
 def _merge(sources: Iterable[TalkPage]) -> TalkPage:

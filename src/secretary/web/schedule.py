@@ -154,10 +154,9 @@ def _no_match(entries: Sequence[ScheduleEntry]) -> InvalidParameters:
     )
 
 
-def _entry(
-    event: dict[str, Any], links: Sequence[Link], day: str | None, day_number: int, base: str
-) -> ScheduleEntry:
+def _entry(event: dict[str, Any], day: str | None, day_number: int, base: str) -> ScheduleEntry:
     """The entry of a JSON event, or of an XML event as one."""
+    links = _links(event, base)
     url, timestamp = single_line(event.get("url"), 8000), single_line(event.get("date"))
     name = event.get("id") or event.get("code") or event.get("slug") or event.get("guid")
     persons = event["persons"] if isinstance(event.get("persons"), list) else ()
@@ -180,6 +179,20 @@ def _entry(
         title=_localized(event.get("title"), MAX_TITLE),
         parameters=parameters,
     )
+
+
+def _links(event: dict[str, Any], base: str) -> list[Link]:
+    links = []
+    kinds = {"video_download_url": LinkKind.VIDEO, "attachments": None, "links": None}
+    for key, kind in kinds.items():
+        value = event.get(key)
+        for item in value if isinstance(value, list) else [value]:
+            link = item if isinstance(item, dict) else {"url": item}
+            url = single_line(link.get("url") or link.get("href"), 8000)
+            title = _localized(link.get("title") or link.get("description"))
+            own_kind = LinkKind.ATTACHMENT if link.get("kind") is LinkKind.ATTACHMENT else kind
+            links.append(make_link(url, title, base=base, kind=own_kind) if url else None)
+    return deduplicated(links)
 
 
 def _person_name(person: Any) -> str:
@@ -225,24 +238,7 @@ def _json_entries(days: list[Any], base: str) -> Iterator[ScheduleEntry]:
         for events in _mapping(day.get("rooms")).values():
             for event in events if isinstance(events, list) else ():
                 if isinstance(event, dict):
-                    links = _json_links(event, base)
-                    yield _entry(event, links, single_line(day.get("date")), day_number, base)
-
-
-def _json_links(event: dict[str, Any], base: str) -> list[Link]:
-    links = []
-    for key, kind in (
-        ("video_download_url", LinkKind.VIDEO),
-        ("attachments", None),
-        ("links", None),
-    ):
-        value = event.get(key)
-        for item in value if isinstance(value, list) else [value]:
-            link = item if isinstance(item, dict) else {"url": item}
-            url = single_line(link.get("url") or link.get("href"), 8000)
-            title = _localized(link.get("title") or link.get("description"))
-            links.append(make_link(url, title, base=base, kind=kind) if url else None)
-    return deduplicated(links)
+                    yield _entry(event, single_line(day.get("date")), day_number, base)
 
 
 # XML --------------------------------------------------------------------------------------------
@@ -274,12 +270,11 @@ def _xml_entries(root: Element, base: str, pages: str | None) -> Iterator[Schedu
         index = single_line(day.get("index"), 9)
         day_number = int(index) if index.isdecimal() else number
         for event in day.iter("event"):
-            links = _xml_links(event, base)
-            yield _entry(_xml_event(event, base, pages), links, day.get("date"), day_number, base)
+            yield _entry(_xml_event(event, base, pages), day.get("date"), day_number, base)
 
 
 def _xml_event(event: Element, base: str, pages: str | None) -> dict[str, Any]:
-    """The event as it would be in a JSON schedule, without its links."""
+    """The event as it would be in a JSON schedule."""
     names = ("title", "track", "date", "start", "duration", "language")
     slug, url = _text(event, "slug"), _text(event, "url", 8000)
     has_url = url and absolute_url(url, base)
@@ -292,27 +287,19 @@ def _xml_event(event: Element, base: str, pages: str | None) -> dict[str, Any]:
         "guid": event.get("guid"),
         "url": url,
         "persons": ["".join(person.itertext()) for person in event.findall("persons/person")],
+        "video_download_url": [*map(_xml_link, event.findall("video_download_url"))],
+        "attachments": [*map(_xml_link, event.findall("attachments/attachment"))],
+        "links": [*map(_xml_link, event.findall("links/link"))],
     }
 
 
-def _xml_links(event: Element, base: str) -> list[Link]:
-    links = []
-    for path, kind in (
-        ("video_download_url", LinkKind.VIDEO),
-        ("attachments/attachment", None),
-        ("links/link", None),
-    ):
-        for element in event.findall(path):
-            text = single_line("".join(element.itertext()), 4000)
-            url = element.get("href") or element.get("url") or text
-            if not url:
-                continue
-            title = "" if url == text else text
-            is_slides = element.get("type") == "slides"
-            title = f"Slides: {title}" if is_slides else title
-            kind_of_link = LinkKind.ATTACHMENT if is_slides else kind
-            links.append(make_link(url, title, base=base, kind=kind_of_link))
-    return deduplicated(links)
+def _xml_link(element: Element) -> dict[str, Any]:
+    text = single_line("".join(element.itertext()), 4000)
+    url = element.get("href") or element.get("url") or text
+    title = "" if url == text else text
+    if element.get("type") == "slides":
+        return {"url": url, "title": f"Slides: {title}", "kind": LinkKind.ATTACHMENT}
+    return {"url": url, "title": title}
 
 
 def _text(element: Element, name: str, max_length: int = 500) -> str:

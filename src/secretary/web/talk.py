@@ -208,9 +208,6 @@ class TalkPage:
     starttime: str | None = None
     endtime: str | None = None
     language: str | None = None
-    videos: tuple[Link, ...] = ()
-    subtitles: tuple[Link, ...] = ()
-    attachments: tuple[Link, ...] = ()
     links: tuple[Link, ...] = ()
 
 
