@@ -40,16 +40,14 @@ async def transcribe(
     plain: dict[str, Any] = {"response_format": "json", "language": requested, "prompt": prompt}
     plain = {name: value for name, value in plain.items() if value}
     verbose = {**plain, "response_format": VERBOSE, "timestamp_granularities": ["segment"]}
-    if endpoints.lacks(model, VERBOSE):
+    is_verbose = not endpoints.lacks(model, VERBOSE)
+    try:
+        response = await request(verbose if is_verbose else plain)
+    except UpstreamRefused as error:
+        if not is_verbose or error.details.get("status") not in REJECTS_FORMAT:
+            raise
         response = await request(plain)
-    else:
-        try:
-            response = await request(verbose)
-        except UpstreamRefused as error:
-            if error.details.get("status") not in REJECTS_FORMAT:
-                raise
-            response = await request(plain)
-            endpoints.mark_unsupported(model, VERBOSE)  # it was the format
+        endpoints.mark_unsupported(model, VERBOSE)  # it was the format
     segments = response.segments or []
     text = response.text or " ".join(segment.text.strip() for segment in segments)
     times = [(segment.start, segment.end, segment.text) for segment in segments]

@@ -1,12 +1,14 @@
 """Splits a recording at pauses into chunks, and transcribes a chunk to lines with their times."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..pcm import read_samples
 from .engines import TimedText, Transcription, mean_confidence, open_speech_engine
+
+N = TypeVar("N", int, float)
 
 #: Seconds of a window at most. Whisper was trained on 30.
 LONGEST = 29.0
@@ -143,16 +145,22 @@ def transcribe_chunk(
 
 def clip_to_speech(speech: Sequence[Span], words: Sequence[TimedText]) -> Iterator[TimedText]:
     """Engines let words reach into silence; voice activity detection is more exact."""
-    spans: list[Span] = []
-    for span in speech:
-        if spans and span.start - spans[-1].end < SHORT_GAP:
-            spans[-1] = Span(spans[-1].start, span.end)
-        else:
-            spans.append(span)
+    spans = join_over_gaps(speech, SHORT_GAP)
     for word in words:
-        overlaps = [(max(word.start, span.start), min(word.end, span.end)) for span in spans]
+        overlaps = [(max(word.start, start), min(word.end, end)) for start, end in spans]
         start, end = max(overlaps, key=lambda overlap: overlap[1] - overlap[0])
         yield word._replace(start=start, end=end) if end > start else word
+
+
+def join_over_gaps(spans: Iterable[tuple[N, N]], shortest: float) -> list[tuple[N, N]]:
+    """Join spans with a shorter gap between them."""
+    joined: list[tuple[N, N]] = []
+    for start, end in spans:
+        if joined and start - joined[-1][1] < shortest:
+            joined[-1] = joined[-1][0], end
+        else:
+            joined.append((start, end))
+    return joined
 
 
 def group_into_lines(words: Sequence[TimedText]) -> list[TimedText]:

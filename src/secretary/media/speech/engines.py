@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -59,7 +60,5 @@ def is_intelligible(transcriptions: Sequence[Transcription]) -> bool:
 def mean_confidence(transcriptions: Sequence[Transcription]) -> float:
     """Weighted by characters, because an engine is less certain of short texts."""
     characters = [sum(len(text.text) for text in each.segments) for each in transcriptions]
-    weighted = sum(
-        each.confidence * count for each, count in zip(transcriptions, characters, strict=True)
-    )
-    return weighted / sum(characters) if any(characters) else 0.0
+    confidences = [each.confidence for each in transcriptions]
+    return fmean(confidences, characters) if any(characters) else 0.0

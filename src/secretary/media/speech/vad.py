@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .chunking import Chunk, Span, build_chunks
+from .chunking import Chunk, Span, build_chunks, join_over_gaps
 from .engines import SAMPLE_RATE
 
 #: Seconds per frame.
@@ -107,13 +107,9 @@ def _active_runs(levels: np.ndarray) -> list[tuple[int, int]]:
         thresholds[start:end] = max(_MARGIN, _LEVEL_SHARE * speech)
     active = levels > thresholds
     changes = np.flatnonzero(np.diff(active.astype(np.int8), prepend=0, append=0))
-    joined: list[tuple[int, int]] = []
-    for start, end in changes.reshape(-1, 2).tolist():
-        if joined and start - joined[-1][1] < _GAP / FRAME:
-            joined[-1] = joined[-1][0], end
-        else:
-            joined.append((start, end))
-    return [run for run in joined if run[1] - run[0] >= _SHORTEST / FRAME]
+    runs = [(int(start), int(end)) for start, end in changes.reshape(-1, 2)]
+    joined = join_over_gaps(runs, _GAP / FRAME)
+    return [(start, end) for start, end in joined if end - start >= _SHORTEST / FRAME]
 
 
 def _split(levels: np.ndarray, start: int, end: int) -> list[tuple[int, int]]:
