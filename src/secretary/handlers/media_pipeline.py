@@ -52,7 +52,7 @@ from .transcription import (
     transcribe,
     transcript_from_subtitles,
 )
-from .translation import translate_transcript
+from .translation import check_translation, translate_transcript
 
 if TYPE_CHECKING:
     from ..media.ytdlp.metadata import MediaKind, SiteMedia
@@ -106,6 +106,7 @@ async def resolve_media(
     ctx: RecordingContext, accepted: frozenset[str], kind: "MediaKind"
 ) -> Media:
     """Fetch the source, from a media site if need be, and probe it."""
+    check_translation(ctx)
     await start(ctx)
     source, site = await _fetch(ctx, kind)
     document = await check_source(source, accepted)

@@ -128,22 +128,6 @@ def is_from_cache(ctx: JobContext[SourceParameters], *, processed: bool) -> bool
     return not processed and not ctx.job.failures and not ctx.job.crashes
 
 
-async def open_record_cache(
-    ctx: JobContext[SourceParameters],
-    kind: str,
-    sha256: str,
-    method: str,
-    *,
-    options: Mapping[str, Any],
-    made_with: str = "",
-) -> "RecordCache":
-    version = f"secretary {__version__}, {made_with}" if made_with else f"secretary {__version__}"
-    entry = await ctx.entry(kind, sha256, method, options=options, version=version)
-    since = reusable_since(ctx)
-    cached = await asyncio.to_thread(append_log.index, str(entry.directory), made_after=since)
-    return RecordCache(entry, since, cached)
-
-
 @dataclass(frozen=True, slots=True)
 class RecordCache:
     """JSON values by number in a cache entry. Each is stored as soon as it is made, so that an
@@ -153,6 +137,22 @@ class RecordCache:
     since: float
     #: The values that were there when the cache was opened.
     cached: Mapping[int, append_log.RecordRef]
+
+    @staticmethod
+    async def open(
+        ctx: JobContext[SourceParameters],
+        kind: str,
+        sha256: str,
+        method: str,
+        *,
+        options: Mapping[str, Any],
+        made_with: str = "",
+    ) -> "RecordCache":
+        version = ", ".join(filter(None, (f"secretary {__version__}", made_with)))
+        entry = await ctx.entry(kind, sha256, method, options=options, version=version)
+        since = reusable_since(ctx)
+        cached = await asyncio.to_thread(append_log.index, str(entry.directory), made_after=since)
+        return RecordCache(entry, since, cached)
 
     async def load_or_make(self, number: int, make: Callable[[], Awaitable[Any]]) -> Any:
         def load() -> list[Any]:

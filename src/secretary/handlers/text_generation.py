@@ -21,13 +21,7 @@ from ..llm.templates import Rendered, Template, parse
 from ..llm.templates.rendering import fill_without_model, prompt_messages, render
 from ..llm.templates.template import schema
 from ..version import __version__
-from .parameters import (
-    FileResults,
-    LanguageParameters,
-    RecordCache,
-    SourceParameters,
-    open_record_cache,
-)
+from .parameters import FileResults, LanguageParameters, RecordCache, SourceParameters
 from .progress import StepProgress
 
 T = TypeVar("T")
@@ -59,7 +53,7 @@ async def open_llm_cache(ctx: JobContext[SourceParameters], text: str) -> "LlmCa
     # Another version has other prompts. As part of the key, the version needs no note.
     version = f"secretary {__version__}"
     options = {"model": model, "parameters": dict(parameters), "made_with": version}
-    return LlmCache(ctx, await open_record_cache(ctx, "text", digest, "answers", options=options))
+    return LlmCache(ctx, await RecordCache.open(ctx, "text", digest, "answers", options=options))
 
 
 @dataclass(slots=True)

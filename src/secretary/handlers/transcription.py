@@ -32,7 +32,7 @@ from ..media.speech.chunking import Chunk
 from ..media.speech.engines import TimedText, Transcription, is_intelligible, open_speech_engine
 from ..media.transcript import StoredTranscript, encode_record, format_clock
 from .document_pipeline import Document
-from .parameters import RecordCache, SourceParameters, open_record_cache
+from .parameters import RecordCache, SourceParameters
 from .progress import MediaProgress
 
 DECODE: LazyCallable[DecodedAudio] = LazyCallable("media.pcm", "decode_audio")
@@ -111,7 +111,7 @@ async def transcribe(
         if len(recording.audio_tracks) > 1:
             options["track"] = track.stream
         key = "speech", document.sha256, engine.name
-        cache = await open_record_cache(ctx, *key, options=options, made_with=engine.version)
+        cache = await RecordCache.open(ctx, *key, options=options, made_with=engine.version)
         run = _TranscriptionRun(
             ctx, document, recording, track, engine, cache, language, last_percent
         )
@@ -468,7 +468,7 @@ async def _store(
     transcription = Transcription(language=language, confidence=1.0, segments=tuple(sentences))
     record = await asyncio.to_thread(encode_record, transcription)
     options = {"digest": hashlib.sha256(record).hexdigest()}
-    cache = await open_record_cache(ctx, "speech", document.sha256, "subtitles", options=options)
+    cache = await RecordCache.open(ctx, "speech", document.sha256, "subtitles", options=options)
     if 0 not in cache.cached:
         await asyncio.to_thread(cache.append, 0, record)
         cache.entry.save_metadata({})

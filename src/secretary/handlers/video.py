@@ -29,10 +29,9 @@ from .media_pipeline import (
     get_transcript,
     resolve_media,
 )
-from .parameters import Frame, RecordCache, RecordingResults, ocr_language_field, open_record_cache
+from .parameters import Frame, RecordCache, RecordingResults, ocr_language_field
 from .progress import MediaProgress
 from .transcription import run_with_ffmpeg
-from .translation import check_translation
 
 SCAN: LazyCallable[ScannedWindow] = LazyCallable("media.slide_detection", "scan_window")
 SELECT: LazyCallable[list[Slide]] = LazyCallable("media.slide_detection", "select_slides")
@@ -62,7 +61,6 @@ VideoContext = JobContext[VideoParameters]
 
 @handles("video", VideoParameters, timeout=TIMEOUT)
 async def video(ctx: VideoContext) -> RecordingResults:
-    check_translation(ctx)
     parameters = ctx.parameters
     if parameters.needs_frames:
         media = await resolve_media(ctx, VIDEO_TYPES, "video")
@@ -95,7 +93,7 @@ class _SlideExtraction:
     async def run(self) -> ExtractedSlides:
         ctx = self.ctx
         options = {"track": self.track.stream} if len(self.recording.video_tracks) > 1 else {}
-        cache = await open_record_cache(
+        cache = await RecordCache.open(
             ctx, "slides", self.document.sha256, "frames", options=options
         )
         cache.entry.save_metadata({})
@@ -168,7 +166,7 @@ class _SlideExtraction:
         documents = self.ctx.documents
         languages = self.ctx.parameters.ocr_language or documents.ocr_language
         engine = open_engine(documents.ocr_engine, documents.ocr_data_directory)
-        cache = await open_record_cache(
+        cache = await RecordCache.open(
             self.ctx,
             "slides",
             self.document.sha256,
