@@ -386,7 +386,7 @@ async def _write_results(
     return SessionResults(
         markdown_file=str(paths.document),
         attachments_url=talk.facts["attachments_url"],
-        assets=[str(name) for name in assets],
+        assets=assets,
         asset_dir=str(paths.assets),
         target_dir=str(paths.document.parent),
         archive_filename=f"{paths.document.stem}.zip" if with_archive else None,
@@ -405,19 +405,17 @@ async def _write_results(
 
 def source_text(talk: Talk) -> str:
     """All texts of the talk, for a model."""
-    parts = []
-    if talk.page_text.strip():
-        parts.append(f"# The page of the talk\n\n{talk.page_text.strip()}")
-    if talk.transcript is not None:
-        parts.append(f"# Transcript of the video\n\n{talk.transcript.text.strip()}")
-    texts = [
+    slides = (
         f"## Slide {slide.number}\n\n{slide.text.strip()}"
         for slide in talk.slides
         if slide.text.strip()
-    ]
-    if texts:
-        parts.append("# Texts of the slides\n\n" + "\n\n".join(texts))
-    return "\n\n".join(parts)
+    )
+    texts = {
+        "The page of the talk": talk.page_text.strip(),
+        "Transcript of the video": talk.transcript.text.strip() if talk.transcript else "",
+        "Texts of the slides": "\n\n".join(slides),
+    }
+    return "\n\n".join(f"# {heading}\n\n{text}" for heading, text in texts.items() if text)
 
 
 def template_context(talk: Talk, paths: SessionPaths) -> dict[str, Any]:
@@ -504,14 +502,13 @@ def write_files(directory: Path, paths: SessionPaths, talk: Talk, markdown: str)
     document, assets = directory / paths.document, directory / paths.assets
     document.parent.mkdir(parents=True, exist_ok=True)
     document.write_text(markdown, encoding="utf-8", errors="replace")
-    images = [slide.image for slide in talk.slides if slide.image is not None]
-    transcript = (
-        [talk.transcript.directory / name for name in TRANSCRIPT_FILES] if talk.transcript else []
-    )
-    for path in (*images, *transcript):
+    files = [slide.image for slide in talk.slides if slide.image is not None]
+    if talk.transcript:
+        files += [talk.transcript.directory / name for name in TRANSCRIPT_FILES]
+    for path in files:
         assets.mkdir(parents=True, exist_ok=True)
         link_or_copy(path, assets / path.name)
-    return [f"{paths.assets}/{path.name}" for path in (*images, *transcript)]
+    return [f"{paths.assets}/{path.name}" for path in files]
 
 
 def publish(directory: Path, root: Path) -> None:

@@ -71,10 +71,9 @@ async def ask_json(llm: CountedEndpoints, messages: Messages, schema: Schema) ->
             continue
         try:
             answer = await llm.chat("chat", messages, **parameters)
-        except ContextExceeded:
-            raise
         except UpstreamRefused as error:
-            if not parameters or error.details.get("status") not in REJECTS_FORMAT:
+            is_rejected = parameters and error.details.get("status") in REJECTS_FORMAT
+            if not is_rejected or isinstance(error, ContextExceeded):
                 raise
             rejected.append(name)
             continue
