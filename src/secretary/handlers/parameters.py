@@ -165,7 +165,7 @@ class RecordCache:
             return values[0]
         record = encode_json(await make())
         await asyncio.to_thread(self.append, number, record)
-        return json.loads(record)
+        return await asyncio.to_thread(json.loads, record)
 
     def append(self, number: int, record: bytes) -> None:
         append_log.append(str(self.entry.directory), number, record, not_before=self.since)
