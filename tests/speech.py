@@ -139,8 +139,8 @@ def hear(
 ) -> list[Transcription]:
     path = written(sound, directory / "sound.raw")
     return [
-        transcribe_chunk(path, piece, "whisper", None, None)
-        for piece in (build_chunks(detect_speech(path)) if pieces is None else pieces)
+        transcribe_chunk(path, piece, None, None)
+        for piece in (build_chunks(*detect_speech(path)) if pieces is None else pieces)
     ]
 
 

@@ -10,6 +10,9 @@ import numpy
 from numpy.typing import NDArray
 from PIL import Image
 
+from secretary.media.probe import VideoTrack
+from secretary.media.slides import Slide, save_slide
+
 from .rendered_pages import Print, sheet
 
 Picture = NDArray[numpy.uint8]
@@ -119,3 +122,15 @@ def film(
 
 def ffmpeg(*arguments: str) -> None:
     subprocess.run([imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-y", *arguments], check=True)
+
+
+def save_slides(
+    path: Path, track: VideoTrack, slides: Sequence[Slide], directory: Path
+) -> list[tuple[int, int]]:
+    """Save the slides by their file names, and return the size of each image."""
+    sizes = []
+    for one in slides:
+        save_slide(str(path), track, one, f"{directory}/{one.file_name}")
+        with Image.open(directory / one.file_name) as image:
+            sizes.append(image.size)
+    return sizes

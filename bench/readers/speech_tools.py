@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from secretary.media.speech.chunking import Chunk
 
-ENGINE = "whisper"
 LIMIT_S = 24 * 60 * 60
 
 Reader = Callable[[str], str]
@@ -66,5 +65,5 @@ def job_steps() -> Reader:
 def _transcribed(raw: Path, chunks: "list[Chunk]") -> str:
     from secretary.media.speech.chunking import transcribe_chunk
 
-    transcripts = [transcribe_chunk(raw, chunk, ENGINE, None, "en") for chunk in chunks]
+    transcripts = [transcribe_chunk(raw, chunk, None, "en") for chunk in chunks]
     return " ".join(word.text for transcript in transcripts for word in transcript.segments)

@@ -13,6 +13,7 @@ from secretary.core import processes
 from secretary.core.errors import ProcessingTimeout
 from secretary.media.pcm import DecodedAudio, decode_audio, decoded_seconds, select_audio_track
 from secretary.media.probe import Recording, probe
+from secretary.media.speech.engines import SAMPLE_RATE
 from secretary.worker.sandbox import Limits, Sandbox
 
 from ..audio_files import length_of, long_silence, sound, speech
@@ -54,7 +55,7 @@ async def test_a_recording_goes_in_and_samples_come_out(tmp_path: Path, sandbox:
     assert recording.duration == pytest.approx(length_of(speech()), abs=0.1)
     decoded = await sandbox.run(decoding(path, tmp_path / "raw", recording))
     assert decoded.seconds == pytest.approx(length_of(speech()), abs=0.05)
-    assert (tmp_path / "raw").stat().st_size == decoded.samples * 2
+    assert (tmp_path / "raw").stat().st_size == round(decoded.seconds * SAMPLE_RATE) * 2
 
 
 async def test_what_is_ended_leaves_no_program_behind(tmp_path: Path, sandbox: Sandbox) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secretary.media.speech.chunking import Chunk, Span, SpeechActivity, build_chunks
+from secretary.media.speech.chunking import Chunk, Span, build_chunks
 from secretary.media.speech.engines import SAMPLE_RATE, is_intelligible
 from secretary.media.speech.vad import detect_speech
 
@@ -87,11 +87,11 @@ def test_times_are_those_of_the_recording(tmp_path: Path) -> None:
 @needs("flite")
 def test_no_word_is_lost_or_doubled_where_speech_is_cut(tmp_path: Path) -> None:
     sound = read_aloud(MINUTES)
-    activity = detect_speech(written(sound, tmp_path / "sound.raw"))
+    duration, spans = detect_speech(written(sound, tmp_path / "sound.raw"))
     pieces = [
         Chunk(number, piece.windows)
-        for number, speech in enumerate(_parts(activity.speech, 3.0))
-        for piece in build_chunks(SpeechActivity(activity.duration, speech))
+        for number, speech in enumerate(_parts(spans, 3.0))
+        for piece in build_chunks(duration, speech)
     ]
     assert len(pieces) >= 4
     transcriptions = hear(sound, tmp_path, pieces=pieces)
@@ -104,12 +104,12 @@ def test_speech_without_a_pause_is_cut_between_words(tmp_path: Path) -> None:
     text = " ".join(MINUTES.replace(".", "").replace(",", "").split())
     sound = np.concatenate([read_aloud(text), read_aloud(text, "rms")])
     transcriptions = hear(sound, tmp_path)
-    activity = detect_speech(tmp_path / "sound.raw")
-    assert len(build_chunks(activity)[0].windows) == 2
+    chunks = build_chunks(*detect_speech(tmp_path / "sound.raw"))
+    assert len(chunks[0].windows) == 2
     assert word_error_rate(f"{text} {text}", text_of(transcriptions)) <= 0.08
 
 
-def _parts(spans: tuple[Span, ...], seconds: float) -> list[tuple[Span, ...]]:
+def _parts(spans: list[Span], seconds: float) -> list[tuple[Span, ...]]:
     parts: list[tuple[Span, ...]] = []
     for span in spans:
         if parts and parts[-1][-1].end - parts[-1][0].start < seconds:

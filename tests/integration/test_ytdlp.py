@@ -28,7 +28,7 @@ from secretary.core.errors import (
 )
 from secretary.media.ytdlp import landlock as fence
 from secretary.media.ytdlp.fetch import fetch_from_site, fetch_in_sandbox, fetch_media
-from secretary.media.ytdlp.metadata import SiteMedia, SiteRequest, SiteSubtitles
+from secretary.media.ytdlp.metadata import SiteMedia, SiteRequest
 from secretary.network import DownloadLimits
 from secretary.network.client import Network, connect_tcp
 from secretary.storage.sources import SourceFile
@@ -114,10 +114,10 @@ class TestWhatComes:
             page_url=web.url("/talk.html"),
             site="HTML5MediaEmbed",
             title="A talk",
-            subtitles=(SiteSubtitles(language="en", path=tmp_path / "site" / "media.en.vtt"),),
+            subtitles={"en": tmp_path / "site" / "media.en.vtt"},
         )
         assert media.path.read_bytes() == files["/film.mp4"]
-        assert media.subtitles[0].path.read_bytes().startswith(b"WEBVTT")
+        assert media.subtitles["en"].read_bytes().startswith(b"WEBVTT")
         size = len(VTT) + len(files["/film.mp4"])
         assert reported[-1] == (size, size)
         assert reported == sorted(reported)
@@ -132,7 +132,7 @@ class TestWhatComes:
         async with serving(site(files, talk=page("", html))) as web:
             media = await fetch_from_site(site_request(web, tmp_path))
         assert (media.title, media.description) == ("Of boats", "All about them")
-        assert (media.uploaded_on, media.duration) == (date(2024, 5, 6), 3)
+        assert media.uploaded_on == date(2024, 5, 6)
 
     async def test_pieces_by_hls(self, tmp_path: Path, files: dict[str, bytes]) -> None:
         film = page('<video><source src="/hls/film.m3u8" type="application/x-mpegURL"></video>')
@@ -181,7 +181,7 @@ class TestWhatComes:
             '<video src="/film.mp4"><track kind="subtitles" srclang="en" src="/gone.vtt"></video>'
         )
         async with serving(site(files, talk=page(film))) as web:
-            assert (await fetch_from_site(site_request(web, tmp_path))).subtitles == ()
+            assert (await fetch_from_site(site_request(web, tmp_path))).subtitles == {}
 
 
 def left_to_ffmpeg(files: dict[str, bytes], host: str) -> bytes:

@@ -28,6 +28,7 @@ from secretary.media.pcm import (
     select_audio_track,
 )
 from secretary.media.probe import AudioTrack, Recording, probe
+from secretary.media.speech.engines import SAMPLE_RATE
 
 from ..audio_files import (
     RATE,
@@ -60,7 +61,7 @@ def heard(
     )  # fmt: skip
     assert os.listdir(into.parent).count(f"{into.name}.part") == 0
     samples = read_samples(str(into), 0, decoded.seconds + 1)
-    assert len(samples) == decoded.samples
+    assert len(samples) == round(decoded.seconds * SAMPLE_RATE)
     return decoded, samples
 
 

@@ -17,10 +17,10 @@ from secretary.core.errors import (
 )
 from secretary.media.probe import VideoTrack
 from secretary.media.slide_detection import scan_window, select_slides
-from secretary.media.slides import Slide, SlideCandidate, read_slide, save_slides
+from secretary.media.slides import Slide, SlideCandidate, read_slide
 
 from .. import hostile_videos
-from ..video_files import ffmpeg, film, five_slides, shown, slide
+from ..video_files import ffmpeg, film, five_slides, save_slides, shown, slide
 
 TRACK = VideoTrack(stream=0, codec="h264", width=640, height=360)
 
@@ -32,11 +32,8 @@ def slides_of(path: Path) -> list[Slide]:
 
 
 def titles_of(path: Path, slides: list[Slide], into: Path) -> list[str]:
-    drawn = save_slides(str(path), TRACK, slides, str(into))
-    texts = [
-        read_slide(f"{into}/{name.name}", one, languages="en").text
-        for name, one in zip(drawn, slides, strict=True)
-    ]
+    save_slides(path, TRACK, slides, into)
+    texts = [read_slide(f"{into}/{one.file_name}", one, languages="en") for one in slides]
     return [text.partition("\n")[0] for text in texts]
 
 
@@ -69,7 +66,7 @@ def test_a_video_that_claims_to_last_a_year_ends_where_it_ends(tmp_path: Path) -
 def test_damaged_pictures_are_no_reason_to_fail(tmp_path: Path) -> None:
     path = hostile_videos.damaged(tmp_path / "a.mp4")
     slides = slides_of(path)
-    assert 1 <= len(save_slides(str(path), TRACK, slides, str(tmp_path))) <= 20
+    assert 1 <= len(save_slides(path, TRACK, slides, tmp_path)) <= 20
 
 
 def test_a_video_without_any_picture_inside_is_corrupt(tmp_path: Path) -> None:
@@ -103,8 +100,8 @@ def test_pictures_larger_than_declared_are_not_decoded(tmp_path: Path) -> None:
 def test_a_long_narrow_picture_is_drawn_within_the_limit(tmp_path: Path) -> None:
     narrow = numpy.full((4, 4_000), 200, numpy.uint8)
     path = film(tmp_path / "a.mkv", [narrow] * 16, options=("-c:v", "ffv1"))
-    drawn = save_slides(str(path), TRACK, slides_of(path), str(tmp_path))
-    assert [(one.width, one.height) for one in drawn] == [(1920, 2)]
+    drawn = save_slides(path, TRACK, slides_of(path), tmp_path)
+    assert drawn == [(1920, 2)]
 
 
 def test_a_video_that_takes_too_long_is_given_up(tmp_path: Path) -> None:

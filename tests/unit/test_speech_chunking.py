@@ -7,20 +7,19 @@ from secretary.media.speech.chunking import (
     LONGEST,
     Chunk,
     Span,
-    SpeechActivity,
     Window,
     build_chunks,
 )
 
 
 def windows(*speech: tuple[float, float], duration: float = 10_000.0) -> list[Window]:
-    pieces = build_chunks(SpeechActivity(duration, tuple(Span(*span) for span in speech)))
+    pieces = build_chunks(duration, [Span(*span) for span in speech])
     assert [piece.number for piece in pieces] == list(range(len(pieces)))
     return [window for piece in pieces for window in piece.windows]
 
 
 def test_without_speech_there_are_no_pieces() -> None:
-    assert build_chunks(SpeechActivity(3600.0, ())) == []
+    assert build_chunks(3600.0, []) == []
 
 
 def test_a_little_of_the_pause_stays_on_both_sides() -> None:
@@ -53,9 +52,7 @@ def test_speech_without_pauses_is_cut_without_a_gap() -> None:
 
 
 def test_pieces_are_made_of_several_windows() -> None:
-    pieces = build_chunks(
-        SpeechActivity(1000.0, tuple(Span(at, at + 9.0) for at in range(0, 1000, 10)))
-    )
+    pieces = build_chunks(1000.0, [Span(at, at + 9.0) for at in range(0, 1000, 10)])
     sizes = [len(piece.windows) for piece in pieces]
     assert set(sizes[:-4]) == {4}
     assert sizes == sorted(sizes, reverse=True), "small ones last: all processes end together"

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secretary.core.errors import InvalidParameters, InvalidTemplate, UpstreamFailed
-from secretary.llm.templates import Rendered, fill_without_model, parse, render, validate_answer
+from secretary.llm.templates import Rendered, parse
+from secretary.llm.templates.rendering import fill_without_model, render, validate_answer
 from tests.unit.test_templates import PARTS
 
 

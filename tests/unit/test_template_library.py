@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from secretary.core.errors import InvalidTemplate, UnknownTemplate
-from secretary.llm.templates import FieldType, Library, Template, render
+from secretary.llm.templates import Library, Template
 from secretary.llm.templates.library import SHIPPED
-from secretary.llm.templates.template import schema
+from secretary.llm.templates.rendering import render
+from secretary.llm.templates.template import FieldType, schema
 
 GOLDEN = Path(__file__).parents[1] / "golden_documents"
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.md"))

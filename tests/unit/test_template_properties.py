@@ -8,17 +8,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from secretary.core.errors import InvalidParameters, InvalidTemplate, UpstreamFailed
-from secretary.llm.templates import (
-    Field,
-    FieldType,
-    Template,
+from secretary.llm.templates import Template, parse
+from secretary.llm.templates.rendering import (
     fill_without_model,
-    parse,
     prompt_messages,
     render,
     validate_answer,
 )
-from secretary.llm.templates.template import schema
+from secretary.llm.templates.template import Field, FieldType, schema
 
 from ..strategies import ANY_TEXT, JSON, TEXT
 from .test_template_documents import front_matter

@@ -10,8 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from secretary.core.errors import InvalidTemplate
-from secretary.llm.templates import FieldType, Template, parse, prompt_messages
-from secretary.llm.templates.template import schema
+from secretary.llm.templates import Template, parse
+from secretary.llm.templates.rendering import prompt_messages
+from secretary.llm.templates.template import FieldType, schema
 
 TALK = """---
 # A talk

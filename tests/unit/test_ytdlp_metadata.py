@@ -134,7 +134,6 @@ def test_what_a_site_says_is_taken_where_it_makes_sense() -> None:
             "description": "",
             "channel": "Ann",
             "upload_date": "20240506",
-            "duration": 12.5,
             "language": "en",
             "chapters": [
                 {"start_time": 0, "end_time": 5, "title": "One"},
@@ -143,16 +142,16 @@ def test_what_a_site_says_is_taken_where_it_makes_sense() -> None:
             ],
         },
         Path("film.mp4"),
-        [],
+        {},
         REQUEST,
     )
     assert (media.title, media.description, media.uploader) == ("Of boats", None, "Ann")
-    assert (media.uploaded_on, media.duration) == (date(2024, 5, 6), 12.5)
+    assert media.uploaded_on == date(2024, 5, 6)
     assert media.chapters == (Chapter(start=0, end=5, title="One"),)
     assert media.page_url == "https://site.example/watch?v=1&clean"
 
 
 def test_a_page_address_is_one_of_the_web() -> None:
     info = {"webpage_url": "javascript:alert(1)", "upload_date": "soon"}
-    media = to_site_media(info, Path("film.mp4"), [], REQUEST)
+    media = to_site_media(info, Path("film.mp4"), {}, REQUEST)
     assert (media.page_url, media.uploaded_on) == (REQUEST.url, None)

@@ -1,7 +1,7 @@
-"""Helpers for functions: calling one by name, and mapping one with limited concurrency."""
+"""Helpers to call a function by name, and to map one with limited concurrency or in batches."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Generic, TypeVar
@@ -47,3 +47,20 @@ async def map_limited(
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [results[number] for number in range(len(results))]
+
+
+def in_batches(
+    items: Iterable[T], size_of: Callable[[T], int], max_size: int, *, max_items: int | None = None
+) -> Iterator[list[T]]:
+    """Consecutive items whose sizes together are within the limit; an item alone may exceed it."""
+    batch: list[T] = []
+    total = 0
+    for item in items:
+        size = size_of(item)
+        if batch and (total + size > max_size or len(batch) == max_items):
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
+        total += size
+    if batch:
+        yield batch

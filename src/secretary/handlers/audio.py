@@ -10,7 +10,6 @@ from .media_pipeline import (
     resolve_media,
 )
 from .parameters import RecordingResults
-from .translation import check_translation
 
 
 class AudioParameters(RecordingParameters):
@@ -19,7 +18,6 @@ class AudioParameters(RecordingParameters):
 
 @handles("audio", AudioParameters, timeout=TIMEOUT)
 async def audio(ctx: JobContext[AudioParameters]) -> RecordingResults:
-    check_translation(ctx)
     media = await resolve_media(ctx, AUDIO_TYPES | VIDEO_TYPES, "audio")
     transcript = await get_transcript(ctx, media)
     return await assemble_results(ctx, media, transcript)

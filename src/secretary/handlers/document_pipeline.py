@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ..core.callables import map_limited
 from ..core.errors import (
@@ -32,7 +32,17 @@ from ..documents.assembly import (
     is_assembled,
 )
 from ..documents.ocr.engines import open_engine
-from ..documents.pages import METHODS, OCR_PIPELINE_VERSION, DocumentInfo, PageStore, link_pages
+from ..documents.pages import (
+    METHODS,
+    OCR_PIPELINE_VERSION,
+    DocumentInfo,
+    PageReading,
+    PageStore,
+    PageTask,
+    PendingPage,
+    link_pages,
+    save_page,
+)
 from ..jobs.handler import DEFAULT_DOCUMENTS, JobContext
 from ..storage.append_log import RecordRef
 from ..storage.cache import CacheEntry, sha256_of
@@ -40,9 +50,6 @@ from ..storage.sources import SourceFile
 from ..version import __version__
 from .parameters import DocumentResults, LanguageParameters, is_from_cache, reusable_since
 from .text_generation import apply_requested_template, requested_template
-
-if TYPE_CHECKING:
-    from ..documents.pages import PageTask, PendingPage
 
 DocumentContext = JobContext[LanguageParameters]
 
@@ -175,7 +182,7 @@ def context_for_model(parameters: LanguageParameters) -> str | None:
 # Plan the pages ---------------------------------------------------------------------------------
 
 #: Processes pages in a child process; returns those that need OCR or a vision model as well.
-ProcessPages = Callable[["PageTask", Sequence[int]], list["PendingPage"]]
+ProcessPages = Callable[[PageTask, Sequence[int]], list[PendingPage]]
 
 #: Pages per call: text layers take a millisecond each, images longer, OCR and models longest.
 NATIVE_BATCH, RENDERED_BATCH, OCR_BATCH = 64, 8, 1
@@ -195,8 +202,6 @@ async def read_pages(
 ) -> DocumentResults:
     """Read the requested pages of the file at `path`, which is the document or made from it.
     `inspect` returns what is known about the document as a whole, which is cached as well."""
-    from ..documents.pages import PageTask  # loaded with the first job
-
     method, limits = METHODS[options.method], ctx.documents
     info = cast(DocumentInfo, entry.metadata)
     if entry.metadata is None:
@@ -223,7 +228,7 @@ async def read_pages(
         entry,
         page_numbers,
         metadata={**info, "extraction_method": options.method},
-        processed=await PageProcessor(ctx, task, process, entry).run(page_numbers),
+        processed=await PageProcessor(ctx, task, process, entry, page_numbers).run(),
         images=options.images,
         previews=method.preview,
     )
@@ -251,59 +256,51 @@ def check_page_count(ctx: DocumentContext, count: int) -> None:
 
 
 @dataclass(slots=True)
-class PageProgress:
-    """Progress by finished pages."""
-
-    ctx: DocumentContext
-    total: int
-    done: int = 0
-
-    async def advance(self, pages: int) -> None:
-        self.done += pages
-        await self.ctx.progress(
-            f"processing_pages:{self.done}/{self.total}",
-            10 + int(80 * self.done / self.total),
-            f"{self.done} of {self.total} pages are done",
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class PageProcessor:
     """Processes the pages of one document: cached ones are reused, the rest run in parallel."""
 
     ctx: DocumentContext
-    task: "PageTask"
+    task: PageTask
     process: ProcessPages
     entry: CacheEntry
+    page_numbers: range
+    done: int = 0
 
-    async def run(self, page_numbers: range) -> bool:
+    async def run(self) -> bool:
         """Return whether any page had to be processed."""
-        task, page_store = self.task, self.task.page_store
-        progress = PageProgress(self.ctx, len(page_numbers))
+        task, page_store, page_numbers = self.task, self.task.page_store, self.page_numbers
         if not page_store.made_after and is_assembled(page_store, page_numbers):
-            await progress.advance(len(page_numbers))
+            await self._advance(len(page_numbers))
             return False
         cached = await asyncio.to_thread(self._cached)
         missing = [number for number in page_numbers if number not in cached]
-        await progress.advance(len(page_numbers) - len(missing))
+        await self._advance(len(page_numbers) - len(missing))
         if not missing:
             return False
         reused = [cached[number] for number in page_numbers if number in cached]
         await asyncio.to_thread(link_pages, page_store, reused)
-        unfinished = await self._process_in_parallel(task, missing, progress)
+        unfinished = await self._process_in_parallel(task, missing)
         if task.method.auto and unfinished:
             reasons = {page.number: page.reason or "" for page in unfinished}
             ocr = replace(task, method=METHODS["ocr"], method_name="ocr", reasons=reasons)
-            await self._process_in_parallel(ocr, sorted(reasons), progress)
+            await self._process_in_parallel(ocr, sorted(reasons))
         return True
+
+    async def _advance(self, pages: int) -> None:
+        self.done += pages
+        done, total = self.done, len(self.page_numbers)
+        message = f"{done} of {total} pages are done"
+        await self.ctx.progress(
+            f"processing_pages:{done}/{total}", 10 + int(80 * done / total), message
+        )
 
     def _cached(self) -> dict[int, RecordRef]:
         page_store = self.task.page_store
         return page_store.find_pages(made_after=page_store.made_after)
 
     async def _process_in_parallel(
-        self, task: "PageTask", page_numbers: Sequence[int], progress: PageProgress
-    ) -> list["PendingPage"]:
+        self, task: PageTask, page_numbers: Sequence[int]
+    ) -> list[PendingPage]:
         """Run as many calls at a time as there are processes, or as the model takes requests."""
         method, concurrency = task.method, self.ctx.processes
         max_batch = RENDERED_BATCH if method.preview or task.with_images else NATIVE_BATCH
@@ -319,14 +316,14 @@ class PageProcessor:
                 await self._read_with_model(task, remaining)
                 remaining = []
             unfinished.extend(remaining)
-            await progress.advance(len(batch) - len(remaining))
+            await self._advance(len(batch) - len(remaining))
             self.entry.touch()
 
         batches = split_into_batches(page_numbers, concurrency, max_batch)
         await map_limited(batches, concurrency, process)
         return unfinished
 
-    async def _process(self, task: "PageTask", page_numbers: Sequence[int]) -> list["PendingPage"]:
+    async def _process(self, task: PageTask, page_numbers: Sequence[int]) -> list[PendingPage]:
         """After a crash or a timeout the pages are retried one by one, so that the error names the
         page and the others are kept."""
         limit = self.ctx.documents.page_timeout + timedelta(seconds=len(page_numbers) - 1)
@@ -343,9 +340,7 @@ class PageProcessor:
                 unfinished += await self._process(task, [number])
         return unfinished
 
-    async def _read_with_model(self, task: "PageTask", pages: Sequence["PendingPage"]) -> None:
-        from ..documents.pages import PageReading, save_page
-
+    async def _read_with_model(self, task: PageTask, pages: Sequence[PendingPage]) -> None:
         for page in pages:
             assert page.model_image is not None
             image = Path(page.model_image)

@@ -10,7 +10,7 @@ from ..core.files import IMAGE_TYPES
 from ..documents.pages import METHOD_ALIASES, DocumentInfo, PendingPage
 from ..jobs.handler import JobContext, handles
 from .document_pipeline import PageOptions, open_page_cache, read_pages, resolve_document
-from .parameters import LANGUAGES, OCR_LANGUAGE, DocumentResults, LanguageParameters
+from .parameters import DocumentResults, LanguageParameters, ocr_language_field
 from .pdf import TIMEOUT
 
 #: Clients send `native` and `auto` as for PDFs, but an image has no text layer.
@@ -28,7 +28,7 @@ class ImageParameters(LanguageParameters):
         default="ocr", description="How to read the image; `native` and `auto` mean `ocr`"
     )
     include_images: bool = Field(default=False, description="Return the image as an upright JPEG")
-    ocr_language: str | None = Field(default=None, pattern=LANGUAGES, description=OCR_LANGUAGE)
+    ocr_language: str | None = ocr_language_field()
 
     def page_options(self) -> PageOptions:
         return PageOptions(

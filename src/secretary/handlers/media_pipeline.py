@@ -5,11 +5,10 @@ import asyncio
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import timedelta
-from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -44,19 +43,19 @@ from .parameters import (
 )
 from .text_generation import apply_requested_template
 from .transcription import (
-    FFMPEG_GRACE,
     SpokenText,
     Subtitles,
     download_subtitles,
     find_subtitles,
+    run_with_ffmpeg,
     select_sound_track,
     transcribe,
     transcript_from_subtitles,
 )
-from .translation import translate_transcript
+from .translation import check_translation, translate_transcript
 
 if TYPE_CHECKING:
-    from ..media.ytdlp.metadata import MediaKind
+    from ..media.ytdlp.metadata import MediaKind, SiteMedia
 
 PROBE: LazyCallable[Recording] = LazyCallable("media.probe", "probe")
 WRITE_TRANSCRIPT: LazyCallable[None] = LazyCallable("media.transcript", "write_transcript")
@@ -85,47 +84,33 @@ RecordingContext = JobContext[RecordingParameters]
 # Resolve the source -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """What the site that the recording is from says about it."""
-
-    title: str | None = None
-    #: The spoken language, as a two-letter code.
-    language: str | None = None
-    chapters: Sequence[Chapter] = ()
-    subtitles: Sequence[Subtitles] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True)
 class Media:
-    """The source of a job: its file, where it is from, and its tracks."""
+    """The source of a job: its file, what the site that it is from says about it, its tracks."""
 
     document: Document
-    origin: Origin
+    site: "SiteMedia | None"
     recording: Recording
 
     @property
     def title(self) -> str:
-        own = self.origin.title or self.recording.tags.get("title")
+        own = (self.site and self.site.title) or self.recording.tags.get("title")
         return own or PurePath(self.document.source.name).stem
 
     @property
     def chapters(self) -> Sequence[Chapter]:
-        return self.origin.chapters or self.recording.chapters
+        return (self.site and self.site.chapters) or self.recording.chapters
 
 
 async def resolve_media(
     ctx: RecordingContext, accepted: frozenset[str], kind: "MediaKind"
 ) -> Media:
     """Fetch the source, from a media site if need be, and probe it."""
+    check_translation(ctx)
     await start(ctx)
-    source, origin = await _fetch(ctx, kind)
+    source, site = await _fetch(ctx, kind)
     document = await check_source(source, accepted)
-    probe = partial(
-        PROBE, document.path, program=ctx.media.ffmpeg, timeout_s=PROBE_TIMEOUT.total_seconds()
-    )
-    recording = await ctx.run(probe, wall_time=PROBE_TIMEOUT + FFMPEG_GRACE)
+    recording = await run_with_ffmpeg(ctx, PROBE, document.path, limit=PROBE_TIMEOUT)
     limit = ctx.media.max_duration.total_seconds()
     if recording.duration is not None and recording.duration > limit:
         raise FileTooLarge(
@@ -134,15 +119,15 @@ async def resolve_media(
             seconds=recording.duration,
             limit_seconds=limit,
         )
-    return Media(document, origin, recording)
+    return Media(document, site, recording)
 
 
-async def _fetch(ctx: RecordingContext, kind: "MediaKind") -> tuple[SourceFile, Origin]:
+async def _fetch(ctx: RecordingContext, kind: "MediaKind") -> "tuple[SourceFile, SiteMedia | None]":
     how, value = parse_source(ctx.parameters)
     if how != "url":
-        return await ctx.source(), Origin()
+        return await ctx.source(), None
     from ..media.ytdlp.fetch import fetch_media  # most recordings are files
-    from ..media.ytdlp.metadata import SiteMedia, SiteRequest
+    from ..media.ytdlp.metadata import SiteRequest
 
     language = language_code(ctx.parameters.source_language or "")
     request = SiteRequest(
@@ -165,30 +150,10 @@ async def _fetch(ctx: RecordingContext, kind: "MediaKind") -> tuple[SourceFile, 
         )
 
     media = await fetch_media(request, ctx.run, ctx.sources.network, report)
-    if not isinstance(media, SiteMedia):
-        return media, Origin()
-    metadata = {
-        "page_url": media.page_url,
-        "site": media.site,
-        "description": media.description,
-        "uploader": media.uploader,
-        "uploaded_on": media.uploaded_on.isoformat() if media.uploaded_on else None,
-    }
-    subtitles = [
-        Subtitles(
-            origin=f"from {media.site}", language=language_code(each.language), path=each.path
-        )
-        for each in media.subtitles
-    ]
-    origin = Origin(
-        title=media.title,
-        language=language_code(media.language or ""),
-        chapters=media.chapters,
-        subtitles=subtitles,
-        metadata={name: value for name, value in metadata.items() if value is not None},
-    )
+    if isinstance(media, SourceFile):
+        return media, None
     name = safe_name(f"{media.title or media.site}{Path(media.path).suffix}")
-    return SourceFile(media.path, name), origin
+    return SourceFile(media.path, name), media
 
 
 # Get the transcript -----------------------------------------------------------------------------
@@ -198,13 +163,19 @@ async def get_transcript(
     ctx: RecordingContext, media: Media, *, last_percent: int = 90
 ) -> SpokenText:
     """Use subtitles if there are any, else transcribe."""
-    document, recording, origin = media.document, media.recording, media.origin
-    language = _spoken_language(ctx.parameters) or origin.language
+    document, recording = media.document, media.recording
+    declared = media.site.language if media.site else None
+    language = _spoken_language(ctx.parameters) or language_code(declared or "")
     if ctx.parameters.use_subtitles:
         is_local = parse_source(ctx.parameters)[0] == "path"
+        site, files = (media.site.site, media.site.subtitles) if media.site else ("", {})
+        from_site = [
+            Subtitles(origin=f"from {site}", language=language_code(tag), path=path)
+            for tag, path in files.items()
+        ]
         available = [
             *await download_subtitles(ctx, ctx.parameters.subtitles_url),
-            *origin.subtitles,
+            *from_site,
             *find_subtitles(document, recording, search_directory=is_local),
         ]
         spoken_in = language
@@ -256,10 +227,7 @@ async def assemble_results(
         translation=translation,
         title=media.title,
         chapters=media.chapters,
-        images=[
-            TranscriptImage(time=frame.time, file=frame.file, text=frame.text or "")
-            for frame in frames
-        ],
+        images=[TranscriptImage(frame.time, frame.file, frame.text or "") for frame in frames],
     )
     await ctx.run(WRITE_TRANSCRIPT, output)
     recording = await asyncio.to_thread(_keep_recording, ctx, media)
@@ -288,13 +256,20 @@ async def assemble_results(
             "duration": media.recording.duration,
             **(transcript.metadata if transcript else {}),
             "chapters": [asdict(chapter) for chapter in media.chapters],
-            **media.origin.metadata,
+            **(_site_metadata(media.site) if media.site else {}),
         },
         recording=recording,
         llm_info=ctx.llm.info(),
         more_in=RESULTS_FILE,
     )
     return await apply_requested_template(ctx, results, MARKDOWN_FILE)
+
+
+def _site_metadata(site: "SiteMedia") -> dict[str, str]:
+    uploaded_on = site.uploaded_on.isoformat() if site.uploaded_on else None
+    names = ("page_url", "site", "description", "uploader")
+    metadata = {**{name: getattr(site, name) for name in names}, "uploaded_on": uploaded_on}
+    return {name: value for name, value in metadata.items() if value is not None}
 
 
 def _subtitle_files(prefix: str = "") -> SubtitleFiles:

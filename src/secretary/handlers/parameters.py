@@ -1,6 +1,10 @@
-"""Parameters that several job types share, and the results of each built-in job type."""
+"""Parameters that several job types share, their use of the cache, and the results of each built-in
+job type."""
 
+import asyncio
 import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import (
@@ -17,13 +21,14 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from ..core.errors import InvalidTemplate
+from ..core.json_codec import encode_json
 from ..jobs.handler import JobContext
 from ..llm.templates import parse
+from ..storage import append_log
+from ..storage.cache import CacheEntry
+from ..version import __version__
 
 MAX_TEXT = 10_000_000
-#: `deu`, `deu+eng`, `de-DE`: language names as OCR engines take them.
-LANGUAGES = r"^[A-Za-z_-]+(\+[A-Za-z_-]+)*$"
-OCR_LANGUAGE = "OCR languages, such as `deu+eng`. Detected automatically if omitted."
 
 
 def _parse_json(value: Any) -> Any:
@@ -49,6 +54,15 @@ def _split_commas(value: Any) -> Any:
 def text_field(max_length: int, description: str) -> Any:
     """An optional text of limited length."""
     return Field(default=None, max_length=max_length, description=description)
+
+
+def ocr_language_field() -> Any:
+    """`deu`, `deu+eng`, `de-DE`: language names as OCR engines take them."""
+    return Field(
+        default=None,
+        pattern=r"^[A-Za-z_-]+(\+[A-Za-z_-]+)*$",
+        description="OCR languages, such as `deu+eng`. Detected automatically if omitted.",
+    )
 
 
 JsonObject = Annotated[dict[str, Any] | None, BeforeValidator(_parse_json)]
@@ -112,6 +126,50 @@ def reusable_since(ctx: JobContext[SourceParameters]) -> float:
 def is_from_cache(ctx: JobContext[SourceParameters], *, processed: bool) -> bool:
     """Whether all work was cached before the job began, rather than by an earlier attempt."""
     return not processed and not ctx.job.failures and not ctx.job.crashes
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCache:
+    """JSON values by number in a cache entry. Each is stored as soon as it is made, so that an
+    attempt that was interrupted continues where it stopped."""
+
+    entry: CacheEntry
+    since: float
+    #: The values that were there when the cache was opened.
+    cached: Mapping[int, append_log.RecordRef]
+
+    @staticmethod
+    async def open(
+        ctx: JobContext[SourceParameters],
+        kind: str,
+        sha256: str,
+        method: str,
+        *,
+        options: Mapping[str, Any],
+        made_with: str = "",
+    ) -> "RecordCache":
+        version = ", ".join(filter(None, (f"secretary {__version__}", made_with)))
+        entry = await ctx.entry(kind, sha256, method, options=options, version=version)
+        since = reusable_since(ctx)
+        cached = await asyncio.to_thread(append_log.index, str(entry.directory), made_after=since)
+        return RecordCache(entry, since, cached)
+
+    async def load_or_make(self, number: int, make: Callable[[], Awaitable[Any]]) -> Any:
+        def load() -> list[Any]:
+            try:
+                return [json.loads(line) for line in append_log.read([self.cached[number]])]
+            except (KeyError, OSError):  # not cached, or the cache was emptied in the meantime
+                return []
+
+        if values := await asyncio.to_thread(load):
+            return values[0]
+        record = encode_json(await make())
+        await asyncio.to_thread(self.append, number, record)
+        return await asyncio.to_thread(json.loads, record)
+
+    def append(self, number: int, record: bytes) -> None:
+        append_log.append(str(self.entry.directory), number, record, not_before=self.since)
+        self.entry.touch()
 
 
 class Results(BaseModel):

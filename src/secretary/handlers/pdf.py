@@ -19,7 +19,7 @@ from .document_pipeline import (
     read_pages,
     resolve_document,
 )
-from .parameters import LANGUAGES, OCR_LANGUAGE, DocumentResults, LanguageParameters
+from .parameters import DocumentResults, LanguageParameters, ocr_language_field
 
 MethodName = Literal[
     "native", "ocr", "tesseract_ocr", "both", "preview", "preview_and_native", "llm",
@@ -55,7 +55,7 @@ class PdfParameters(LanguageParameters):
         description="Password of an encrypted PDF",
         json_schema_extra={"writeOnly": True},
     )
-    ocr_language: str | None = Field(default=None, pattern=LANGUAGES, description=OCR_LANGUAGE)
+    ocr_language: str | None = ocr_language_field()
 
     def page_options(self) -> PageOptions:
         return PageOptions(

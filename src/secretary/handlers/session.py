@@ -25,7 +25,7 @@ from ..core.json_codec import encode_json
 from ..core.languages import language_code
 from ..documents.assembly import MAX_RESULTS_BYTES, RESULTS_FILE
 from ..jobs.handler import JobContext, handles
-from ..llm.templates import Rendered, Template, fill_without_model, render
+from ..llm.templates import Rendered
 from ..media.speech.engines import Transcription
 from ..media.transcript import (
     SRT_FILE,
@@ -174,7 +174,15 @@ async def session(ctx: SessionContext) -> SessionResults:
         filename=parameters.filename,
     )
     await ctx.progress("writing", 80, "Writing the document")
-    rendered, has_model = await _render(ctx, talk, paths, template)
+    has_model = "chat" in ctx.llm.options.models or not template.fields
+    rendered = await apply_template(
+        ctx,
+        source_text(talk),
+        template,
+        context={**template_context(talk, paths), **(parameters.context or {})},
+        target_language=talk.language,
+        use_model=has_model,
+    )
     more = appendix(talk, has_model=has_model)
     markdown = f"{rendered.markdown.rstrip()}\n\n{more}\n" if more else rendered.markdown
     return await _write_results(ctx, talk, paths, rendered, markdown)
@@ -213,11 +221,12 @@ async def _read_talk(ctx: SessionContext) -> Talk:
         ]
     target = language_code(ctx.parameters.target_language or "")
     spoken = transcript.language if transcript else language
+    others = [link for link in page.links if link.kind is LinkKind.OTHER] if page else []
     return Talk(
         facts=facts,
         language=target or (spoken if spoken != "und" else None) or "en",
         page_text=page.text if page else "",
-        links=[(link.title or link.url, link.url) for link in page.links] if page else (),
+        links=[(link.title or link.url, link.url) for link in others],
         transcript=transcript,
         slides=slides,
         missing=missing,
@@ -251,6 +260,7 @@ async def _attempt(
 
 
 def _facts(parameters: SessionParameters, page: TalkPage | None) -> dict[str, Any]:
+    links = page.links if page else ()
     from_page = {
         "session": page.title if page else None,
         "speakers": list(page.speakers) if page else [],
@@ -259,9 +269,9 @@ def _facts(parameters: SessionParameters, page: TalkPage | None) -> dict[str, An
             for name in ("event", "track", "day", "starttime", "endtime")
         },
         "url": parameters.url,
-        "video_url": best_url(page.videos, *VIDEO_KINDS) if page else None,
-        "subtitles_url": best_url(page.subtitles, LinkKind.SUBTITLES) if page else None,
-        "attachments_url": best_url(page.attachments, LinkKind.ATTACHMENT) if page else None,
+        "video_url": best_url(links, *VIDEO_KINDS),
+        "subtitles_url": best_url(links, LinkKind.SUBTITLES),
+        "attachments_url": best_url(links, LinkKind.ATTACHMENT),
         "source_language": page.language if page else None,
     }
     sent = {name: value for name in from_page if (value := getattr(parameters, name))}
@@ -363,24 +373,6 @@ def _load_transcript(directory: Path, frames: Sequence[Frame]) -> TalkTranscript
 # Write the document -----------------------------------------------------------------------------
 
 
-async def _render(
-    ctx: SessionContext, talk: Talk, paths: SessionPaths, template: Template
-) -> tuple[Rendered, bool]:
-    """The document, and whether it contains what a model wrote."""
-    context = {**template_context(talk, paths), **(ctx.parameters.context or {})}
-    text = source_text(talk)
-    if "chat" in ctx.llm.options.models or not template.fields:
-        rendered = await apply_template(
-            ctx, text, template, context=context, target_language=talk.language
-        )
-        return rendered, True
-    filled = fill_without_model(template.fields, context)
-    rendered = await asyncio.to_thread(render, template, context, filled, text)
-    for warning in rendered.warnings:
-        await ctx.log(warning, "warning")
-    return rendered, False
-
-
 async def _write_results(
     ctx: SessionContext, talk: Talk, paths: SessionPaths, rendered: Rendered, markdown: str
 ) -> SessionResults:
@@ -394,7 +386,7 @@ async def _write_results(
     return SessionResults(
         markdown_file=str(paths.document),
         attachments_url=talk.facts["attachments_url"],
-        assets=[str(name) for name in assets],
+        assets=assets,
         asset_dir=str(paths.assets),
         target_dir=str(paths.document.parent),
         archive_filename=f"{paths.document.stem}.zip" if with_archive else None,
@@ -413,19 +405,17 @@ async def _write_results(
 
 def source_text(talk: Talk) -> str:
     """All texts of the talk, for a model."""
-    parts = []
-    if talk.page_text.strip():
-        parts.append(f"# The page of the talk\n\n{talk.page_text.strip()}")
-    if talk.transcript is not None:
-        parts.append(f"# Transcript of the video\n\n{talk.transcript.text.strip()}")
-    texts = [
+    slides = (
         f"## Slide {slide.number}\n\n{slide.text.strip()}"
         for slide in talk.slides
         if slide.text.strip()
-    ]
-    if texts:
-        parts.append("# Texts of the slides\n\n" + "\n\n".join(texts))
-    return "\n\n".join(parts)
+    )
+    texts = {
+        "The page of the talk": talk.page_text.strip(),
+        "Transcript of the video": talk.transcript.text.strip() if talk.transcript else "",
+        "Texts of the slides": "\n\n".join(slides),
+    }
+    return "\n\n".join(f"# {heading}\n\n{text}" for heading, text in texts.items() if text)
 
 
 def template_context(talk: Talk, paths: SessionPaths) -> dict[str, Any]:
@@ -512,23 +502,20 @@ def write_files(directory: Path, paths: SessionPaths, talk: Talk, markdown: str)
     document, assets = directory / paths.document, directory / paths.assets
     document.parent.mkdir(parents=True, exist_ok=True)
     document.write_text(markdown, encoding="utf-8", errors="replace")
-    images = [slide.image for slide in talk.slides if slide.image is not None]
-    transcript = (
-        [talk.transcript.directory / name for name in TRANSCRIPT_FILES] if talk.transcript else []
-    )
-    for path in (*images, *transcript):
+    files = [slide.image for slide in talk.slides if slide.image is not None]
+    if talk.transcript:
+        files += [talk.transcript.directory / name for name in TRANSCRIPT_FILES]
+    for path in files:
         assets.mkdir(parents=True, exist_ok=True)
         link_or_copy(path, assets / path.name)
-    return [f"{paths.assets}/{path.name}" for path in (*images, *transcript)]
+    return [f"{paths.assets}/{path.name}" for path in files]
 
 
 def publish(directory: Path, root: Path) -> None:
     """Copy the tree to `root`, which has those of all talks, replacing files of the same name."""
     for path in directory.rglob("*"):
-        target = root / path.relative_to(directory)
-        if path.is_dir():
-            target.mkdir(parents=True, exist_ok=True)
-        else:
+        if path.is_file():
+            target = root / path.relative_to(directory)
             target.parent.mkdir(parents=True, exist_ok=True)
             # A unique name: translations of a talk share files and may be written concurrently.
             with atomic_write(target) as temporary:

@@ -17,12 +17,11 @@ from ..core.languages import english_name
 from ..documents.markdown import estimate_tokens, split_text
 from ..documents.text_output import RESULT_FILE, update_text_output
 from ..jobs.handler import JobContext
-from ..llm.templates import Rendered, Template, parse, prompt_messages, render
+from ..llm.templates import Rendered, Template, parse
+from ..llm.templates.rendering import fill_without_model, prompt_messages, render
 from ..llm.templates.template import schema
-from ..storage import append_log
-from ..storage.cache import CacheEntry
 from ..version import __version__
-from .parameters import FileResults, LanguageParameters, SourceParameters, reusable_since
+from .parameters import FileResults, LanguageParameters, RecordCache, SourceParameters
 from .progress import StepProgress
 
 T = TypeVar("T")
@@ -51,13 +50,10 @@ async def open_llm_cache(ctx: JobContext[SourceParameters], text: str) -> "LlmCa
         lambda: hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
     )
     parameters = ctx.llm.options.models["chat"].parameters
-    version = f"secretary {__version__}"
     # Another version has other prompts. As part of the key, the version needs no note.
+    version = f"secretary {__version__}"
     options = {"model": model, "parameters": dict(parameters), "made_with": version}
-    entry = await ctx.entry("text", digest, "answers", options=options, version=version)
-    since = reusable_since(ctx)
-    cached = await asyncio.to_thread(append_log.index, str(entry.directory), made_after=since)
-    return LlmCache(ctx, entry, cached)
+    return LlmCache(ctx, await RecordCache.open(ctx, "text", digest, "answers", options=options))
 
 
 @dataclass(slots=True)
@@ -65,8 +61,7 @@ class LlmCache:
     """Asks the chat model. Each answer is stored at once, so a job that was killed finds it."""
 
     ctx: JobContext[SourceParameters]
-    entry: CacheEntry
-    cached: dict[int, append_log.RecordRef]
+    answers: RecordCache
     #: Requests that were not in the cache.
     requests_sent: int = 0
 
@@ -80,41 +75,26 @@ class LlmCache:
         return self.ctx.llm.options.models["chat"].provider.max_concurrent
 
     async def write(self, messages: Messages) -> str:
-        return await self._ask(["write", messages], lambda: self.ctx.llm.write(messages))
+        return await self._ask(self.ctx.llm.write, messages)
 
     async def fill(self, messages: Messages, schema: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._ask(
-            ["fill", messages, schema], lambda: self.ctx.llm.fill(messages, schema)
-        )
+        return await self._ask(self.ctx.llm.fill, messages, schema)
 
     async def translate(
         self, texts: Sequence[str], *, source: str | None, target: str, instructions: str | None
     ) -> list[str]:
-        return await self._ask(
-            ["translate", texts, source, target, instructions],
-            lambda: self.ctx.llm.translate(
-                texts, source=source, target=target, instructions=instructions
-            ),
-        )
+        options = {"source": source, "target": target, "instructions": instructions}
+        return await self._ask(self.ctx.llm.translate, texts, **options)
 
-    async def _ask(self, request: Any, send: Callable[[], Awaitable[T]]) -> T:
+    async def _ask(self, send: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
+        async def send_and_count() -> T:
+            answer = await send(*args, **options)
+            self.requests_sent += 1
+            return answer
+
+        request = [send.__name__, *args, *options.values()]
         number = int.from_bytes(hashlib.sha256(encode_json(request)).digest()[:8])
-
-        def load() -> list[T]:
-            try:
-                return [json.loads(line) for line in append_log.read([self.cached[number]])]
-            except (KeyError, OSError):  # not cached, or the cache was emptied in the meantime
-                return []
-
-        def store() -> None:
-            append_log.append(str(self.entry.directory), number, encode_json(answer))
-            self.entry.touch()
-
-        if answers := await asyncio.to_thread(load):
-            return answers[0]
-        answer = await send()
-        self.requests_sent += 1
-        await asyncio.to_thread(store)
+        answer: T = await self.answers.load_or_make(number, send_and_count)
         return answer
 
 
@@ -200,6 +180,7 @@ async def apply_template(
     context: Mapping[str, Any],
     target_language: str | None = None,
     instructions: str | None = None,
+    use_model: bool = True,
     llm: LlmCache | None = None,
     progress: StepProgress | None = None,
 ) -> Rendered:
@@ -207,16 +188,15 @@ async def apply_template(
     it is too long."""
     language = target_language or template.language
     values = {"target_language": language, **context} if language else dict(context)
-
-    def messages(text: str) -> Messages:
-        system, *others = prompt_messages(template, values, text, target_language=target_language)
-        if instructions:
-            content = f"{system['content']}\n\nWhat the client wishes:\n{instructions}"
-            system = {**system, "content": content}
-        return [system, *others]
-
-    filled: dict[str, Any] = {}
-    if template.fields:
+    filled = {} if use_model else fill_without_model(template.fields, values)
+    if template.fields and use_model:
+        messages = partial(
+            prompt_messages,
+            template,
+            values,
+            target_language=target_language,
+            instructions=instructions,
+        )
         cache, fields = llm or await open_llm_cache(ctx, text), schema(template)
         prompt = "".join(message["content"] for message in messages(""))
         form = json.dumps(fields, ensure_ascii=False)
@@ -264,7 +244,7 @@ async def rewrite(llm: LlmCache, text: str, *, instructions: str, progress: Step
         llm,
         text,
         max(max_tokens, MIN_TOKENS),
-        lambda part: llm.write(rewriting_messages(part, instructions=instructions)),
+        lambda part: llm.write(task_messages(REWRITING, part, instructions)),
         progress,
     )
     return "\n\n".join(part.strip() for part in parts) + "\n"
@@ -300,7 +280,7 @@ async def _condense(llm: LlmCache, text: str, room: int, aim: str, progress: Ste
         words = max(50, round(min(room / count, max_tokens * ANSWER) * WORDS_PER_TOKEN))
 
         async def ask(part: str, words: int = words) -> str:
-            return await llm.write(notes_messages(part, aim=aim, words=words))
+            return await llm.write(task_messages(NOTES.format(aim=aim, words=words), part))
 
         notes = await _ask_about_parts(llm, text, min(max_tokens, -(-size // 2)), ask, progress)
         text = "\n\n".join(note.strip() for note in notes)
@@ -389,18 +369,11 @@ def summary_messages(
     in_language = "Write in the language of the text."
     if language is not None:
         in_language = f"Write in {english_name(language)}, whatever the language of the text."
-    return _messages(SUMMARY.format(level=LEVELS[level], language=in_language), text, instructions)
+    task = SUMMARY.format(level=LEVELS[level], language=in_language)
+    return task_messages(task, text, instructions)
 
 
-def rewriting_messages(text: str, *, instructions: str) -> Messages:
-    return _messages(REWRITING, text, instructions)
-
-
-def notes_messages(text: str, *, aim: str, words: int) -> Messages:
-    return _messages(NOTES.format(aim=aim, words=words), text, None)
-
-
-def _messages(task: str, text: str, instructions: str | None) -> Messages:
+def task_messages(task: str, text: str, instructions: str | None = None) -> Messages:
     # A digest of the text, which the text itself cannot contain.
     mark = "=====" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
     system = [task, RULES.format(mark=mark)]

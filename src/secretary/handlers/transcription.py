@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core.callables import LazyCallable, map_limited
 from ..core.errors import (
@@ -30,12 +30,9 @@ from ..media.pcm import DecodedAudio, decoded_seconds, select_audio_track
 from ..media.probe import AudioTrack, Recording, SubtitleTrack
 from ..media.speech.chunking import Chunk
 from ..media.speech.engines import TimedText, Transcription, is_intelligible, open_speech_engine
-from ..media.transcript import StoredTranscript, decode_record, encode_record, format_clock
-from ..storage import append_log
-from ..storage.cache import CacheEntry
-from ..version import __version__
+from ..media.transcript import StoredTranscript, encode_record, format_clock
 from .document_pipeline import Document
-from .parameters import SourceParameters, reusable_since
+from .parameters import RecordCache, SourceParameters
 from .progress import MediaProgress
 
 DECODE: LazyCallable[DecodedAudio] = LazyCallable("media.pcm", "decode_audio")
@@ -56,7 +53,7 @@ SPLIT_TIMEOUT = timedelta(minutes=20)
 WAV_TIMEOUT = timedelta(minutes=1)
 LOAD_TIMEOUT = timedelta(minutes=2)
 EXTRACT_TIMEOUT = timedelta(minutes=15)
-#: The child process that runs ffmpeg stops it and says why; this is for a child that hangs.
+#: For a child process that hangs instead of stopping ffmpeg.
 FFMPEG_GRACE = timedelta(seconds=30)
 #: Seconds between progress reports while ffmpeg decodes.
 REPORT_INTERVAL = 1.0
@@ -66,6 +63,7 @@ LANGUAGE_SAMPLE_SECONDS = 60.0
 FIRST_PERCENT = 15
 
 MediaContext = JobContext[SourceParameters]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +75,16 @@ class SpokenText:
     directory: str
     metadata: Mapping[str, Any]
     processed: bool
+
+
+async def run_with_ffmpeg(
+    ctx: MediaContext, function: Callable[..., T], *args: Any, limit: timedelta, **options: Any
+) -> T:
+    """Run a function in a child process, which stops ffmpeg after the limit and says why."""
+    limits = {"timeout_s": limit.total_seconds(), "program": ctx.media.ffmpeg}
+    return await ctx.run(
+        partial(function, *args, **options, **limits), wall_time=limit + FFMPEG_GRACE
+    )
 
 
 # By a speech engine -----------------------------------------------------------------------------
@@ -102,19 +110,23 @@ async def transcribe(
         options: dict[str, Any] = {name: value for name, value in known.items() if value}
         if len(recording.audio_tracks) > 1:
             options["track"] = track.stream
-        entry = await ctx.entry(
-            "speech",
-            document.sha256,
-            engine.name,
-            options=options,
-            version=f"secretary {__version__}, {engine.version}",
+        key = "speech", document.sha256, engine.name
+        cache = await RecordCache.open(ctx, *key, options=options, made_with=engine.version)
+        run = _TranscriptionRun(
+            ctx, document, recording, track, engine, cache, language, last_percent
         )
-        run = _TranscriptionRun(ctx, document, recording, track, engine, entry, last_percent)
         try:
             return await run.run()
         except LanguageNotUnderstood:
             await ctx.log(f"The engine {engine.name} does not understand the language")
-    raise _no_engine(language)
+    text = "No speech engine understands the language of the recording"
+    if language is not None:
+        text = f"No configured speech engine understands {english_name(language)}"
+    raise EngineUnavailable(
+        f"{text}: set media.speech_model_directory to a model for more languages,"
+        " or llm.transcription_model to one behind an endpoint",
+        language=language,
+    )
 
 
 def select_sound_track(recording: Recording, language: str | None) -> AudioTrack:
@@ -134,7 +146,6 @@ class _Engine:
     version: str
     #: The name of a model behind an endpoint.
     model: str | None = None
-    language: str | None
     #: Whether it transcribes any language as if it were the only one it knows.
     assumes_language: bool = False
     #: How many chunks it transcribes at a time.
@@ -143,19 +154,18 @@ class _Engine:
 
 
 def _select_engines(ctx: MediaContext, language: str | None) -> list[_Engine]:
-    """The engines to try in turn. Raises `EngineUnavailable` if none knows the language."""
+    """The engines to try in turn, which may know the language."""
     engines: list[_Engine] = []
     selected = ctx.media.speech_engine
     if selected != "openai":
-        local = open_speech_engine(model_directory=ctx.media.speech_model_directory)
+        local = open_speech_engine(ctx.media.speech_model_directory)
         if language is None or language in local.languages():
             engine = _Engine(
                 name=local.name,
                 version=f"{local.name} {local.version}",
-                language=language,
                 assumes_language=language is None and len(local.languages()) == 1,
                 concurrency=ctx.processes,
-                transcribe=partial(_transcribe_locally, ctx, local.name),
+                transcribe=partial(_transcribe_locally, ctx),
             )
             engines.append(engine)
     if selected != "local" and (model := ctx.llm.options.models.get("transcription")):
@@ -163,37 +173,21 @@ def _select_engines(ctx: MediaContext, language: str | None) -> list[_Engine]:
             name="openai",
             version=f"openai {model.name}",
             model=model.name,
-            language=language,
             concurrency=model.provider.max_concurrent,
             transcribe=partial(_transcribe_by_endpoint, ctx),
         )
         engines.append(engine)
     if not engines and selected == "openai":
         ctx.llm.model("transcription")  # raises an error that names the setting
-    if not engines:
-        raise _no_engine(language)
     return engines
 
 
-def _no_engine(language: str | None) -> EngineUnavailable:
-    text = "No speech engine understands the language of the recording"
-    if language is not None:
-        text = f"No configured speech engine understands {english_name(language)}"
-    return EngineUnavailable(
-        f"{text}: set media.speech_model_directory to a model for more languages,"
-        " or llm.transcription_model to one behind an endpoint",
-        language=language,
-    )
-
-
 async def _transcribe_locally(
-    ctx: MediaContext, engine: str, sound: str, chunk: Chunk, language: str | None
+    ctx: MediaContext, sound: str, chunk: Chunk, language: str | None
 ) -> Transcription:
     directory = ctx.media.speech_model_directory
     limit = timedelta(seconds=ctx.media.piece_timeout_sec)
-    return await ctx.run(
-        TRANSCRIBE, Path(sound), chunk, engine, directory, language, wall_time=limit
-    )
+    return await ctx.run(TRANSCRIBE, Path(sound), chunk, directory, language, wall_time=limit)
 
 
 async def _transcribe_by_endpoint(
@@ -219,20 +213,28 @@ class _TranscriptionRun:
     recording: Recording
     track: AudioTrack
     engine: _Engine
-    entry: CacheEntry
+    cache: RecordCache
+    #: Detected from the first chunk if it is unknown.
+    language: str | None
     last_percent: int
     _sound: tuple[str, float] | None = None
 
     async def run(self) -> SpokenText:
-        facts = self.entry.metadata or await self._split()
+        entry = self.cache.entry
+        facts = entry.metadata or await self._split()
         chunks = [Chunk.from_json(number, value) for number, value in enumerate(facts["pieces"])]
         if not chunks:
             raise UnsupportedFile("There is no speech in the recording")
-        cached = await asyncio.to_thread(self._cached)
-        missing = [chunk for chunk in chunks if chunk.number not in cached]
+        missing = [chunk for chunk in chunks if chunk.number not in self.cache.cached]
         if missing:
             await self._transcribe_all(chunks, missing)
-        transcriptions = await asyncio.to_thread(self._load, len(chunks))
+        stored = StoredTranscript(
+            directory=str(entry.directory),
+            chunk_count=len(chunks),
+            language="und",
+            made_after=self.cache.since,
+        )
+        transcriptions = await asyncio.to_thread(lambda: list(stored.chunks()))
         if self.engine.assumes_language and not is_intelligible(transcriptions):
             raise LanguageNotUnderstood
         characters: Counter[str] = Counter()
@@ -242,13 +244,8 @@ class _TranscriptionRun:
             raise UnsupportedFile("There is no speech in the recording")
         language = characters.most_common(1)[0][0]  # of most of the text
         return SpokenText(
-            spoken=StoredTranscript(
-                directory=str(self.entry.directory),
-                chunk_count=len(chunks),
-                language=language,
-                made_after=reusable_since(self.ctx),
-            ),
-            directory=self.entry.name,
+            spoken=replace(stored, language=language),
+            directory=entry.name,
             metadata={
                 "engine": self.engine.version,
                 "duration": round(facts["seconds"], 3),
@@ -258,19 +255,12 @@ class _TranscriptionRun:
             processed=bool(missing),
         )
 
-    def _cached(self) -> dict[int, append_log.RecordRef]:
-        return append_log.index(str(self.entry.directory), made_after=reusable_since(self.ctx))
-
-    def _load(self, count: int) -> list[Transcription]:
-        cached = self._cached()
-        return [decode_record(line) for line in append_log.read(cached[n] for n in range(count))]
-
     async def _split(self) -> Mapping[str, Any]:
         """Find the speech in the recording and note it in the cache."""
         sound, seconds = await self._decode()
         chunks = await self.ctx.run(SPLIT, sound, wall_time=SPLIT_TIMEOUT)
-        facts = {"seconds": seconds, "pieces": [chunk.as_json() for chunk in chunks]}
-        self.entry.save_metadata(facts)
+        facts = {"seconds": seconds, "pieces": [chunk.windows for chunk in chunks]}
+        self.cache.entry.save_metadata(facts)
         return facts
 
     async def _decode(self) -> tuple[str, float]:
@@ -280,16 +270,6 @@ class _TranscriptionRun:
         ctx, recording = self.ctx, self.recording
         target = str(ctx.scratch / f"sound-{self.track.stream}.raw")
         limit = ctx.media.max_duration.total_seconds()
-        decode = partial(
-            DECODE,
-            self.document.path,
-            target,
-            recording=recording,
-            track=self.track,
-            max_seconds=limit,
-            timeout_s=DECODE_TIMEOUT.total_seconds(),
-            program=ctx.media.ffmpeg,
-        )
         duration = recording.duration or limit
         progress = MediaProgress(
             ctx, "decoding", duration, first_percent=10, last_percent=FIRST_PERCENT
@@ -303,7 +283,16 @@ class _TranscriptionRun:
 
         reporting = asyncio.create_task(report())
         try:
-            decoded = await ctx.run(decode, wall_time=DECODE_TIMEOUT + FFMPEG_GRACE)
+            decoded = await run_with_ffmpeg(
+                ctx,
+                DECODE,
+                self.document.path,
+                target,
+                recording=recording,
+                track=self.track,
+                max_seconds=limit,
+                limit=DECODE_TIMEOUT,
+            )
         finally:
             reporting.cancel()
         for warning in decoded.warnings():
@@ -329,7 +318,8 @@ class _TranscriptionRun:
 
         async def process(chunk: Chunk) -> Transcription:
             transcription = await self._transcribe(sound, chunk)
-            await asyncio.to_thread(self._store, chunk, transcription)
+            record = encode_record(transcription)
+            await asyncio.to_thread(self.cache.append, chunk.number, record)
             if chunk.number in sample:
                 sample_transcripts.append(transcription)
                 if len(sample_transcripts) == len(sample) and not is_intelligible(
@@ -337,32 +327,27 @@ class _TranscriptionRun:
                 ):
                     raise LanguageNotUnderstood
             await progress.advance(chunk.seconds)
-            self.entry.touch()
             return transcription
 
-        if self.engine.language is None and not sample and missing[0] is chunks[0]:
+        if self.language is None and not sample and missing[0] is chunks[0]:
             # A recording is in one language: detect it once, not for each chunk.
             first, *missing = missing
-            self.engine = replace(self.engine, language=(await process(first)).language)
+            self.language = (await process(first)).language
         await map_limited(missing, self.engine.concurrency, process)
 
     async def _transcribe(self, sound: str, chunk: Chunk) -> Transcription:
         """After a crash or a timeout the chunk is tried once more."""
         span = f"From {format_clock(chunk.start)} to {format_clock(chunk.end)}"
-        engine = self.engine
+        transcribe = partial(self.engine.transcribe, sound, chunk, self.language)
         try:
-            return await engine.transcribe(sound, chunk, engine.language)
+            return await transcribe()
         except (ProcessDied, ProcessingTimeout) as error:
             await self.ctx.log(f"{span}: {error.message} Retrying.", "warning")
         try:
-            return await engine.transcribe(sound, chunk, engine.language)
+            return await transcribe()
         except JobFailed as error:
             details = {**error.details, "start": chunk.start, "end": chunk.end}
             raise type(error)(f"{span}: {error.message}", **details) from None
-
-    def _store(self, chunk: Chunk, transcription: Transcription) -> None:
-        directory, record = str(self.entry.directory), encode_record(transcription)
-        append_log.append(directory, chunk.number, record, not_before=reusable_since(self.ctx))
 
 
 def _first_chunks(chunks: Sequence[Chunk]) -> set[int]:
@@ -467,14 +452,9 @@ def _in_spoken_language(available: Sequence[Subtitles], spoken: str | None) -> l
 async def _load(ctx: MediaContext, document: Document, subtitles: Subtitles) -> list[TimedText]:
     if subtitles.track is None:
         return await ctx.run(LOAD, str(subtitles.path), wall_time=LOAD_TIMEOUT)
-    extract = partial(
-        EXTRACT,
-        document.path,
-        subtitles.track,
-        timeout_s=EXTRACT_TIMEOUT.total_seconds(),
-        program=ctx.media.ffmpeg,
+    text = await run_with_ffmpeg(
+        ctx, EXTRACT, document.path, subtitles.track, limit=EXTRACT_TIMEOUT
     )
-    text = await ctx.run(extract, wall_time=EXTRACT_TIMEOUT + FFMPEG_GRACE)
     return await ctx.run(PARSE, text, wall_time=LOAD_TIMEOUT)
 
 
@@ -487,26 +467,17 @@ async def _store(
 ) -> SpokenText:
     transcription = Transcription(language=language, confidence=1.0, segments=tuple(sentences))
     record = await asyncio.to_thread(encode_record, transcription)
-    entry = await ctx.entry(
-        "speech",
-        document.sha256,
-        "subtitles",
-        options={"digest": hashlib.sha256(record).hexdigest()},
-        version=f"secretary {__version__}",
-    )
-    since, directory = reusable_since(ctx), str(entry.directory)
-
-    def store() -> None:
-        if 0 not in append_log.index(directory, made_after=since):
-            append_log.append(directory, 0, record, not_before=since)
-            entry.save_metadata({})
-
-    await asyncio.to_thread(store)
+    options = {"digest": hashlib.sha256(record).hexdigest()}
+    cache = await RecordCache.open(ctx, "speech", document.sha256, "subtitles", options=options)
+    if 0 not in cache.cached:
+        await asyncio.to_thread(cache.append, 0, record)
+        cache.entry.save_metadata({})
+    directory = str(cache.entry.directory)
     return SpokenText(
         spoken=StoredTranscript(
-            directory=directory, chunk_count=1, language=language, made_after=since
+            directory=directory, chunk_count=1, language=language, made_after=cache.since
         ),
-        directory=entry.name,
+        directory=cache.entry.name,
         metadata={"engine": "subtitles", "subtitles": origin, "source_language": language},
         processed=False,
     )

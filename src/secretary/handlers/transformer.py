@@ -1,6 +1,7 @@
 """Job type `transformer`: summarizes, translates or rewrites a text, or applies a template."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import PurePath
@@ -18,15 +19,9 @@ from ..documents.text_output import OUTPUT_FILES, RESULT_FILE, TargetFormat, Tex
 from ..jobs.handler import JobContext, handles
 from ..llm.templates import Rendered, Template
 from ..storage.sources import source_url
-from .document_pipeline import PageOptions, check_source
+from .document_pipeline import Document, PageOptions, check_source
 from .office import read_office
-from .parameters import (
-    MAX_TEXT,
-    LanguageParameters,
-    TransformerResults,
-    is_from_cache,
-    text_field,
-)
+from .parameters import MAX_TEXT, LanguageParameters, TransformerResults, is_from_cache, text_field
 from .pdf import read_pdf
 from .progress import ScaledReporter, StepProgress
 from .text_generation import (
@@ -164,20 +159,44 @@ async def _read_file(ctx: TransformerContext) -> SourceText:
     await ctx.progress("downloading_or_opening", 5)
     document = await check_source(await ctx.source(), READABLE)
     url = source_url(ctx.parameters)
-    file_name = document.source.name
-    name = PurePath(file_name).stem or "text"
-    source = SourceText(text="", name=name, file_name=file_name, url=url)
+    file_name, title, language = document.source.name, None, None
+    name = PurePath(file_name).stem
     if document.file_type == "html" and url is not None:
         limit = ctx.documents.conversion_timeout
         article = await ctx.run(READ_ARTICLE, document.path, url, wall_time=limit)
+        text, title, language = article.text, article.title, article.language
         name = PurePath(urlsplit(url).path).stem or name
-        return replace(
-            source, text=article.text, title=article.title, language=article.language, name=name
-        )
-    if document.file_type == "text" and PurePath(file_name).suffix.lower() not in TABLES:
+    elif document.file_type == "text" and PurePath(file_name).suffix.lower() not in TABLES:
         text = await asyncio.to_thread(_read_plain_text, document.path)
-        return replace(source, text=_check_length(text))
-    # As its own job type reads it, with the files in a scratch directory.
+    else:
+        text, title, language = await _read_document(ctx, document)
+    if len(text) > MAX_TEXT:
+        raise FileTooLarge(
+            f"The text has {len(text):,} characters; the limit is {MAX_TEXT:,}",
+            characters=len(text),
+            limit=MAX_TEXT,
+        )
+    return SourceText(
+        text=text,
+        name=name or "text",
+        title=title,
+        language=language,
+        url=url,
+        file_name=file_name,
+    )
+
+
+def _read_plain_text(path: str) -> str:
+    from ..documents.office.text import decode_text, read_limited
+
+    return decode_text(read_limited(path))
+
+
+async def _read_document(
+    ctx: TransformerContext, document: Document
+) -> tuple[str, str | None, str | None]:
+    """The text, title and language of a document, as its own job type reads it. The files are in a
+    scratch directory."""
     reader = replace(
         ctx,
         attempt_directory=str(ctx.scratch / "source"),
@@ -189,24 +208,7 @@ async def _read_file(ctx: TransformerContext) -> SourceText:
     else:
         results = await read_office(reader, document)
     text = await asyncio.to_thread(read_if_exists, reader.directory / MARKDOWN_FILE)
-    title, language = results.metadata.get("title"), results.metadata.get("language")
-    return replace(source, text=_check_length(text), title=title, language=language)
-
-
-def _read_plain_text(path: str) -> str:
-    from ..documents.office.text import decode_text, read_limited
-
-    return decode_text(read_limited(path))
-
-
-def _check_length(text: str) -> str:
-    if len(text) > MAX_TEXT:
-        raise FileTooLarge(
-            f"The text has {len(text):,} characters; the limit is {MAX_TEXT:,}",
-            characters=len(text),
-            limit=MAX_TEXT,
-        )
-    return text
+    return text, results.metadata.get("title"), results.metadata.get("language")
 
 
 @dataclass(slots=True)
@@ -227,43 +229,29 @@ class _Transformation:
         # Web pages come last: what they declare is often the language of the CMS.
         language = language or language_code(self.source.language or "")
         self.metadata["source_language"] = language
-        target = parameters.target_language
+        target, instructions = parameters.target_language, parameters.instructions
         if target:
             self.metadata["target_language"] = language_code(target)
         if parameters.summarize:
-            self.metadata["detail_level"] = parameters.detail_level
-            progress = await self._begin("summarizing", 20, 80)
-            self.text = await summarize(
-                await self._open_llm(),
-                self.text,
-                level=parameters.detail_level,
-                language=target,
-                instructions=parameters.instructions,
-                progress=progress,
-            )
+            level = self.metadata["detail_level"] = parameters.detail_level
+            options = {"level": level, "language": target, "instructions": instructions}
+            await self._run_step("summarizing", 80, summarize, **options)
         elif parameters.is_plain and target and not is_same_language(language, target):
-            progress = await self._begin("translating", 20, 94)
-            self.text = await translate_markdown(
-                await self._open_llm(),
-                self.text,
-                source=language,
-                target=target,
-                instructions=parameters.instructions,
-                progress=progress,
-            )
+            options = {"source": language, "target": target, "instructions": instructions}
+            await self._run_step("translating", 94, translate_markdown, **options)
         elif parameters.is_plain:
             if target:
                 await self.ctx.log("The text is already in the target language; not translated")
-            if parameters.instructions:  # without any, only the format changes
-                progress = await self._begin("rewriting", 20, 94)
-                self.text = await rewrite(
-                    await self._open_llm(),
-                    self.text,
-                    instructions=parameters.instructions,
-                    progress=progress,
-                )
+            if instructions:  # without any, only the format changes
+                await self._run_step("rewriting", 94, rewrite, instructions=instructions)
         if template:
             await self._apply(template)
+
+    async def _run_step(
+        self, step: str, last_percent: int, change: Callable[..., Awaitable[str]], **options: Any
+    ) -> None:
+        progress = await self._begin(step, 20, last_percent)
+        self.text = await change(await self._open_llm(), self.text, progress=progress, **options)
 
     async def _begin(self, step: str, first_percent: int, last_percent: int) -> StepProgress:
         await self.ctx.progress(step, first_percent)

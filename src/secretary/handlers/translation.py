@@ -2,10 +2,11 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from operator import attrgetter
 
-from ..core.callables import map_limited
+from ..core.callables import in_batches, map_limited
 from ..core.errors import ContextExceeded, InvalidParameters
 from ..core.languages import COMMON_WORDS, detect_language, is_same_language, language_code
 from ..documents.markdown import TextChunk, split_blocks
@@ -49,7 +50,7 @@ async def translate_transcript(
     llm = await open_llm_cache(ctx, "\n".join(sentence.text for sentence in sentences))
     directory = ctx.scratch / "translated"
     directory.mkdir(exist_ok=True)
-    batches = list(_sentence_batches(sentences))
+    batches = list(in_batches(sentences, lambda sentence: len(sentence.text), TRANSCRIPT_BATCH))
     for number, batch in enumerate(batches):
         texts = await llm.translate(
             [sentence.text for sentence in batch],
@@ -65,19 +66,6 @@ async def translate_transcript(
         done = f"{number + 1}/{len(batches)}"
         await ctx.progress(f"translating:{done}", 90, f"{done} parts are translated")
     return StoredTranscript(directory=str(directory), chunk_count=len(batches), language=code)
-
-
-def _sentence_batches(sentences: Sequence[TimedText]) -> Iterator[list[TimedText]]:
-    batch: list[TimedText] = []
-    characters = 0
-    for sentence in sentences:
-        batch.append(sentence)
-        characters += len(sentence.text)
-        if characters >= TRANSCRIPT_BATCH:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
 
 
 def detect_text_language(text: str) -> str | None:
@@ -99,7 +87,7 @@ async def translate_markdown(
     code = language_code(target) or target
     ask = partial(llm.translate, source=source, target=code, instructions=instructions)
     chunks = await asyncio.to_thread(lambda: list(split_blocks(text, MAX_CHUNK)))
-    batches = list(_chunk_batches(chunks))
+    batches = list(in_batches(chunks, attrgetter("tokens"), CHUNK_BATCH))
     progress.expect(len(batches))
 
     async def translate(batch: Sequence[TextChunk]) -> str:
@@ -108,19 +96,6 @@ async def translate_markdown(
         return translation
 
     return "".join(await map_limited(batches, llm.concurrency, translate))
-
-
-def _chunk_batches(chunks: Sequence[TextChunk]) -> Iterator[list[TextChunk]]:
-    batch: list[TextChunk] = []
-    size = 0
-    for chunk in chunks:
-        if batch and size + chunk.tokens > CHUNK_BATCH:
-            yield batch
-            batch, size = [], 0
-        batch.append(chunk)
-        size += chunk.tokens
-    if batch:
-        yield batch
 
 
 async def _translate_chunks(

@@ -4,14 +4,12 @@
 # that an attempt that was interrupted continues where it stopped.
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from itertools import count
-from typing import Any
 
-import orjson
 from pydantic import Field
 
 from ..core.callables import LazyCallable, map_limited
@@ -21,18 +19,7 @@ from ..documents.ocr.engines import open_engine
 from ..documents.pages import PageStore
 from ..jobs.handler import JobContext, handles
 from ..media.probe import Recording, VideoTrack
-from ..media.slides import (
-    WINDOW_S,
-    ScannedWindow,
-    Slide,
-    SlideCandidate,
-    SlideImage,
-    SlideText,
-    windows,
-)
-from ..storage import append_log
-from ..storage.cache import CacheEntry
-from ..version import __version__
+from ..media.slides import WINDOW_S, ScannedWindow, Slide, SlideCandidate, windows
 from .document_pipeline import Document
 from .media_pipeline import (
     TIMEOUT,
@@ -42,15 +29,14 @@ from .media_pipeline import (
     get_transcript,
     resolve_media,
 )
-from .parameters import LANGUAGES, OCR_LANGUAGE, Frame, RecordingResults, reusable_since
+from .parameters import Frame, RecordCache, RecordingResults, ocr_language_field
 from .progress import MediaProgress
-from .transcription import FFMPEG_GRACE
-from .translation import check_translation
+from .transcription import run_with_ffmpeg
 
 SCAN: LazyCallable[ScannedWindow] = LazyCallable("media.slide_detection", "scan_window")
 SELECT: LazyCallable[list[Slide]] = LazyCallable("media.slide_detection", "select_slides")
-DRAW: LazyCallable[list[SlideImage]] = LazyCallable("media.slides", "save_slides")
-READ: LazyCallable[SlideText] = LazyCallable("media.slides", "read_slide")
+DRAW: LazyCallable[None] = LazyCallable("media.slides", "save_slide")
+READ: LazyCallable[str] = LazyCallable("media.slides", "read_slide")
 
 #: A window of five minutes takes seconds; this is for a very busy machine.
 WINDOW_TIMEOUT = timedelta(minutes=20)
@@ -63,7 +49,7 @@ class VideoParameters(RecordingParameters):
     include_transcript: bool = Field(default=True, description="Transcribe the speech")
     include_frames: bool = Field(default=True, description="Extract the slides as images")
     include_slide_text: bool = Field(default=False, description="Read the slides by OCR")
-    ocr_language: str | None = Field(default=None, pattern=LANGUAGES, description=OCR_LANGUAGE)
+    ocr_language: str | None = ocr_language_field()
 
     @property
     def needs_frames(self) -> bool:
@@ -75,7 +61,6 @@ VideoContext = JobContext[VideoParameters]
 
 @handles("video", VideoParameters, timeout=TIMEOUT)
 async def video(ctx: VideoContext) -> RecordingResults:
-    check_translation(ctx)
     parameters = ctx.parameters
     if parameters.needs_frames:
         media = await resolve_media(ctx, VIDEO_TYPES, "video")
@@ -107,19 +92,15 @@ class _SlideExtraction:
 
     async def run(self) -> ExtractedSlides:
         ctx = self.ctx
-        entry = await ctx.entry(
-            "slides",
-            self.document.sha256,
-            "frames",
-            options={"track": self.track.stream} if len(self.recording.video_tracks) > 1 else {},
-            version=f"secretary {__version__}",
+        options = {"track": self.track.stream} if len(self.recording.video_tracks) > 1 else {}
+        cache = await RecordCache.open(
+            ctx, "slides", self.document.sha256, "frames", options=options
         )
-        entry.save_metadata({})
-        scans, processed = await self._scan(entry)
+        cache.entry.save_metadata({})
+        scans, processed = await self._scan(cache)
         select = partial(SELECT, scans, limit=ctx.media.max_frames)
         slides = await ctx.run(select, wall_time=WINDOW_TIMEOUT)
-        page_store = PageStore(str(entry.directory), str(ctx.directory))
-        await map_limited(slides, ctx.processes, partial(self._draw, page_store, entry))
+        await map_limited(slides, ctx.processes, partial(self._draw, cache))
         texts: Sequence[str | None] = [None] * len(slides)
         if ctx.parameters.include_slide_text:
             texts = await self._read(slides)
@@ -127,12 +108,11 @@ class _SlideExtraction:
             Frame(time=slide.time, end=slide.end, file=slide.file_name, text=text)
             for slide, text in zip(slides, texts, strict=True)
         ]
-        return ExtractedSlides(frames=frames, directory=entry.name, processed=processed)
+        return ExtractedSlides(frames=frames, directory=cache.entry.name, processed=processed)
 
-    async def _scan(self, entry: CacheEntry) -> tuple[list[ScannedWindow], bool]:
+    async def _scan(self, cache: RecordCache) -> tuple[list[ScannedWindow], bool]:
         """Scan all windows, and return whether any was not cached. Without a known duration,
         windows are scanned until there are no more frames."""
-        cached = await self._cached(entry)
         limit = self.ctx.media.max_duration.total_seconds()
         duration = self.recording.duration
         progress = MediaProgress(
@@ -145,24 +125,16 @@ class _SlideExtraction:
 
         async def scan(window: tuple[int, float, float]) -> ScannedWindow:
             number, start, end = window
-            call = partial(
-                SCAN,
-                self.document.path,
-                self.track,
-                start,
-                end,
-                timeout_s=WINDOW_TIMEOUT.total_seconds(),
-                program=self.ctx.media.ffmpeg,
-            )
-            run = partial(self.ctx.run, call, wall_time=WINDOW_TIMEOUT + FFMPEG_GRACE)
-            values = await self._load_or_run(entry, cached, number, run)
+            args = SCAN, self.document.path, self.track, start, end
+            run = partial(run_with_ffmpeg, self.ctx, *args, limit=WINDOW_TIMEOUT)
+            values = await cache.load_or_make(number, run)
             await progress.advance(end - start)
             candidates = tuple(SlideCandidate(**each) for each in values.pop("candidates"))
             return ScannedWindow(**values, candidates=candidates)
 
         if duration is not None:
             spans = [(number, *span) for number, span in enumerate(windows(duration), start=1)]
-            processed = any(number not in cached for number, _, _ in spans)
+            processed = any(number not in cache.cached for number, _, _ in spans)
             return await map_limited(spans, self.ctx.processes, scan), processed
         scans: list[ScannedWindow] = []
         for number in count(1):
@@ -171,28 +143,21 @@ class _SlideExtraction:
             if result.is_empty or start > limit:
                 break
             scans.append(result)
-        return scans, len(scans) > len(cached)
+        return scans, len(scans) > len(cache.cached)
 
-    async def _draw(self, page_store: PageStore, entry: CacheEntry, slide: Slide) -> None:
+    async def _draw(self, cache: RecordCache, slide: Slide) -> None:
         """The cached name contains the time, because with another limit the numbers change."""
         name = f"frame_{slide.number:03d}_{slide.at:.3f}.jpg"
-        if not (entry.directory / name).exists() or reusable_since(self.ctx):
-            directory = self.ctx.scratch / f"slide_{slide.number}"
-            directory.mkdir(exist_ok=True)
-            call = partial(
-                DRAW,
-                self.document.path,
-                self.track,
-                [slide],
-                str(directory),
-                timeout_s=DRAW_TIMEOUT.total_seconds(),
-                program=self.ctx.media.ffmpeg,
-            )
-            (drawn,) = await self.ctx.run(call, wall_time=DRAW_TIMEOUT + FFMPEG_GRACE)
+        directory = cache.entry.directory
+        page_store = PageStore(str(directory), str(self.ctx.directory))
+        if not (directory / name).exists() or cache.since:
+            image = self.ctx.scratch / slide.file_name
+            args = self.document.path, self.track, slide, str(image)
+            await run_with_ffmpeg(self.ctx, DRAW, *args, limit=DRAW_TIMEOUT)
 
             def store() -> None:
                 with page_store.atomic_write(name) as path, open(path, "xb") as file:
-                    file.write((directory / drawn.name).read_bytes())
+                    file.write(image.read_bytes())
 
             await asyncio.to_thread(store)
         await asyncio.to_thread(page_store.link, name, slide.file_name)
@@ -201,18 +166,17 @@ class _SlideExtraction:
         documents = self.ctx.documents
         languages = self.ctx.parameters.ocr_language or documents.ocr_language
         engine = open_engine(documents.ocr_engine, documents.ocr_data_directory)
-        entry = await self.ctx.entry(
+        cache = await RecordCache.open(
+            self.ctx,
             "slides",
             self.document.sha256,
             "text",
             options={"languages": languages, "engine": engine.name},
-            version=f"secretary {__version__}, {engine.version}",
+            made_with=engine.version,
         )
-        entry.save_metadata({})
-        cached = await self._cached(entry)
+        cache.entry.save_metadata({})
 
         async def read(slide: Slide) -> str:
-            number = round(slide.at * 1000)  # identifies the slide, however many there are
             call = partial(
                 READ,
                 str(self.ctx.directory / slide.file_name),
@@ -221,29 +185,11 @@ class _SlideExtraction:
                 ocr_engine=documents.ocr_engine,
                 ocr_data_directory=documents.ocr_data_directory,
             )
-            run = partial(self.ctx.run, call, wall_time=documents.page_timeout)
-            return SlideText(**await self._load_or_run(entry, cached, number, run)).text
+
+            async def run() -> dict[str, str]:
+                return {"text": await self.ctx.run(call, wall_time=documents.page_timeout)}
+
+            number = round(slide.at * 1000)  # identifies the slide, however many there are
+            return str((await cache.load_or_make(number, run))["text"])
 
         return await map_limited(slides, self.ctx.processes, read)
-
-    async def _cached(self, entry: CacheEntry) -> dict[int, append_log.RecordRef]:
-        since = reusable_since(self.ctx)
-        return await asyncio.to_thread(append_log.index, str(entry.directory), made_after=since)
-
-    async def _load_or_run(
-        self,
-        entry: CacheEntry,
-        cached: Mapping[int, append_log.RecordRef],
-        number: int,
-        run: Callable[[], Awaitable[Any]],
-    ) -> dict[str, Any]:
-        """The cached record with this number, or a new one."""
-        if number in cached:
-            record = await asyncio.to_thread(lambda: next(append_log.read([cached[number]])))
-        else:
-            record = orjson.dumps(asdict(await run()))
-            append = partial(append_log.append, not_before=reusable_since(self.ctx))
-            await asyncio.to_thread(append, str(entry.directory), number, record)
-            entry.touch()
-        values: dict[str, Any] = orjson.loads(record)
-        return values

@@ -7,9 +7,7 @@ from typing import Any
 
 from ..config import LlmPriceSettings as Price
 from ..core.errors import UpstreamFailed
-from ..core.job import ResourceCalculator
-from ..media.speech.engines import Transcription
-from .endpoints import Endpoints, LlmOptions, Model, Provider, Purpose, Usage
+from .endpoints import CountedEndpoints, Endpoints, LlmOptions, Model, Provider, Purpose
 from .structured import fill
 from .transcription import transcribe
 from .translation import translate
@@ -37,19 +35,16 @@ FENCED = re.compile(r"\A```[ \t]*(\w*)[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 FENCE = re.compile(r"^\s*```", re.MULTILINE)
 
 
-class Llm:
+class Llm(CountedEndpoints):
     """The language models as one job uses them. Its requests are counted for `llm_info`."""
 
-    def __init__(
-        self, endpoints: Endpoints | None = None, resources: ResourceCalculator | None = None
-    ) -> None:
-        self._endpoints = endpoints or Endpoints()
-        self._usage = Usage(resources or ResourceCalculator())
-        self.options = self._endpoints.options
+    fill = fill
+    transcribe = transcribe
+    translate = translate
 
     def model(self, purpose: Purpose) -> str:
         """The name of the model. Raises `EngineUnavailable` if none is configured."""
-        return self._endpoints.model(purpose).name
+        return self.endpoints.model(purpose).name
 
     async def read_picture(
         self, jpeg: bytes, *, language: str | None = None, context: str | None = None
@@ -67,26 +62,12 @@ class Llm:
             {"type": "image_url", "image_url": {"url": url, "detail": "high"}},
         ]
         messages = [{"role": "user", "content": parts}]
-        return page_markdown(await self._endpoints.chat("vision", messages, self._usage))
-
-    async def transcribe(
-        self,
-        sound: bytes,
-        *,
-        file_name: str,
-        seconds: float,
-        language: str | None = None,
-        prompt: str | None = None,
-    ) -> Transcription:
-        """Transcribe a sound file that is `seconds` long. Its name tells the format, such as
-        `chunk.wav`; `prompt` is the preceding text, or names that occur."""
-        model, file = (self._endpoints, self._usage), (file_name, sound)
-        return await transcribe(*model, file, seconds=seconds, language=language, prompt=prompt)
+        return page_markdown(await self.chat("vision", messages))
 
     async def complete(self, messages: Sequence[Mapping[str, Any]], **parameters: Any) -> str:
         """Send messages to the chat model. `parameters`, such as `max_tokens`, are sent along."""
         copies = [dict(message) for message in messages]
-        return await self._endpoints.chat("chat", copies, self._usage, **parameters)
+        return await self.chat("chat", copies, **parameters)
 
     async def write(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """Markdown by the chat model, without the code fence that some models put around it."""
@@ -95,30 +76,9 @@ class Llm:
             raise UpstreamFailed("The language model gave an empty answer")
         return markdown
 
-    async def fill(
-        self, messages: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Have the chat model answer with an object that matches the JSON Schema."""
-        return await fill(self._endpoints, self._usage, messages, schema)
-
-    async def translate(
-        self,
-        texts: Sequence[str],
-        *,
-        source: str | None,
-        target: str,
-        instructions: str | None = None,
-    ) -> list[str]:
-        """Translate texts with the chat model, in order. Without `source` the model detects the
-        language. `instructions` are the client's, such as how to address the reader."""
-        model = self._endpoints, self._usage
-        return await translate(
-            *model, texts, source=source, target=target, instructions=instructions
-        )
-
     def info(self) -> dict[str, Any]:
         """`llm_info` of the results: the requests so far and their tokens."""
-        return self._usage.info()
+        return self.usage.info()
 
 
 def page_markdown(answer: str) -> str:

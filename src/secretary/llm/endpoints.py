@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
@@ -60,17 +60,12 @@ class LlmOptions:
 
     @classmethod
     def from_settings(cls, llm: LlmSettings) -> "LlmOptions":
-        chosen: dict[Purpose, tuple[str | None, str | None, dict[str, Any]]] = {
-            "chat": (llm.chat_model or llm.model, llm.chat_provider, llm.chat_parameters),
-            "vision": (llm.vision_model or llm.model, llm.vision_provider, llm.vision_parameters),
-            "transcription": (
-                llm.transcription_model,
-                llm.transcription_provider,
-                llm.transcription_parameters,
-            ),
-        }
         models: dict[Purpose, Model] = {}
-        for purpose, (name, provider_name, parameters) in chosen.items():
+        for purpose in get_args(Purpose):
+            # A chat model cannot transcribe, so llm.model is no fallback for that.
+            general = None if purpose == "transcription" else llm.model
+            name = getattr(llm, f"{purpose}_model") or general
+            provider_name = getattr(llm, f"{purpose}_provider")
             given = llm.providers[provider_name] if provider_name else llm.default_provider
             if not name or given is None:
                 continue
@@ -78,7 +73,7 @@ class LlmOptions:
             models[purpose] = Model(
                 provider=Provider(setting=setting, **given.model_dump()),
                 name=name,
-                parameters=parameters,
+                parameters=getattr(llm, f"{purpose}_parameters"),
                 price=llm.prices.get(name),
             )
         return cls(models, context_tokens=llm.context_tokens)
@@ -165,7 +160,6 @@ class Endpoints:
         try:
             return self.options.models[purpose]
         except KeyError:
-            # A chat model cannot transcribe, so llm.model is no fallback for that.
             general = "" if purpose == "transcription" else "llm.model or "
             raise EngineUnavailable(
                 f"No language model is configured for {purpose}: set {general}llm.{purpose}_model,"
@@ -179,49 +173,7 @@ class Endpoints:
     def mark_unsupported(self, model: Model, feature: str) -> None:
         self._unsupported.add((model.provider, model.name, feature))
 
-    async def chat(
-        self, purpose: Purpose, messages: Messages, usage: Usage, **parameters: Any
-    ) -> str:
-        """Send messages to the model for `purpose`. Parameters in the settings take precedence."""
-        model = self.model(purpose)
-
-        async def send(client: "AsyncOpenAI") -> bytes:
-            # Not `completions.create`: it validates the types of the whole request, which takes
-            # as long as sending it, but does not validate the response.
-            body = {"model": model.name, "messages": messages, **parameters, **model.parameters}
-            return await client.post("/chat/completions", cast_to=bytes, body=body)
-
-        content, seconds = await self._send(model, send)
-        completion = _parse(Completion, content)
-        # Recorded first: an answer that cannot be used costs as much.
-        usage.record(model, purpose, completion.usage or TokenUsage(), seconds=seconds)
-        return _completion_text(completion, model.provider)
-
-    async def transcription(
-        self, sound: tuple[str, bytes], form: Mapping[str, Any], usage: Usage, *, seconds: float
-    ) -> "TranscriptionResponse":
-        """Transcribe a sound file; `seconds` is its length, for endpoints that do not report it."""
-        model = self.model("transcription")
-
-        async def send(client: "AsyncOpenAI") -> bytes:
-            response = await client.audio.transcriptions.with_raw_response.create(
-                model=model.name, file=sound, extra_body={**form, **model.parameters}
-            )
-            return response.content
-
-        content, elapsed = await self._send(model, send)
-        response = _parse(TranscriptionResponse, content)
-        if response.text is None and response.segments is None:
-            if response.error is None:
-                raise UpstreamFailed(UNREADABLE)
-            reason = _reason(response.error, model.provider)
-            raise UpstreamFailed(f"The language model gave no answer{reason}")
-        used = response.usage or AudioUsage()
-        billed_seconds = seconds if used.seconds is None else used.seconds
-        usage.record(model, "transcription", used, seconds=elapsed, sound_seconds=billed_seconds)
-        return response
-
-    async def _send(
+    async def send(
         self, model: Model, send: Callable[["AsyncOpenAI"], Awaitable[bytes]]
     ) -> tuple[bytes, float]:
         """The response, and how many seconds it took."""
@@ -249,6 +201,57 @@ class Endpoints:
         for client in clients.values():
             with suppress(RuntimeError):  # it belongs to another event loop, or one that was closed
                 await client.close()
+
+
+class CountedEndpoints:
+    """The endpoints as one job uses them, and the usage of that job."""
+
+    def __init__(
+        self, endpoints: Endpoints | None = None, resources: ResourceCalculator | None = None
+    ) -> None:
+        self.endpoints = endpoints or Endpoints()
+        self.usage = Usage(resources or ResourceCalculator())
+        self.options = self.endpoints.options
+
+    async def chat(self, purpose: Purpose, messages: Messages, **parameters: Any) -> str:
+        """Send messages to the model for `purpose`. Parameters in the settings take precedence."""
+        model = self.endpoints.model(purpose)
+
+        async def send(client: "AsyncOpenAI") -> bytes:
+            # Not `completions.create`: it validates the types of the whole request, which takes
+            # as long as sending it, but does not validate the response.
+            body = {"model": model.name, "messages": messages, **parameters, **model.parameters}
+            return await client.post("/chat/completions", cast_to=bytes, body=body)
+
+        content, seconds = await self.endpoints.send(model, send)
+        completion = _parse(Completion, content)
+        # Recorded first: an answer that cannot be used costs as much.
+        self.usage.record(model, purpose, completion.usage or TokenUsage(), seconds=seconds)
+        return _completion_text(completion, model.provider)
+
+    async def transcription(
+        self, sound: tuple[str, bytes], form: Mapping[str, Any], *, seconds: float
+    ) -> "TranscriptionResponse":
+        """Transcribe a sound file; `seconds` is its length, for endpoints that do not report it."""
+        model = self.endpoints.model("transcription")
+
+        async def send(client: "AsyncOpenAI") -> bytes:
+            response = await client.audio.transcriptions.with_raw_response.create(
+                model=model.name, file=sound, extra_body={**form, **model.parameters}
+            )
+            return response.content
+
+        content, elapsed = await self.endpoints.send(model, send)
+        response = _parse(TranscriptionResponse, content)
+        if response.text is None and response.segments is None:
+            if response.error is None:
+                raise UpstreamFailed(UNREADABLE)
+            reason = _reason(response.error, model.provider)
+            raise UpstreamFailed(f"The language model gave no answer{reason}")
+        used = response.usage or AudioUsage()
+        billed = seconds if used.seconds is None else used.seconds
+        self.usage.record(model, "transcription", used, seconds=elapsed, sound_seconds=billed)
+        return response
 
 
 def _make_client(provider: Provider) -> "AsyncOpenAI":

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from ..core.errors import ContextExceeded, UpstreamFailed, UpstreamRefused
-from .endpoints import Endpoints, Messages, Usage
+from .endpoints import CountedEndpoints, Messages
 
 Schema = Mapping[str, Any]
 
@@ -27,9 +27,10 @@ Answer again with the whole JSON object, corrected, and nothing else."""
 
 
 async def fill(
-    endpoints: Endpoints, usage: Usage, messages: Sequence[Mapping[str, Any]], schema: Schema
+    llm: CountedEndpoints, messages: Sequence[Mapping[str, Any]], schema: Schema
 ) -> dict[str, Any]:
-    """An object that matches the schema. One that does not is sent back once, with its errors."""
+    """Have the chat model answer with an object that matches the JSON Schema. One that does not is
+    sent back once, with its errors."""
     validator = SchemaValidator(schema)
     # In the prompt as well: not every endpoint shows the schema to the model.
     prompt = PROMPT + json.dumps(schema, ensure_ascii=False)
@@ -40,11 +41,11 @@ async def fill(
         request.insert(0, {"role": "system", "content": prompt})
     problems: list[str] = []
     for _ in range(2):
-        answer = await ask_json(endpoints, usage, request, schema)
+        answer = await ask_json(llm, request, schema)
         try:
             return validator.validate(parse_object(answer))
         except InvalidAnswer as error:
-            problems = list(error.problems)
+            problems = list(error.args)
         faults = "\n".join(f"- {problem}" for problem in problems)
         request += [
             {"role": "assistant", "content": answer},
@@ -54,9 +55,10 @@ async def fill(
     raise UpstreamFailed(f"{text}: {problems[0]}", faults=problems)
 
 
-async def ask_json(endpoints: Endpoints, usage: Usage, messages: Messages, schema: Schema) -> str:
+async def ask_json(llm: CountedEndpoints, messages: Messages, schema: Schema) -> str:
     """An answer in the strictest format that the endpoint supports. Rejected formats are not
     requested again."""
+    endpoints = llm.endpoints
     model = endpoints.model("chat")
     complete, strict = strict_schema(schema), strict_schema(schema, STRICT_KEYWORDS)
     formats = {"json_schema": _response_format(complete)}
@@ -68,11 +70,10 @@ async def ask_json(endpoints: Endpoints, usage: Usage, messages: Messages, schem
         if endpoints.lacks(model, name):
             continue
         try:
-            answer = await endpoints.chat("chat", messages, usage, **parameters)
-        except ContextExceeded:
-            raise
+            answer = await llm.chat("chat", messages, **parameters)
         except UpstreamRefused as error:
-            if not parameters or error.details.get("status") not in REJECTS_FORMAT:
+            is_rejected = parameters and error.details.get("status") in REJECTS_FORMAT
+            if not is_rejected or isinstance(error, ContextExceeded):
                 raise
             rejected.append(name)
             continue
@@ -194,11 +195,7 @@ MAX_BEGINNINGS = 100
 
 
 class InvalidAnswer(Exception):
-    """The answer cannot be used. The problems are sentences for the model."""
-
-    def __init__(self, *problems: str) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
+    """The answer cannot be used. The arguments are its problems, as sentences for the model."""
 
 
 def parse_object(text: str) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ..core.errors import UpstreamRefused
 from ..core.languages import language_code
 from ..media.speech.engines import TimedText, Transcription
-from .endpoints import Endpoints, Usage
+from .endpoints import CountedEndpoints
 
 #: The response format with segments and times. Some models and servers support plain text only.
 VERBOSE = "verbose_json"
@@ -20,31 +21,33 @@ TOLERANCE_SECONDS = 1.0
 
 
 async def transcribe(
-    endpoints: Endpoints,
-    usage: Usage,
-    file: tuple[str, bytes],
+    llm: CountedEndpoints,
+    sound: bytes,
     *,
+    file_name: str,
     seconds: float,
-    language: str | None,
-    prompt: str | None,
+    language: str | None = None,
+    prompt: str | None = None,
 ) -> Transcription:
-    """Transcribe a file, given as its name and content. The language is `und` if neither the caller
-    nor the endpoint names it; the confidence is 0 if the endpoint reports none."""
+    """Transcribe a sound file that is `seconds` long. Its name tells the format, such as
+    `chunk.wav`; `prompt` is the preceding text, or names that occur. The language is `und` if
+    neither the caller nor the endpoint names it; the confidence is 0 if the endpoint reports none.
+    """
+    endpoints, file = llm.endpoints, (file_name, sound)
     model = endpoints.model("transcription")
+    request = partial(llm.transcription, file, seconds=seconds)
     requested = (language_code(language) or language) if language else None
     plain: dict[str, Any] = {"response_format": "json", "language": requested, "prompt": prompt}
     plain = {name: value for name, value in plain.items() if value}
     verbose = {**plain, "response_format": VERBOSE, "timestamp_granularities": ["segment"]}
-    if endpoints.lacks(model, VERBOSE):
-        response = await endpoints.transcription(file, plain, usage, seconds=seconds)
-    else:
-        try:
-            response = await endpoints.transcription(file, verbose, usage, seconds=seconds)
-        except UpstreamRefused as error:
-            if error.details.get("status") not in REJECTS_FORMAT:
-                raise
-            response = await endpoints.transcription(file, plain, usage, seconds=seconds)
-            endpoints.mark_unsupported(model, VERBOSE)  # it was the format
+    is_verbose = not endpoints.lacks(model, VERBOSE)
+    try:
+        response = await request(verbose if is_verbose else plain)
+    except UpstreamRefused as error:
+        if not is_verbose or error.details.get("status") not in REJECTS_FORMAT:
+            raise
+        response = await request(plain)
+        endpoints.mark_unsupported(model, VERBOSE)  # it was the format
     segments = response.segments or []
     text = response.text or " ".join(segment.text.strip() for segment in segments)
     times = [(segment.start, segment.end, segment.text) for segment in segments]

@@ -1,12 +1,13 @@
 """Translates many texts in a few requests, and checks that none is lost, swapped or merged."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 
-from ..core.callables import map_limited
+from ..core.callables import in_batches, map_limited
 from ..core.errors import ContextExceeded, UpstreamFailed
 from ..core.languages import english_name, is_same_language
-from .endpoints import Endpoints, Usage
+from .endpoints import CountedEndpoints
 from .structured import InvalidAnswer, ask_json, parse_object
 
 #: Per request. Models become careless in longer answers.
@@ -29,62 +30,46 @@ Texts = dict[int, str]
 
 
 async def translate(
-    endpoints: Endpoints,
-    usage: Usage,
+    llm: CountedEndpoints,
     texts: Sequence[str],
     *,
     source: str | None,
     target: str,
     instructions: str | None = None,
 ) -> list[str]:
-    """The translation of each text, in the same order; all of them, or an error."""
+    """Translate texts with the chat model, in order; all of them, or an error. Without `source` the
+    model detects the language. `instructions` are the client's, such as how to address the reader.
+    """
     if is_same_language(source, target):
         return list(texts)
     origin = f"from {english_name(source)} " if source else ""
     prompt = PROMPT.format(source=origin, target=english_name(target))
     if instructions:
         prompt += f"\nHow to translate, as the client wishes:\n{instructions}\n"
-    batches = list(_batches(texts))
-
-    async def process(batch: Texts) -> Texts:
-        return await _translate(endpoints, usage, prompt, batch)
-
-    parts = await map_limited(batches, len(batches), process)
+    items = ((index, text) for index, text in enumerate(texts) if text.strip())
+    limited = in_batches(items, lambda item: len(item[1]), MAX_CHARACTERS, max_items=MAX_TEXTS)
+    batches = [dict(batch) for batch in limited]
+    parts = await map_limited(batches, len(batches), partial(_translate, llm, prompt))
     translated = {index: text for part in parts for index, text in part.items()}
     return [translated.get(index, text) for index, text in enumerate(texts)]
 
 
-def _batches(texts: Sequence[str]) -> Iterator[Texts]:
-    batch: Texts = {}
-    size = 0
-    for index, text in enumerate(texts):
-        if not text.strip():
-            continue
-        if batch and (size + len(text) > MAX_CHARACTERS or len(batch) == MAX_TEXTS):
-            yield batch
-            batch, size = {}, 0
-        batch[index] = text
-        size += len(text)
-    if batch:
-        yield batch
-
-
-async def _translate(endpoints: Endpoints, usage: Usage, prompt: str, batch: Texts) -> Texts:
+async def _translate(llm: CountedEndpoints, prompt: str, batch: Texts) -> Texts:
     """Translate a batch; what is missing is requested once more."""
-    translated = await _request(endpoints, usage, prompt, batch)
+    translated = await _request(llm, prompt, batch)
     # With their neighbours, which may contain the words of the missing ones.
     indexes = list(batch)
     missing = [position for position, index in enumerate(indexes) if index not in translated]
     near = {position + offset for position in missing for offset in (-1, 0, 1)}
     doubtful = {index: batch[index] for n, index in enumerate(indexes) if n in near}
-    again = await _request(endpoints, usage, prompt, doubtful) if doubtful else {}
+    again = await _request(llm, prompt, doubtful) if doubtful else {}
     if lost := doubtful.keys() - again.keys():
         text = f"The language model left {len(lost)} of {len(batch)} texts untranslated"
         raise UpstreamFailed(text)
     return {**translated, **again}
 
 
-async def _request(endpoints: Endpoints, usage: Usage, prompt: str, batch: Texts) -> Texts:
+async def _request(llm: CountedEndpoints, prompt: str, batch: Texts) -> Texts:
     """The texts that were translated. A batch that exceeds the context is halved."""
     # Not consecutive: a model that skips a text would just go on counting, unnoticed.
     keys = {f"t{(11 + 37 * n) % 101:02d}": index for n, index in enumerate(batch)}
@@ -100,13 +85,13 @@ async def _request(endpoints: Endpoints, usage: Usage, prompt: str, batch: Texts
         "additionalProperties": False,
     }
     try:
-        fields = parse_object(await ask_json(endpoints, usage, messages, schema))
+        fields = parse_object(await ask_json(llm, messages, schema))
     except ContextExceeded:
         if len(batch) == 1:
             raise
         items, middle = list(batch.items()), len(batch) // 2
-        first = await _request(endpoints, usage, prompt, dict(items[:middle]))
-        return {**first, **await _request(endpoints, usage, prompt, dict(items[middle:]))}
+        first = await _request(llm, prompt, dict(items[:middle]))
+        return {**first, **await _request(llm, prompt, dict(items[middle:]))}
     except InvalidAnswer:
         return {}
     if fields.keys() - keys.keys():  # unknown keys: the model confused the texts

@@ -53,7 +53,6 @@ _NO_DECODER = re.compile(r"no decoder found|decoder \(.*\) not found", re.IGNORE
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedAudio:
     seconds: float
-    samples: int
     #: Seconds of gaps between the first and the last sample; they are silent in the PCM file.
     gaps: float
     #: Seconds missing at the end compared with the declared duration; 0 if the track is complete.
@@ -259,7 +258,6 @@ def _summarise(
         raise FileCorrupt(text, missing_s=round(lost, 1))
     return DecodedAudio(
         seconds=timeline.seconds,
-        samples=round(timeline.seconds * SAMPLE_RATE),
         gaps=timeline.gaps,
         missing=missing if missing > tolerated else 0.0,
         is_damaged=is_damaged,

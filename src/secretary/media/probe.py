@@ -137,19 +137,16 @@ def probe(path: str, *, timeout_s: float = 60.0, program: str | None = None) -> 
 
 def parse_streams(log: str, container: str = "") -> Recording:
     """Return what the log says about the tracks and the times of the file."""
-    audio: dict[int, AudioTrack] = {}
-    video: dict[int, VideoTrack] = {}
-    subtitles: dict[int, SubtitleTrack] = {}
-    for line in _stream_lines(log):
-        stream = _STREAM.fullmatch(line)
-        number = int(stream["number"]) if stream else -1
-        if stream is None or number in audio | video | subtitles:
+    tracks: dict[int, AudioTrack | VideoTrack | SubtitleTrack] = {}
+    for stream in filter(None, map(_STREAM.fullmatch, _stream_lines(log))):
+        number = int(stream["number"])
+        if number in tracks:
             continue
         match stream["type"]:
             case "Audio":
                 match = _LAYOUT.search(stream["rest"])
                 layout = match[1].strip() if match else ""
-                audio[number] = AudioTrack(
+                tracks[number] = AudioTrack(
                     stream=number,
                     codec=stream["codec"],
                     channels=_channels(layout),
@@ -159,14 +156,14 @@ def parse_streams(log: str, container: str = "") -> Recording:
                 )
             case "Video" if not stream["rest"].rstrip().endswith(_STILL_IMAGE):
                 size = _SIZE.search(stream["rest"])
-                video[number] = VideoTrack(
+                tracks[number] = VideoTrack(
                     stream=number,
                     codec=stream["codec"],
                     width=int(size["width"]) if size else 0,
                     height=int(size["height"]) if size else 0,
                 )
             case "Subtitle" if stream["codec"] in _TEXT_SUBTITLES:
-                subtitles[number] = SubtitleTrack(
+                tracks[number] = SubtitleTrack(
                     stream=number,
                     codec=stream["codec"],
                     language=language_code(stream["language"] or ""),
@@ -179,9 +176,9 @@ def parse_streams(log: str, container: str = "") -> Recording:
         format=container,
         duration=int(hours) * 3600 + int(minutes) * 60 + float(seconds) if duration else None,
         start=float(start[1]) if start else 0.0,
-        audio_tracks=tuple(audio.values()),
-        video_tracks=tuple(video.values()),
-        subtitle_tracks=tuple(subtitles.values()),
+        audio_tracks=tuple(each for each in tracks.values() if isinstance(each, AudioTrack)),
+        video_tracks=tuple(each for each in tracks.values() if isinstance(each, VideoTrack)),
+        subtitle_tracks=tuple(each for each in tracks.values() if isinstance(each, SubtitleTrack)),
     )
 
 

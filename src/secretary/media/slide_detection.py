@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 from numpy.typing import NDArray
@@ -149,66 +149,56 @@ def _duration(candidate: SlideCandidate) -> float:
 # Merge candidates -------------------------------------------------------------------------------
 
 
-class _Unpacked(NamedTuple):
-    candidate: SlideCandidate
-    thumbnail: "Thumbnail"
-
-
-def _merge(candidates: Iterable[SlideCandidate]) -> list[_Unpacked]:
+def _merge(candidates: Iterable[SlideCandidate]) -> list["Thumbnail"]:
     """Merge adjacent candidates that show the same slide or steps of its build-up, and drop
     transitions."""
-    merged: list[_Unpacked] = []
-    for state in _without_transitions(
-        [_Unpacked(each, unpack_thumbnail(each)) for each in candidates]
-    ):
+    merged: list[Thumbnail] = []
+    for state in _without_transitions([unpack_thumbnail(each) for each in candidates]):
         if merged and (both := _merge_two(merged[-1], state)):
             merged[-1] = both
             continue
         if merged:
             # A window sees the start of the next one, which may detect the change more exactly.
-            last, thumbnail = merged[-1]
-            end = min(last.end, state.candidate.time)
-            merged[-1] = _Unpacked(replace(last, end=end), thumbnail)
+            end = min(merged[-1].candidate.end, state.candidate.time)
+            merged[-1] = merged[-1].with_times(end=end)
         merged.append(state)
     return merged
 
 
-def _without_transitions(states: list[_Unpacked]) -> list[_Unpacked]:
+def _without_transitions(states: list["Thumbnail"]) -> list["Thumbnail"]:
     """Drop blank frames and unfinished fades, but never everything."""
-    filled = [state for state in states if not is_blank(state.thumbnail)]
-    standing: list[_Unpacked] = []
+    filled = [state for state in states if not is_blank(state)]
+    standing: list[Thumbnail] = []
     since: float | None = None
     for state, after in pairwise([*filled, None]):
         assert state is not None
         if since is not None:
-            state = state._replace(candidate=replace(state.candidate, time=since))
+            state = state.with_times(time=since)
         since = None
         is_standing = _duration(state.candidate) >= STILL_FRAMES / FRAME_RATE
-        if is_standing or (after and is_part(state.thumbnail, after.thumbnail)):
+        if is_standing or (after and is_part(state, after)):
             standing.append(state)
         elif after and standing:
             # If most of a transition was done, what follows only looks sharper.
-            remaining = int(changed_pixels(state.thumbnail, after.thumbnail).sum())
-            whole = int(changed_pixels(standing[-1].thumbnail, after.thumbnail).sum())
+            remaining = int(changed_pixels(state, after).sum())
+            whole = int(changed_pixels(standing[-1], after).sum())
             since = state.candidate.time if remaining <= TRANSITION_REST * whole else None
     return standing or filled[:1] or states[:1]
 
 
-def _merge_two(before: _Unpacked, after: _Unpacked) -> _Unpacked | None:
+def _merge_two(before: "Thumbnail", after: "Thumbnail") -> "Thumbnail | None":
     """Return the more complete of both with the time of both, or None if they differ."""
     first, second = before.candidate, after.candidate
     if first.is_scene != second.is_scene:
         return None
     if first.is_scene:
-        is_first = is_same_shot(before.thumbnail, after.thumbnail)
+        is_first = is_same_shot(before, after)
     else:
-        is_first = is_same(before.thumbnail, after.thumbnail) or is_part(
-            after.thumbnail, before.thumbnail
-        )
+        is_first = is_same(before, after) or is_part(after, before)
     if is_first:
-        return _Unpacked(replace(first, end=second.end), before.thumbnail)
-    if not first.is_scene and is_part(before.thumbnail, after.thumbnail):
-        return _Unpacked(replace(second, time=first.time), after.thumbnail)
+        return before.with_times(end=second.end)
+    if not first.is_scene and is_part(before, after):
+        return after.with_times(time=first.time)
     return None
 
 
@@ -229,23 +219,20 @@ def select_slides(windows: Sequence[ScannedWindow], *, limit: int = MAX_SLIDES) 
     return slides
 
 
-def _distinct(states: Iterable[_Unpacked]) -> list[_Unpacked]:
+def _distinct(states: Iterable["Thumbnail"]) -> list["Thumbnail"]:
     """Drop what was shown before."""
-    seen = ThumbnailIndex(MAX_COMPARED)
-    slides: list[_Unpacked] = []
-    scenes: list[_Unpacked] = []
+    slides = ThumbnailIndex(MAX_COMPARED)
+    scenes: list[Thumbnail] = []
     for state in states:
         if not state.candidate.is_scene:
-            if not seen.contains(state.thumbnail):
-                seen.add(state.thumbnail)
-                slides.append(state)
+            if not slides.contains(state):
+                slides.add(state)
             continue
         earliest = scenes[-1].candidate.time + SCENE_DISTANCE_S if scenes else 0.0
-        if state.candidate.time >= earliest and not any(
-            is_same_shot(state.thumbnail, scene.thumbnail) for scene in scenes
-        ):
+        is_known = any(is_same_shot(state, scene) for scene in scenes)
+        if state.candidate.time >= earliest and not is_known:
             scenes.append(state)
-    return scenes + slides
+    return scenes + slides.thumbnails
 
 
 def _limit(candidates: list[SlideCandidate], limit: int) -> list[SlideCandidate]:
@@ -359,8 +346,9 @@ SAME_FRAME = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Thumbnail:
-    """A thumbnail prepared for comparisons."""
+    """A candidate whose thumbnail is prepared for comparisons."""
 
+    candidate: SlideCandidate
     grey: Frame
     lively: Blocks
     #: The mean of each block.
@@ -368,11 +356,14 @@ class Thumbnail:
     #: Pixels that belong to text or a drawing.
     ink: Pixels
 
+    def with_times(self, **times: Any) -> "Thumbnail":
+        return replace(self, candidate=replace(self.candidate, **times))
 
-def unpack_thumbnail(slide: SlideCandidate | Slide) -> Thumbnail:
+
+def unpack_thumbnail(slide: SlideCandidate) -> Thumbnail:
     content = zlib.decompress(base64.b64decode(slide.grey))
     grey = numpy.frombuffer(content, numpy.uint8).reshape(HEIGHT, WIDTH)
-    return Thumbnail(grey, unpack_blocks(slide.lively), _block_means(grey), _ink(grey))
+    return Thumbnail(slide, grey, unpack_blocks(slide.lively), _block_means(grey), _ink(grey))
 
 
 def unpack_blocks(packed: str) -> Blocks:
@@ -400,24 +391,24 @@ class ThumbnailIndex:
     """Finds a thumbnail among many."""
 
     def __init__(self, capacity: int) -> None:
-        self._thumbnails: list[Thumbnail] = []
+        self.thumbnails: list[Thumbnail] = []
         self._block_means = numpy.zeros((capacity, ROWS, COLUMNS), numpy.float32)
         self._lively = numpy.zeros((capacity, ROWS, COLUMNS), numpy.bool_)
 
     def add(self, thumbnail: Thumbnail) -> None:
-        self._block_means[len(self._thumbnails)] = thumbnail.block_means
-        self._lively[len(self._thumbnails)] = thumbnail.lively
-        self._thumbnails.append(thumbnail)
+        self._block_means[len(self.thumbnails)] = thumbnail.block_means
+        self._lively[len(self.thumbnails)] = thumbnail.lively
+        self.thumbnails.append(thumbnail)
 
     def contains(self, thumbnail: Thumbnail) -> bool:
         """Whether the same slide, or a later step of its build-up, was added before."""
-        count = len(self._thumbnails)
+        count = len(self.thumbnails)
         differs = numpy.abs(self._block_means[:count] - thumbnail.block_means) > DIFFERENT_BLOCK
         differs &= ~(self._lively[:count] | thumbnail.lively)
         similar = numpy.flatnonzero(~differs.any(axis=(1, 2)))
-        return any(
-            is_same(thumbnail, self._thumbnails[index]) for index in similar.tolist()
-        ) or any(is_part(thumbnail, other) for other in self._thumbnails[-BUILD_UP_STEPS:])
+        return any(is_same(thumbnail, self.thumbnails[index]) for index in similar.tolist()) or any(
+            is_part(thumbnail, other) for other in self.thumbnails[-BUILD_UP_STEPS:]
+        )
 
 
 def is_same(one: Thumbnail, other: Thumbnail) -> bool:

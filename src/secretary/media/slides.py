@@ -3,7 +3,6 @@ their text. Without heavy imports at the top; `slide_detection` finds the slides
 
 import contextlib
 import io
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -74,26 +73,6 @@ class Slide(SlideCandidate):
         return f"frame_{self.number:03d}.jpg"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlideImage:
-    number: int
-    name: str
-    width: int
-    height: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlideText:
-    """Stored as JSON in the cache, so the field names must not change."""
-
-    text: str
-    markdown: str
-    #: 0 to 100; 0 if there is no text.
-    confidence: float
-    #: In the notation of the OCR engine, such as `deu+eng`.
-    languages: str
-
-
 def windows(duration: float, length: float = WINDOW_S) -> list[tuple[float, float]]:
     """Split a video into windows of about equal length."""
     count = max(1, round(duration / length))
@@ -104,36 +83,28 @@ def windows(duration: float, length: float = WINDOW_S) -> list[tuple[float, floa
 # Save and read slides ---------------------------------------------------------------------------
 
 
-def save_slides(
+def save_slide(
     path: str,
     track: VideoTrack,
-    slides: Sequence[Slide],
-    directory: str,
+    slide: Slide,
+    target: str,
     *,
-    max_side: int = MAX_SIDE,
     timeout_s: float = 60.0,
     program: str | None = None,
-) -> list[SlideImage]:
-    """Write each slide as `frame_###.jpg` to a directory. The timeout applies to each of them."""
+) -> None:
+    """Write a slide as a JPEG file."""
     from ..documents.ocr.images import save_jpeg
     from .slide_detection import is_frame_of
 
-    decode = partial(_decode, path, track, max_side=max_side, timeout_s=timeout_s, program=program)
-    images = []
-    for slide in slides:
-        image = decode(slide.at, can_seek=True)
-        if not image or not is_frame_of(image, slide):
-            # With wrong timestamps in the index of the file, a seek leads elsewhere.
-            with contextlib.suppress(ProcessingTimeout):
-                image = decode(slide.at, can_seek=False) or image
-        if not image:
-            raise FileCorrupt(f"The frame at {slide.at:.1f} s of the video cannot be decoded")
-        unfinished = f"{directory}/.{slide.file_name}"
-        save_jpeg(image, unfinished)
-        os.replace(unfinished, f"{directory}/{slide.file_name}")
-        size = {"width": image.width, "height": image.height}
-        images.append(SlideImage(number=slide.number, name=slide.file_name, **size))
-    return images
+    decode = partial(_decode, path, track, slide.at, timeout_s=timeout_s, program=program)
+    image = decode(can_seek=True)
+    if not image or not is_frame_of(image, slide):
+        # With wrong timestamps in the index of the file, a seek leads elsewhere.
+        with contextlib.suppress(ProcessingTimeout):
+            image = decode(can_seek=False) or image
+    if not image:
+        raise FileCorrupt(f"The frame at {slide.at:.1f} s of the video cannot be decoded")
+    save_jpeg(image, target)
 
 
 def _decode(
@@ -142,7 +113,6 @@ def _decode(
     at_s: float,
     *,
     can_seek: bool,
-    max_side: int,
     timeout_s: float,
     program: str | None,
 ) -> "Image.Image | None":
@@ -153,7 +123,7 @@ def _decode(
     # Stretch pixels that are not square; an aspect ratio of 0 is undefined.
     sar = "if(sar\\,clip(sar\\,0.1\\,10)\\,1)"
     width, height = f"(iw*max({sar}\\,1))", f"(ih/min({sar}\\,1))"
-    fit = f"min(1\\,{max_side}/max({width}\\,{height}))"
+    fit = f"min(1\\,{MAX_SIDE}/max({width}\\,{height}))"
     scale = ":".join(f"max(1\\,round({side}*{fit}))" for side in (width, height))
     content = decode_frames(
         path,
@@ -222,7 +192,7 @@ def read_slide(
     languages: str | None = None,
     ocr_engine: str = "tesseract",
     ocr_data_directory: str | None = None,
-) -> SlideText:
+) -> str:
     """Return the text of a saved slide; it may have none."""
     from ..documents.ocr.engines import open_engine
     from ..documents.ocr.images import open_frame
@@ -233,10 +203,4 @@ def read_slide(
     grey = open_frame(image_path, 1, max_pixels=MAX_IMAGE_PIXELS).convert("L")
     if not slide.is_scene:
         cover_motion(grey, slide.lively)
-    recognised = recognise_upright(grey, engine=engine, languages=languages)
-    return SlideText(
-        text=recognised.text,
-        markdown=recognised.markdown,
-        confidence=recognised.confidence,
-        languages=recognised.languages,
-    )
+    return recognise_upright(grey, engine=engine, languages=languages).text

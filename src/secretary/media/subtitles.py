@@ -142,8 +142,6 @@ def _screens(segments: Iterable[TimedText]) -> Iterator[TimedText]:
 
 def format_timestamp(seconds: float, point: str = ".") -> str:
     """`01:02:03.456`."""
-    milliseconds = round(max(seconds, 0) * 1000)
-    minutes, milliseconds = divmod(milliseconds, 60_000)
-    hours, minutes = divmod(minutes, 60)
-    whole, milliseconds = divmod(milliseconds, 1000)
-    return f"{hours:02d}:{minutes:02d}:{whole:02d}{point}{milliseconds:03d}"
+    whole, milliseconds = divmod(round(max(seconds, 0) * 1000), 1000)
+    hours, rest = divmod(whole, 3600)
+    return f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}{point}{milliseconds:03d}"

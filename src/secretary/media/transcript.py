@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -38,11 +38,15 @@ class StoredTranscript:
     made_after: float = 0.0
 
     def segments(self) -> Iterator[TimedText]:
+        for chunk in self.chunks():
+            yield from chunk.segments
+
+    def chunks(self) -> Iterator[Transcription]:
         records = append_log.index(self.directory, made_after=self.made_after)
         if not all(number in records for number in range(self.chunk_count)):
             raise FileCorrupt("A part of the transcript is missing from the cache; try again")
         for record in append_log.read(records[number] for number in range(self.chunk_count)):
-            yield from decode_record(record).segments
+            yield decode_record(record)
 
 
 def encode_record(transcription: Transcription) -> bytes:
@@ -62,8 +66,7 @@ def decode_record(record: bytes) -> Transcription:
     return Transcription(**values, segments=segments)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TranscriptImage:
+class TranscriptImage(NamedTuple):
     """A slide or another image, shown from this second on."""
 
     time: float
@@ -175,16 +178,9 @@ def escaped_line(text: str) -> str:
     return escaped
 
 
-@dataclass(slots=True)
-class Paragraph:
-    start: float
-    end: float
-    text: str
-
-
-def paragraphs(segments: Iterable[TimedText], breaks: Sequence[float] = ()) -> Iterator[Paragraph]:
+def paragraphs(segments: Iterable[TimedText], breaks: Sequence[float] = ()) -> Iterator[TimedText]:
     """Join segments to paragraphs; a new one starts at each of the `breaks`."""
-    current: Paragraph | None = None
+    current: TimedText | None = None
     upcoming = iter(sorted(breaks))
     next_break = next(upcoming, None)
     for start, end, text in segments:
@@ -195,15 +191,14 @@ def paragraphs(segments: Iterable[TimedText], breaks: Sequence[float] = ()) -> I
             yield current
             current = None
         if current is None:
-            current = Paragraph(start, end, text.strip())
+            current = TimedText(start, end, text.strip())
         else:
-            current.text += f" {text.strip()}"
-            current.end = end
+            current = TimedText(current.start, end, f"{current.text} {text.strip()}")
     if current is not None:
         yield current
 
 
-def _is_complete(paragraph: Paragraph, next_start: float) -> bool:
+def _is_complete(paragraph: TimedText, next_start: float) -> bool:
     size = len(paragraph.text)
     if next_start - paragraph.end >= PAUSE or size >= LONGEST:
         return True

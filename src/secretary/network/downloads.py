@@ -38,8 +38,6 @@ OnProgress = Callable[[int, int | None], None]
 @dataclass(frozen=True, slots=True)
 class Download:
     path: Path
-    size: int
-    content_type: str | None
     file_name: str
     final_url: str
 
@@ -56,32 +54,36 @@ async def download(
     """Download `url` to the file `target`, which appears once it is complete. Responses with an
     `unwanted` content type are not read; they raise UnexpectedContentType."""
     network.check(url)
+    async with (
+        time_limit(limits, httpx.URL(url).host),
+        _open_response(network, url, limits) as response,
+    ):
+        _require_success(response)
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        content_type = kind if MEDIA_TYPE.fullmatch(kind) else None
+        if content_type in unwanted:
+            name = response.url.host
+            text = f"{name} sends a file of the type {content_type}"
+            raise UnexpectedContentType(text, host=name, content_type=content_type)
+        await _save(response, target, limits.max_bytes, on_progress)
+    disposition, path = response.headers.get("content-disposition"), response.url.raw_path.decode()
+    name = downloaded_name(disposition, path, content_type)
+    return Download(path=target, file_name=name, final_url=str(response.url))
+
+
+@asynccontextmanager
+async def time_limit(limits: DownloadLimits, host: str) -> AsyncIterator[None]:
+    """Raise DownloadFailed if the download takes longer than allowed."""
     seconds = limits.total.total_seconds()
     timeout = asyncio.timeout(seconds)
-    host = httpx.URL(url).host
     try:
-        async with timeout, _open_response(network, url, limits) as response:
-            _require_success(response)
-            kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            content_type = kind if MEDIA_TYPE.fullmatch(kind) else None
-            if content_type in unwanted:
-                name = response.url.host
-                text = f"{name} sends a file of the type {content_type}"
-                raise UnexpectedContentType(text, host=name, content_type=content_type)
-            size = await _save(response, target, limits.max_bytes, on_progress)
+        async with timeout:
+            yield
     except TimeoutError:
         if not timeout.expired():
             raise
         text = f"The download from {host} took longer than {seconds:g} s"
         raise DownloadFailed(text, host=host) from None
-    disposition, path = response.headers.get("content-disposition"), response.url.raw_path.decode()
-    return Download(
-        path=target,
-        size=size,
-        content_type=content_type,
-        file_name=downloaded_name(disposition, path, content_type),
-        final_url=str(response.url),
-    )
 
 
 @asynccontextmanager
@@ -149,8 +151,8 @@ def _require_success(response: httpx.Response) -> None:
 
 async def _save(
     response: httpx.Response, target: Path, max_bytes: int, on_progress: OnProgress | None
-) -> int:
-    """Write the body to `target` and return its size."""
+) -> None:
+    """Write the body to `target`."""
     host, length = response.url.host, response.headers.get("content-length", "")
     # Without a length, or with that of the compressed data, the size of the file is unknown.
     is_known = length.isdigit() and "content-encoding" not in response.headers
@@ -172,7 +174,6 @@ async def _save(
             await asyncio.to_thread(file.write, chunk)
             if on_progress is not None:
                 on_progress(size, int(length) if is_known else None)
-    return size
 
 
 async def _buffered(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -133,7 +133,7 @@ class EgressProxy:
         try:
             if request.method == "CONNECT":
                 await _send(writer, b"HTTP/1.1 200 Connection established\r\n\r\n")
-                await _until_first_ends(
+                await until_first_ends(
                     self._copy_to_client(stream, writer), self._copy_to_server(stream, reader)
                 )
                 return
@@ -146,7 +146,7 @@ class EgressProxy:
                 return await _respond(writer, "502 Bad Gateway")
             await _send(writer, head + rest)
             # What the client sends after its request is dropped: it may be one for another host.
-            await _until_first_ends(self._copy_to_client(stream, writer), reader.read(1))
+            await until_first_ends(self._copy_to_client(stream, writer), reader.read(1))
         finally:
             await stream.aclose()
 
@@ -271,8 +271,9 @@ def _encode_head(lines: Sequence[str]) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-async def _until_first_ends(*coroutines: Coroutine[Any, Any, object]) -> None:
-    """Run until one of them ends, then cancel the others. Raises its error if it failed."""
+async def until_first_ends(*coroutines: Coroutine[Any, Any, object]) -> object:
+    """Run until one of them ends, then cancel the others. Returns its result, or raises its error
+    if it failed."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -280,8 +281,8 @@ async def _until_first_ends(*coroutines: Coroutine[Any, Any, object]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()
+    results = [task.result() for task in done]
+    return results[0]
 
 
 async def _send(writer: StreamWriter, data: bytes) -> None:

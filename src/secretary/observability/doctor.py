@@ -105,7 +105,7 @@ def check_media(options: MediaSettings) -> Iterator[Finding]:
     if options.speech_engine == "openai":
         return  # see check_models
     try:
-        engine = open_speech_engine(model_directory=options.speech_model_directory)
+        engine = open_speech_engine(options.speech_model_directory)
         languages = engine.languages()
     except EngineUnavailable as error:
         fact = "speech cannot be transcribed on this machine"

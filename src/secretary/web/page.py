@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from typing import Any
 
 from lxml import etree
@@ -31,7 +32,6 @@ from .markup import (
 )
 from .talk import (
     MAX_TITLE,
-    VIDEO_KINDS,
     Link,
     LinkKind,
     TalkPage,
@@ -109,21 +109,8 @@ def parse_talk_page(data: bytes, url: str) -> TalkPage:
     if first.startswith("#") and heading == merged.title and rest.strip():
         text = rest.lstrip("\n")
     own_key = page_key(absolute_url(url) or url)
-    links = [link for link in merged.links if page_key(link.url) != own_key]
-
-    def of_kind(*kinds: LinkKind) -> tuple[Link, ...]:
-        return tuple(link for link in links if link.kind in kinds)
-
-    return replace(
-        merged,
-        url=url,
-        site=site,
-        text=text,
-        videos=of_kind(*VIDEO_KINDS),
-        subtitles=of_kind(LinkKind.SUBTITLES),
-        attachments=of_kind(LinkKind.ATTACHMENT),
-        links=of_kind(LinkKind.OTHER),
-    )
+    others = tuple(link for link in merged.links if page_key(link.url) != own_key)
+    return replace(merged, site=site, text=text, links=others)
 
 
 def _merge(sources: Iterable[TalkPage]) -> TalkPage:
@@ -168,12 +155,15 @@ def _meta_fields(root: Element) -> TalkPage:
             if _SPEAKER.search(link.get("href") or "") and not is_within(link, FRAME)
         ),
         event=tags.get("og:site_name", ""),
-        day=parse_date(start),
-        starttime=parse_time(start),
-        endtime=parse_time(end),
+        **_times(start, end),
         language=parse_language(root.get("lang") or tags.get("og:locale")),
         links=tuple(link for link in videos if link and link_kind(link.url) != LinkKind.OTHER),
     )
+
+
+def _times(start: str | None, end: str | None) -> dict[str, Any]:
+    """The fields for two ISO timestamps."""
+    return {"day": parse_date(start), "starttime": parse_time(start), "endtime": parse_time(end)}
 
 
 def _description(root: Element) -> str:
@@ -210,20 +200,14 @@ def _player_links(root: Element) -> list[Link]:
 
 
 def _links_in(elements: list[Element], *, media_only: bool = False) -> list[Link]:
-    links: list[Link | None] = []
-    for element in elements:
-        for anchor in element.iter("a"):
-            if len(links) >= MAX_LINKS:
-                break
-            href = anchor.get("href")
-            link = make_link(href, text_of(anchor, 300)) if href else None
-            if (
-                link
-                and (link.kind != LinkKind.OTHER or not media_only)
-                and not is_within(anchor, FRAME)
-            ):
-                links.append(link)
-    return deduplicated(links)
+    anchors = (anchor for element in elements for anchor in element.iter("a"))
+    links = (
+        make_link(anchor.get("href"), text_of(anchor, 300))
+        for anchor in anchors
+        if anchor.get("href") and not is_within(anchor, FRAME)
+    )
+    wanted = (each for each in links if each and not (media_only and each.kind is LinkKind.OTHER))
+    return deduplicated(islice(wanted, MAX_LINKS))
 
 
 # Labels, such as `Room: Janson` -----------------------------------------------------------------
@@ -249,7 +233,6 @@ def _label_fields(root: Element) -> TalkPage:
     day = values.get("day", "")
     return TalkPage(
         track=values.get("track", ""),
-        room=values.get("room", ""),
         day=parse_date(day) or day,
         starttime=start,
         endtime=end,
@@ -345,10 +328,7 @@ def _event_fields(event: JsonObject, base: str) -> TalkPage:
         speakers=unique_names(_name(person) for person in people),
         text=html_to_markdown(str(event.get("description") or "")),
         event=_name(_first(event.get("superEvent"))),
-        day=parse_date(start),
-        starttime=parse_time(start),
-        endtime=parse_time(end),
-        room=_name(_first(event.get("location"))),
+        **_times(start, end),
         language=parse_language(language.get("alternateName") or language.get("name")),
         links=tuple(_video_links(_first(event.get("recordedIn")), base)),
     )
@@ -420,7 +400,7 @@ def _pretalx(root: Element) -> SiteFields | None:
     if heading is None or not (with_class(root, "abstract") or with_class(root, "talk-content")):
         return None
     slots = _first_with_class(root, "talk-slots")
-    start, end, room = _slot(slots if slots is not None else heading)
+    times = _slot_times(slots if slots is not None else heading)
     cards = ("pretalx-session-info", "speaker")
     people = [
         title
@@ -442,10 +422,7 @@ def _pretalx(root: Element) -> SiteFields | None:
         event=title_parts[1] if len(title_parts) > 2 else "",
         speakers=unique_names(map(text_of, people)),
         text=to_page_markdown(texts),
-        day=parse_date(start),
-        starttime=parse_time(start),
-        endtime=parse_time(end),
-        room=room,
+        **times,
         links=tuple(replace(link, title=size.sub("", link.title)) for link in links),
     ), heading
 
@@ -458,7 +435,6 @@ def _frab(root: Element) -> SiteFields | None:
     heading = next((each for each in root.iter("h2") if is_within(each, ("article",))), None)
     if not cards or heading is None:
         return None
-    start, end, _ = _slot(heading.getparent())
     speakers = [title for card in cards for title in with_class(card, "title")]
     texts = [part for card in with_class(root, "card-body") for part in card if part.tag != "h4"]
     return TalkPage(
@@ -467,10 +443,7 @@ def _frab(root: Element) -> SiteFields | None:
         speakers=unique_names(map(text_of, speakers)),
         text=to_page_markdown(texts),
         track=text_of(_first_with_class(root, "bg-success")),
-        room=text_of(_first_with_class(root, "bg-secondary")),
-        day=parse_date(start),
-        starttime=parse_time(start),
-        endtime=parse_time(end),
+        **_slot_times(heading.getparent()),
         links=_frab_links(with_class(root, "links-section")),
     ), heading.getparent()
 
@@ -491,15 +464,11 @@ def _first_with_class(root: Element, name: str) -> Element | None:
     return next(iter(with_class(root, name)), None)
 
 
-def _slot(element: Element) -> tuple[str, str, str]:
-    """Return start and end as ISO timestamps, and the room after them."""
-    times = list(element.iter("time"))[:2]
-    if not times:
-        return "", "", ""
-    values = [each.get("data-isodatetime") or each.get("datetime") or "" for each in times]
-    block = next(times[-1].iterancestors("span"), times[-1])
-    room = re.match(r"\s*,\s*([^\n]+)", block.tail or "")
-    return values[0], values[1] if len(values) > 1 else "", room[1].strip() if room else ""
+def _slot_times(element: Element) -> dict[str, Any]:
+    """Return the fields for the first two `time` elements: start and end."""
+    times = [each.get("data-isodatetime") or each.get("datetime") for each in element.iter("time")]
+    start, end, *_ = [*times, None, None]
+    return _times(start, end)
 
 
 def _text_without(element: Element, tags: tuple[str, ...], classes: tuple[str, ...]) -> str:

@@ -4,12 +4,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from lxml import etree
 
@@ -48,21 +47,15 @@ _WEEKDAYS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleEntry:
-    """A talk in a schedule, as plain text. `name` is the identifier in the schedule."""
+class ScheduleEntry(NamedTuple):
+    """A talk in a schedule."""
 
-    title: str
+    #: Its identifier in the schedule.
     name: str
-    url: str | None
-    track: str | None
-    day: str | None
     day_number: int
-    start: str | None
-    duration: str | None
-    language: str | None
-    speakers: tuple[str, ...]
-    links: tuple[Link, ...]
+    title: str
+    #: Other parameters of its session job, as plain text; empty if unknown.
+    parameters: dict[str, Any]
 
 
 def session_parameters(
@@ -93,14 +86,14 @@ def session_parameters(
         raise FileTooLarge(f"A schedule may have at most {MAX_TALKS:,} talks")
     event = single_line(event) or single_line(conference) or None
     selected = [
-        _parameters(entry, event, stem)
+        {"event": event, "session": entry.title, "filename": f"{stem}.md", **entry.parameters}
         # Stems are made of all talks, so that they do not depend on the filter.
         for entry, stem in zip(entries, _stems(entries), strict=True)
         if _is_selected(entry, tracks, days, titles)
     ]
     if not selected:
         raise _no_match(entries)
-    return selected
+    return [{name: value for name, value in each.items() if value} for each in selected]
 
 
 def _stems(entries: Sequence[ScheduleEntry]) -> list[str]:
@@ -114,28 +107,6 @@ def _stems(entries: Sequence[ScheduleEntry]) -> list[str]:
     )
 
 
-def _parameters(entry: ScheduleEntry, event: str | None, stem: str) -> dict[str, Any]:
-    """The parameters of a session job, without those that are unknown."""
-    starttime = parse_time(entry.start)
-    parameters = {
-        "event": event,
-        "session": entry.title,
-        "filename": f"{stem}.md",
-        "url": entry.url,
-        "track": entry.track,
-        "day": entry.day,
-        "starttime": starttime,
-        "endtime": end_time(starttime, entry.duration),
-        "speakers": list(entry.speakers),
-        "video_url": best_url(entry.links, *VIDEO_KINDS),
-        "attachments_url": best_url(entry.links, LinkKind.ATTACHMENT),
-        "source_language": parse_language(entry.language),
-        # By the organisers.
-        "subtitles_url": best_url(entry.links, LinkKind.SUBTITLES),
-    }
-    return {name: value for name, value in parameters.items() if value}
-
-
 def _is_selected(
     entry: ScheduleEntry, tracks: Sequence[str], days: Sequence[str], titles: Sequence[str]
 ) -> bool:
@@ -144,7 +115,7 @@ def _is_selected(
         return not patterns or any(map(matches, normalized))
 
     def is_track(pattern: str) -> bool:
-        name = (entry.track or "").casefold()
+        name = (entry.parameters["track"] or "").casefold()
         pattern_without_sets = pattern.replace("[", "[[]")
         return name == pattern or ("*" in pattern and fnmatchcase(name, pattern_without_sets))
 
@@ -156,19 +127,24 @@ def _is_selected(
 
 
 def _is_on(entry: ScheduleEntry, day: str) -> bool:
-    if day in (str(entry.day_number), entry.day):
+    own_day = entry.parameters["day"]
+    if day in (str(entry.day_number), own_day):
         return True
-    if entry.day is None:
+    if own_day is None:
         return False
-    names = _WEEKDAYS[date.fromisoformat(entry.day).weekday()]
+    names = _WEEKDAYS[date.fromisoformat(own_day).weekday()]
     return day in names or day == names[0][:3]
 
 
 def _no_match(entries: Sequence[ScheduleEntry]) -> InvalidParameters:
     if not entries:
         return InvalidParameters("The schedule has no talks")
-    tracks = list(dict.fromkeys(entry.track for entry in entries if entry.track))[:_MAX_LISTED]
-    days = list(dict.fromkeys(entry.day for entry in entries if entry.day))[:_MAX_LISTED]
+
+    def listed(name: str) -> list[str]:
+        values = filter(None, (entry.parameters[name] for entry in entries))
+        return list(dict.fromkeys(values))[:_MAX_LISTED]
+
+    tracks, days = listed("track"), listed("day")
     available = f"Tracks: {', '.join(tracks) or 'none'}. Days: {', '.join(days) or 'none'}."
     return InvalidParameters(
         f"No talk of the schedule matches. {available}",
@@ -176,6 +152,65 @@ def _no_match(entries: Sequence[ScheduleEntry]) -> InvalidParameters:
         days=days,
         talks=len(entries),
     )
+
+
+def _entry(event: dict[str, Any], day: str | None, day_number: int, base: str) -> ScheduleEntry:
+    """The entry of a JSON event, or of an XML event as one."""
+    links = _links(event, base)
+    url, timestamp = single_line(event.get("url"), 8000), single_line(event.get("date"))
+    name = event.get("id") or event.get("code") or event.get("slug") or event.get("guid")
+    persons = event["persons"] if isinstance(event.get("persons"), list) else ()
+    starttime = parse_time(single_line(event.get("start")) or timestamp)
+    parameters = {
+        "url": absolute_url(url, base) if url else None,
+        "track": _localized(event.get("track")),
+        "day": parse_date(day) or parse_date(timestamp),
+        "starttime": starttime,
+        "endtime": end_time(starttime, single_line(event.get("duration"))),
+        "speakers": list(unique_names(map(_person_name, persons))),
+        "video_url": best_url(links, *VIDEO_KINDS),
+        "attachments_url": best_url(links, LinkKind.ATTACHMENT),
+        "source_language": parse_language(single_line(event.get("language"))),
+        "subtitles_url": best_url(links, LinkKind.SUBTITLES),  # by the organisers
+    }
+    return ScheduleEntry(
+        name=single_line(str(name)) if isinstance(name, str | int) else "",
+        day_number=day_number,
+        title=_localized(event.get("title"), MAX_TITLE),
+        parameters=parameters,
+    )
+
+
+def _links(event: dict[str, Any], base: str) -> list[Link]:
+    links = []
+    kinds = {"video_download_url": LinkKind.VIDEO, "attachments": None, "links": None}
+    for key, kind in kinds.items():
+        value = event.get(key)
+        for item in value if isinstance(value, list) else [value]:
+            link = item if isinstance(item, dict) else {"url": item}
+            url = single_line(link.get("url") or link.get("href"), 8000)
+            title = _localized(link.get("title") or link.get("description"))
+            own_kind = LinkKind.ATTACHMENT if link.get("kind") is LinkKind.ATTACHMENT else kind
+            links.append(make_link(url, title, base=base, kind=own_kind) if url else None)
+    return deduplicated(links)
+
+
+def _person_name(person: Any) -> str:
+    if isinstance(person, str):
+        return person
+    names = map(_mapping(person).get, ("name", "public_name", "full_public_name"))
+    return next(filter(None, map(single_line, names)), "")
+
+
+def _localized(value: Any, max_length: int = 500) -> str:
+    """Return a text, or the English or first one of several languages."""
+    if isinstance(value, dict):
+        value = value.get("en") or next(iter(value.values()), "")
+    return single_line(value, max_length)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 # JSON -------------------------------------------------------------------------------------------
@@ -203,60 +238,7 @@ def _json_entries(days: list[Any], base: str) -> Iterator[ScheduleEntry]:
         for events in _mapping(day.get("rooms")).values():
             for event in events if isinstance(events, list) else ():
                 if isinstance(event, dict):
-                    yield _json_entry(event, single_line(day.get("date")), day_number, base)
-
-
-def _json_entry(event: dict[str, Any], day: str, day_number: int, base: str) -> ScheduleEntry:
-    url, timestamp = single_line(event.get("url"), 8000), single_line(event.get("date"))
-    name = event.get("id") or event.get("code") or event.get("slug") or event.get("guid")
-    persons = event.get("persons")
-    return ScheduleEntry(
-        title=_localized(event.get("title"), MAX_TITLE),
-        name=single_line(str(name)) if isinstance(name, str | int) else "",
-        url=absolute_url(url, base) if url else None,
-        track=_localized(event.get("track")) or None,
-        day=parse_date(day) or parse_date(timestamp),
-        day_number=day_number,
-        start=single_line(event.get("start")) or timestamp,
-        duration=single_line(event.get("duration")),
-        language=single_line(event.get("language")),
-        speakers=unique_names(map(_person_name, persons if isinstance(persons, list) else ())),
-        links=tuple(_json_links(event, base)),
-    )
-
-
-def _person_name(person: Any) -> str:
-    if isinstance(person, str):
-        return person
-    names = map(_mapping(person).get, ("name", "public_name", "full_public_name"))
-    return next(filter(None, map(single_line, names)), "")
-
-
-def _json_links(event: dict[str, Any], base: str) -> list[Link]:
-    links = []
-    for key, kind in (
-        ("video_download_url", LinkKind.VIDEO),
-        ("attachments", None),
-        ("links", None),
-    ):
-        value = event.get(key)
-        for item in value if isinstance(value, list) else [value]:
-            link = item if isinstance(item, dict) else {"url": item}
-            url = single_line(link.get("url") or link.get("href"), 8000)
-            title = _localized(link.get("title") or link.get("description"))
-            links.append(make_link(url, title, base=base, kind=kind) if url else None)
-    return deduplicated(links)
-
-
-def _localized(value: Any, max_length: int = 500) -> str:
-    """Return a text, or the English or first one of several languages."""
-    if isinstance(value, dict):
-        value = value.get("en") or next(iter(value.values()), "")
-    return single_line(value, max_length)
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+                    yield _entry(event, single_line(day.get("date")), day_number, base)
 
 
 # XML --------------------------------------------------------------------------------------------
@@ -288,50 +270,36 @@ def _xml_entries(root: Element, base: str, pages: str | None) -> Iterator[Schedu
         index = single_line(day.get("index"), 9)
         day_number = int(index) if index.isdecimal() else number
         for event in day.iter("event"):
-            yield _xml_entry(event, day.get("date"), day_number, base, pages)
+            yield _entry(_xml_event(event, base, pages), day.get("date"), day_number, base)
 
 
-def _xml_entry(
-    event: Element, day: str | None, day_number: int, base: str, pages: str | None
-) -> ScheduleEntry:
-    slug = _text(event, "slug")
-    url = absolute_url(_text(event, "url", 8000), base) if _text(event, "url") else None
-    if url is None and pages and re.fullmatch(r"[\w.-]+", slug):
-        url = absolute_url(f"{slug}/", pages)
-    persons = event.findall("persons/person")
-    return ScheduleEntry(
-        title=_text(event, "title", MAX_TITLE),
-        name=single_line(event.get("id")) or slug or single_line(event.get("guid")),
-        url=url,
-        track=_text(event, "track") or None,
-        day=parse_date(day) or parse_date(_text(event, "date")),
-        day_number=day_number,
-        start=_text(event, "start") or _text(event, "date"),
-        duration=_text(event, "duration"),
-        language=_text(event, "language"),
-        speakers=unique_names("".join(person.itertext()) for person in persons),
-        links=tuple(_xml_links(event, base)),
-    )
+def _xml_event(event: Element, base: str, pages: str | None) -> dict[str, Any]:
+    """The event as it would be in a JSON schedule."""
+    names = ("title", "track", "date", "start", "duration", "language")
+    slug, url = _text(event, "slug"), _text(event, "url", 8000)
+    has_url = url and absolute_url(url, base)
+    if not has_url and pages and re.fullmatch(r"[\w.-]+", slug):
+        url = f"{pages}{slug}/"
+    return {
+        **{name: _text(event, name, MAX_TITLE) for name in names},
+        "id": single_line(event.get("id")),
+        "slug": slug,
+        "guid": event.get("guid"),
+        "url": url,
+        "persons": ["".join(person.itertext()) for person in event.findall("persons/person")],
+        "video_download_url": [*map(_xml_link, event.findall("video_download_url"))],
+        "attachments": [*map(_xml_link, event.findall("attachments/attachment"))],
+        "links": [*map(_xml_link, event.findall("links/link"))],
+    }
 
 
-def _xml_links(event: Element, base: str) -> list[Link]:
-    links = []
-    for path, kind in (
-        ("video_download_url", LinkKind.VIDEO),
-        ("attachments/attachment", None),
-        ("links/link", None),
-    ):
-        for element in event.findall(path):
-            text = single_line("".join(element.itertext()), 4000)
-            url = element.get("href") or element.get("url") or text
-            if not url:
-                continue
-            title = "" if url == text else text
-            is_slides = element.get("type") == "slides"
-            title = f"Slides: {title}" if is_slides else title
-            kind_of_link = LinkKind.ATTACHMENT if is_slides else kind
-            links.append(make_link(url, title, base=base, kind=kind_of_link))
-    return deduplicated(links)
+def _xml_link(element: Element) -> dict[str, Any]:
+    text = single_line("".join(element.itertext()), 4000)
+    url = element.get("href") or element.get("url") or text
+    title = "" if url == text else text
+    if element.get("type") == "slides":
+        return {"url": url, "title": f"Slides: {title}", "kind": LinkKind.ATTACHMENT}
+    return {"url": url, "title": title}
 
 
 def _text(element: Element, name: str, max_length: int = 500) -> str:

@@ -6,7 +6,7 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -123,13 +123,11 @@ def _suffix(url: str) -> str:
 def deduplicated(links: Iterable[Link | None]) -> list[Link]:
     """Return each page once, in order, with its first title."""
     by_page: dict[str, Link] = {}
-    for link in links:
-        if link is None:
-            continue
+    for link in filter(None, links):
         key = page_key(link.url)
-        known = by_page.get(key)
-        if known is None or (link.title and not known.title):
-            by_page[key] = link if known is None else Link(known.url, link.title, known.kind)
+        known = by_page.setdefault(key, link)
+        if not known.title:
+            by_page[key] = replace(known, title=link.title)
     return list(by_page.values())
 
 
@@ -199,7 +197,6 @@ class TalkPage:
     """The page of a talk. `text` is Markdown, everything else plain text; None or empty if the page
     does not have it. `day` is a date if the page has one, else its own word. Links are absolute."""
 
-    url: str = ""
     #: `fosdem`, `pretalx`, `frab`, or empty.
     site: str = ""
     title: str = ""
@@ -210,11 +207,7 @@ class TalkPage:
     day: str | None = None
     starttime: str | None = None
     endtime: str | None = None
-    room: str | None = None
     language: str | None = None
-    videos: tuple[Link, ...] = ()
-    subtitles: tuple[Link, ...] = ()
-    attachments: tuple[Link, ...] = ()
     links: tuple[Link, ...] = ()
 
 

@@ -3,20 +3,7 @@
 
 from .library import Library, read
 from .parsing import parse
-from .rendering import Rendered, fill_without_model, prompt_messages, render, validate_answer
-from .template import Field, FieldType, Template, schema
+from .rendering import Rendered
+from .template import Template
 
-__all__ = [
-    "Field",
-    "FieldType",
-    "Library",
-    "Rendered",
-    "Template",
-    "fill_without_model",
-    "parse",
-    "prompt_messages",
-    "read",
-    "render",
-    "schema",
-    "validate_answer",
-]
+__all__ = ["Library", "Rendered", "Template", "parse", "read"]

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from ...core.errors import InvalidParameters
-from .template import Entry, Interpolation, Json, Placeholder, Report, Slot
+from .template import Entry, Json, Placeholder, Report, Slot
 
 #: Deeper than any real front matter, and far from Python's recursion limit.
 MAX_DEPTH = 50
@@ -202,18 +202,17 @@ class _Tokens:
             number += 1 + breaks[row]
 
     def resolved(self, text: str) -> Any:
-        """A text, a slot, or both. Whitespace around a single slot is dropped."""
+        """A text, a slot, or a tuple of both. Whitespace around a single slot is dropped."""
         if match := self.pattern.fullmatch(text.strip()):
             return Slot(self._names[int(match[1])])
         parts = self.pattern.split(text)
         if len(parts) == 1:
             return text
-        pieces = [
+        return tuple(
             Slot(self._names[int(part)]) if odd % 2 else part
             for odd, part in enumerate(parts)
             if part
-        ]
-        return Interpolation(tuple(pieces))
+        )
 
 
 def read_entries(

@@ -11,7 +11,6 @@ from .template import (
     Diagnostic,
     Field,
     FieldType,
-    Interpolation,
     Placeholder,
     Report,
     Section,
@@ -160,12 +159,9 @@ def _slots_in(value: object) -> Iterator[Slot]:
     match value:
         case Slot():
             yield value
-        case Interpolation(pieces):
-            yield from (piece for piece in pieces if isinstance(piece, Slot))
         case dict():
-            for item in value.values():
-                yield from _slots_in(item)
-        case list():
+            yield from _slots_in([*value.values()])
+        case list() | tuple():
             for item in value:
                 yield from _slots_in(item)
 

@@ -14,7 +14,7 @@ from ...core.errors import InvalidParameters, UpstreamFailed
 from ...core.languages import english_name
 from .front_matter import dump_entry
 from .parsing import NAME_KEY, SOURCE_KEY
-from .template import FORM, Field, FieldType, Interpolation, Json, Section, Slot, Template
+from .template import FORM, Field, FieldType, Json, Section, Slot, Template
 
 MAX_DEPTH = 20
 #: Python does not convert integers with more digits to text.
@@ -156,7 +156,12 @@ Message = dict[str, str]
 
 
 def prompt_messages(
-    template: Template, context: Mapping[str, Any], text: str, *, target_language: str | None = None
+    template: Template,
+    context: Mapping[str, Any],
+    text: str,
+    *,
+    target_language: str | None = None,
+    instructions: str | None = None,
 ) -> list[Message]:
     """The messages for `Llm.fill`, with `schema(template)`."""
     # A digest of the source, which the source itself cannot contain.
@@ -168,6 +173,8 @@ def prompt_messages(
         system.append(
             f"Write in {language}, whatever the language of the source; keep names as they are."
         )
+    if instructions:
+        system.append(f"What the client wishes:\n{instructions}")
     lines = []  # in the prompt as well: servers need not show the schema to the model
     for field in template.fields:
         form = FORM.get(field.field_type.base)
@@ -232,10 +239,10 @@ def _value(value: Any, values: Mapping[str, Json]) -> Json:
     match value:
         case Slot(name):
             return values[name]
-        case Interpolation(pieces):
+        case tuple():
             return "".join(
                 one_line(values[piece.name]) if isinstance(piece, Slot) else piece
-                for piece in pieces
+                for piece in value
             )
         case dict():
             return {key: _value(item, values) for key, item in value.items()}

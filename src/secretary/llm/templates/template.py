@@ -80,15 +80,8 @@ Pieces = tuple[str | Slot, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Interpolation:
-    """A value of the front matter with text around its slots."""
-
-    pieces: Pieces
-
-
-@dataclass(frozen=True, slots=True)
 class Entry:
-    """One key of the front matter. `value` is JSON with `Slot` and `Interpolation` inside."""
+    """One key of the front matter. `value` is JSON with `Slot` and `Pieces` inside."""
 
     key: str
     value: Any

@@ -1,12 +1,14 @@
 """Splits a recording at pauses into chunks, and transcribes a chunk to lines with their times."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..pcm import read_samples
 from .engines import TimedText, Transcription, mean_confidence, open_speech_engine
+
+N = TypeVar("N", int, float)
 
 #: Seconds of a window at most. Whisper was trained on 30.
 LONGEST = 29.0
@@ -27,16 +29,7 @@ class Span(NamedTuple):
     end: float
 
 
-@dataclass(frozen=True, slots=True)
-class SpeechActivity:
-    #: Seconds of audio, with and without speech.
-    duration: float
-    #: In order, none longer than 14 seconds; two may touch.
-    speech: tuple[Span, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """The input of an engine: up to 30 seconds."""
 
     start: float
@@ -61,9 +54,6 @@ class Chunk:
     def seconds(self) -> float:
         return self.end - self.start
 
-    def as_json(self) -> list[Any]:
-        return [[window.start, window.end, window.speech] for window in self.windows]
-
     @staticmethod
     def from_json(number: int, windows: Sequence[Any]) -> "Chunk":
         parsed = (
@@ -73,9 +63,9 @@ class Chunk:
         return Chunk(number, tuple(parsed))
 
 
-def build_chunks(activity: SpeechActivity) -> list[Chunk]:
+def build_chunks(duration: float, speech: Sequence[Span]) -> list[Chunk]:
     """Return chunks of windows that do not overlap, numbered from 0; none without speech."""
-    windows = _windows(activity)
+    windows = _windows(duration, speech)
     chunks: list[Chunk] = []
     first = 0
     while first < len(windows):
@@ -86,13 +76,13 @@ def build_chunks(activity: SpeechActivity) -> list[Chunk]:
     return chunks
 
 
-def _windows(activity: SpeechActivity) -> list[Window]:
+def _windows(duration: float, spans: Sequence[Span]) -> list[Window]:
     windows: list[Window] = []
-    spans, first = activity.speech, 0
+    first = 0
     while first < len(spans):
         after = _end_of_window(spans, first)
         previous_end = windows[-1].end if windows else 0.0
-        next_start = spans[after].start if after < len(spans) else activity.duration
+        next_start = spans[after].start if after < len(spans) else duration
         pause = next_start - spans[after - 1].end
         windows.append(
             Window(
@@ -130,14 +120,10 @@ SHORT_GAP = 0.35
 
 
 def transcribe_chunk(
-    pcm_path: Path,
-    chunk: Chunk,
-    engine_name: str,
-    model_directory: str | None,
-    language: str | None,
+    pcm_path: Path, chunk: Chunk, model_directory: str | None, language: str | None
 ) -> Transcription:
     """Transcribe PCM as `media.pcm` writes it. The engine stays loaded in this process."""
-    engine = open_speech_engine(engine_name, model_directory)
+    engine = open_speech_engine(model_directory)
     clips = [read_samples(str(pcm_path), window.start, window.end) for window in chunk.windows]
     transcriptions = engine.transcribe(clips, language=language)
     lines: list[TimedText] = []
@@ -159,16 +145,22 @@ def transcribe_chunk(
 
 def clip_to_speech(speech: Sequence[Span], words: Sequence[TimedText]) -> Iterator[TimedText]:
     """Engines let words reach into silence; voice activity detection is more exact."""
-    spans: list[Span] = []
-    for span in speech:
-        if spans and span.start - spans[-1].end < SHORT_GAP:
-            spans[-1] = Span(spans[-1].start, span.end)
-        else:
-            spans.append(span)
+    spans = join_over_gaps(speech, SHORT_GAP)
     for word in words:
-        overlaps = [(max(word.start, span.start), min(word.end, span.end)) for span in spans]
+        overlaps = [(max(word.start, start), min(word.end, end)) for start, end in spans]
         start, end = max(overlaps, key=lambda overlap: overlap[1] - overlap[0])
         yield word._replace(start=start, end=end) if end > start else word
+
+
+def join_over_gaps(spans: Iterable[tuple[N, N]], shortest: float) -> list[tuple[N, N]]:
+    """Join spans with a shorter gap between them."""
+    joined: list[tuple[N, N]] = []
+    for start, end in spans:
+        if joined and start - joined[-1][1] < shortest:
+            joined[-1] = joined[-1][0], end
+        else:
+            joined.append((start, end))
+    return joined
 
 
 def group_into_lines(words: Sequence[TimedText]) -> list[TimedText]:

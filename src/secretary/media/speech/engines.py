@@ -1,11 +1,10 @@
-"""Transcriptions, and the speech engines by name."""
+"""Transcriptions, and the local speech engine."""
 
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
-
-from ...core.errors import EngineUnavailable
 
 if TYPE_CHECKING:
     from .whisper import Whisper
@@ -40,18 +39,12 @@ class Transcription:
     unclear: float = 0.0
 
 
-def open_speech_engine(name: str = "whisper", model_directory: str | None = None) -> "Whisper":
-    """Return the same object for the same arguments, so that its model stays loaded."""
-    return _open(name, model_directory)
-
-
 @functools.cache
-def _open(name: str, model_directory: str | None) -> "Whisper":
-    if name == "whisper":
-        from .whisper import Whisper
+def open_speech_engine(model_directory: str | None) -> "Whisper":
+    """Return the same object for the same directory, so that its model stays loaded."""
+    from .whisper import Whisper
 
-        return Whisper(model_directory)
-    raise EngineUnavailable(f"Unknown speech engine {name!r}; available: whisper")
+    return Whisper(model_directory)
 
 
 def is_intelligible(transcriptions: Sequence[Transcription]) -> bool:
@@ -67,7 +60,5 @@ def is_intelligible(transcriptions: Sequence[Transcription]) -> bool:
 def mean_confidence(transcriptions: Sequence[Transcription]) -> float:
     """Weighted by characters, because an engine is less certain of short texts."""
     characters = [sum(len(text.text) for text in each.segments) for each in transcriptions]
-    weighted = sum(
-        each.confidence * count for each, count in zip(transcriptions, characters, strict=True)
-    )
-    return weighted / sum(characters) if any(characters) else 0.0
+    confidences = [each.confidence for each in transcriptions]
+    return fmean(confidences, characters) if any(characters) else 0.0

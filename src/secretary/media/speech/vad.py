@@ -7,12 +7,12 @@ is each band's noise floor.
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
 
-from .chunking import Chunk, Span, SpeechActivity, build_chunks
+from .chunking import Chunk, Span, build_chunks, join_over_gaps
 from .engines import SAMPLE_RATE
 
 #: Seconds per frame.
@@ -38,11 +38,12 @@ _LONGEST = 14.0
 
 def split_into_chunks(pcm_path: str) -> list[Chunk]:
     """Return the chunks of a recording that contain speech."""
-    return build_chunks(detect_speech(Path(pcm_path)))
+    return build_chunks(*detect_speech(Path(pcm_path)))
 
 
-def detect_speech(pcm_path: Path) -> SpeechActivity:
-    """Find speech in PCM as `media.pcm` writes it."""
+def detect_speech(pcm_path: Path) -> tuple[float, list[Span]]:
+    """Find speech in PCM as `media.pcm` writes it. Return the seconds of audio, and the speech in
+    order: no span is longer than 14 seconds, and two may touch."""
     duration = pcm_path.stat().st_size // 2 / SAMPLE_RATE
     levels = np.concatenate([np.zeros(0, np.float32), *_levels(_blocks(pcm_path))])
     spans = [
@@ -50,7 +51,7 @@ def detect_speech(pcm_path: Path) -> SpeechActivity:
         for start, end in _active_runs(levels)
         for part_start, part_end in _split(levels, start, end)
     ]
-    return SpeechActivity(duration, tuple(spans))
+    return duration, spans
 
 
 def _blocks(pcm_path: Path) -> Iterator[np.ndarray]:
@@ -83,27 +84,17 @@ def _band_weights() -> np.ndarray:
 
 def _levels(blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
     """Yield the decibels of each frame above the noise floor, one block at a time."""
-    around: deque[np.ndarray] = deque()
-    current = 0
-    for block in blocks:
+    width = 2 * _BLOCKS_AROUND + 1
+    around: deque[np.ndarray | None] = deque([None] * width, width)
+    for block in chain(blocks, [None] * _BLOCKS_AROUND):
         around.append(block)
-        if len(around) <= _BLOCKS_AROUND:
-            continue
-        yield _level(around, current)
-        if current == _BLOCKS_AROUND:
-            around.popleft()
-        else:
-            current += 1
-    for index in range(current, len(around)):
-        yield _level(around, index)
-
-
-def _level(around: "deque[np.ndarray]", index: int) -> np.ndarray:
-    decibels = np.concatenate(around)
-    rank = int(_NOISE_QUANTILE * len(decibels))
-    noise_floor = np.partition(decibels, rank, axis=0)[rank]
-    loudest: np.ndarray = np.sort(around[index] - noise_floor, axis=1)[:, -_LOUDEST_BANDS:]
-    return np.asarray(loudest.mean(axis=1))
+        middle = around[_BLOCKS_AROUND]
+        if middle is not None:
+            decibels = np.concatenate([each for each in around if each is not None])
+            rank = int(_NOISE_QUANTILE * len(decibels))
+            noise_floor = np.partition(decibels, rank, axis=0)[rank]
+            loudest: np.ndarray = np.sort(middle - noise_floor, axis=1)[:, -_LOUDEST_BANDS:]
+            yield np.asarray(loudest.mean(axis=1))
 
 
 def _active_runs(levels: np.ndarray) -> list[tuple[int, int]]:
@@ -116,13 +107,9 @@ def _active_runs(levels: np.ndarray) -> list[tuple[int, int]]:
         thresholds[start:end] = max(_MARGIN, _LEVEL_SHARE * speech)
     active = levels > thresholds
     changes = np.flatnonzero(np.diff(active.astype(np.int8), prepend=0, append=0))
-    joined: list[tuple[int, int]] = []
-    for start, end in changes.reshape(-1, 2).tolist():
-        if joined and start - joined[-1][1] < _GAP / FRAME:
-            joined[-1] = joined[-1][0], end
-        else:
-            joined.append((start, end))
-    return [run for run in joined if run[1] - run[0] >= _SHORTEST / FRAME]
+    runs = [(int(start), int(end)) for start, end in changes.reshape(-1, 2)]
+    joined = join_over_gaps(runs, _GAP / FRAME)
+    return [(start, end) for start, end in joined if end - start >= _SHORTEST / FRAME]
 
 
 def _split(levels: np.ndarray, start: int, end: int) -> list[tuple[int, int]]:

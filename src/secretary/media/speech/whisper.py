@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ...core.errors import EngineUnavailable
 from ...storage.cache import fingerprint
@@ -170,13 +170,15 @@ class Whisper:
 
     def _with_times(
         self, text: Sequence[int], alignments: Sequence[tuple[int, int]], duration: float
-    ) -> list["Token"]:
+    ) -> list[TimedText]:
         """A token lasts until the next one starts."""
         starts: dict[int, float] = {}
         for index, position in alignments:
             starts.setdefault(index, min(position / POSITIONS_PER_SECOND, duration))
         return [
-            Token(self._vocabulary[token], starts.get(index, 0.0), starts.get(index + 1, duration))
+            TimedText(
+                starts.get(index, 0.0), starts.get(index + 1, duration), self._vocabulary[token]
+            )
             for index, token in enumerate(text)
         ]
 
@@ -255,12 +257,6 @@ IDEOGRAPHS, INCOMPLETE = "\u2e80", "\ufffd"
 LOOP_PERIOD, LOOP_TIMES, LOOP_LENGTH = 24, 3, 12
 
 
-class Token(NamedTuple):
-    text: str
-    start: float
-    end: float
-
-
 def is_loop(tokens: Sequence[int]) -> bool:
     return len(without_loops(tokens)) < len(tokens)
 
@@ -287,10 +283,10 @@ def _loop_at(tokens: Sequence[int], index: int) -> tuple[int, int]:
     return 1, 1
 
 
-def words(tokens: Sequence[Token]) -> list[TimedText]:
+def words(tokens: Sequence[TimedText]) -> list[TimedText]:
     """Join tokens to words with the space before them. Punctuation belongs to the word before it
     and does not extend its time."""
-    groups: list[list[Token]] = []
+    groups: list[list[TimedText]] = []
     for token in tokens:
         if not groups or token.text.startswith(SPACE) or _starts_ideograph(groups[-1], token):
             groups.append([])
@@ -302,16 +298,16 @@ def words(tokens: Sequence[Token]) -> list[TimedText]:
     return joined
 
 
-def _starts_ideograph(before: Sequence[Token], token: Token) -> bool:
+def _starts_ideograph(before: Sequence[TimedText], token: TimedText) -> bool:
     """Chinese and Japanese have no spaces: each character is a word once its bytes are complete."""
     return IDEOGRAPHS <= _text(before)[-1:] < INCOMPLETE and _has_letter(token)
 
 
-def _has_letter(token: Token) -> bool:
+def _has_letter(token: TimedText) -> bool:
     return any(letter.isalnum() or letter == INCOMPLETE for letter in _text([token]))
 
 
-def _text(tokens: Sequence[Token]) -> str:
+def _text(tokens: Sequence[TimedText]) -> str:
     letters = "".join(token.text for token in tokens)
     return bytes(_byte_of().get(letter, ord("?")) for letter in letters).decode("utf-8", "replace")
 

@@ -31,12 +31,12 @@ from ...core.errors import (
 )
 from ...core.processes import inherited_environment
 from ...network.client import Network
-from ...network.downloads import OnProgress, download
-from ...network.egress_proxy import EgressProxy, open_egress_proxy
+from ...network.downloads import OnProgress, download, time_limit
+from ...network.egress_proxy import EgressProxy, open_egress_proxy, until_first_ends
 from ...storage.sources import SourceFile
 from ..ffmpeg import find_ffmpeg
 from . import landlock, metadata
-from .metadata import SiteMedia, SiteRequest, SiteSubtitles
+from .metadata import SiteMedia, SiteRequest
 
 MISSING = (
     "Pages and video sites need the program yt-dlp, which is not installed:"
@@ -215,23 +215,13 @@ async def fetch_from_site(
     directory = request.directory / "site"
     shutil.rmtree(directory, ignore_errors=True)  # of an interrupted attempt
     directory.mkdir(parents=True)
-    seconds = request.limits.total.total_seconds()
-    max_bytes = request.limits.max_bytes
-    try:
-        async with (
-            asyncio.timeout(seconds) as timeout,
-            open_egress_proxy(
-                network,
-                max_bytes=max_bytes + max_bytes // _OVERHEAD_DIVISOR + _OVERHEAD_BYTES,
-                idle=request.limits.idle,
-            ) as proxy,
-        ):
-            return await _SiteDownload(request, host, command, directory, proxy, on_progress).run()
-    except TimeoutError:
-        if not timeout.expired():
-            raise
-        text = f"The download from {host} took longer than {seconds:g} s"
-        raise DownloadFailed(text, host=host) from None
+    limits = request.limits
+    max_bytes = limits.max_bytes + limits.max_bytes // _OVERHEAD_DIVISOR + _OVERHEAD_BYTES
+    async with (
+        time_limit(limits, host),
+        open_egress_proxy(network, max_bytes=max_bytes, idle=limits.idle) as proxy,
+    ):
+        return await _SiteDownload(request, host, command, directory, proxy, on_progress).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,11 +264,11 @@ class _SiteDownload:
         if result.exit_code and languages and self.proxy.refused is None:
             result = await self._run(options, on_line=progress.parse)  # subtitles are optional
         path = await self._downloaded_file(result)
-        files = [
-            SiteSubtitles(language=language, path=file)
+        files = {
+            language: file
             for language in languages
             if _is_file(file := self.directory / f"{NAME}.{language}.vtt")
-        ]
+        }
         return metadata.to_site_media(info, path, files, self.request)
 
     def _base_options(self) -> dict[str, str | None]:
@@ -353,17 +343,11 @@ class _SiteDownload:
     ) -> _YtdlpResult:
         """Run yt-dlp until it ends, or until the proxy has transferred the limit. Its standard
         output goes to the file `output`, or line by line to `on_line`."""
-        running = asyncio.create_task(self._execute(options, url, output, on_line))
-        limit_reached = asyncio.create_task(self.proxy.limit_reached.wait())
-        try:
-            await asyncio.wait([running, limit_reached], return_when=asyncio.FIRST_COMPLETED)
-            if self.proxy.limit_reached.is_set():
-                raise metadata.too_large(self.request, self.host)
-            return running.result()
-        finally:
-            for task in (running, limit_reached):
-                task.cancel()
-            await asyncio.gather(running, limit_reached, return_exceptions=True)
+        execution = self._execute(options, url, output, on_line)
+        result = await until_first_ends(execution, self.proxy.limit_reached.wait())
+        if not isinstance(result, _YtdlpResult) or self.proxy.limit_reached.is_set():
+            raise metadata.too_large(self.request, self.host)
+        return result
 
     async def _execute(
         self,

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -53,14 +53,6 @@ class SiteRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteSubtitles:
-    """A WebVTT file."""
-
-    language: str
-    path: Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteMedia:
     """A recording and its metadata; None for what the site does not tell."""
 
@@ -72,12 +64,11 @@ class SiteMedia:
     description: str | None = None
     uploader: str | None = None
     uploaded_on: date | None = None
-    #: Seconds.
-    duration: float | None = None
     #: The spoken language.
     language: str | None = None
     chapters: tuple[Chapter, ...] = ()
-    subtitles: tuple[SiteSubtitles, ...] = ()
+    #: WebVTT files by language.
+    subtitles: Mapping[str, Path] = field(default_factory=dict)
 
 
 def read_info(file: Path, host: str) -> Info:
@@ -144,7 +135,7 @@ def select_subtitles(info: Info, request: SiteRequest) -> list[str]:
 
 
 def to_site_media(
-    info: Info, path: Path, subtitles: Sequence[SiteSubtitles], request: SiteRequest
+    info: Info, path: Path, subtitles: Mapping[str, Path], request: SiteRequest
 ) -> SiteMedia:
     page = _text(info.get("webpage_url")) or ""
     title = _text(info.get("title"))
@@ -158,10 +149,9 @@ def to_site_media(
         description=_text(info.get("description")),
         uploader=_text(info.get("uploader")) or _text(info.get("channel")),
         uploaded_on=_date(info.get("upload_date")),
-        duration=_number(info.get("duration")),
         language=_text(info.get("language")),
         chapters=tuple(_chapters(info.get("chapters"))),
-        subtitles=tuple(subtitles),
+        subtitles=subtitles,
     )
 
 
