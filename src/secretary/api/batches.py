@@ -43,7 +43,6 @@ from .requests import (
     read_files,
     read_form,
     read_names,
-    remove_uploads,
     with_trace,
 )
 from .responses import enqueued, job_error_response, success
@@ -267,19 +266,12 @@ async def submit_files(request: Request, user: Caller, key: IdempotencyKey = Non
     """Submit one job per uploaded file, all or nothing."""
     job_service = job_service_of(request)
     form = await read_files(request, job_service.files.uploads, max_files=MAX_FILES)
-    try:
+    async with job_service.adding(form.uploads) as job_ids:
         batch, uploads = _read_files_form(form)
-        stored, job_ids = await job_service.submit_batch(
-            with_trace(request, batch), user=user, key=key, uploads=uploads
-        )
-    except errors.SecretaryError as error:
-        # After a store failure the jobs may exist all the same; then they need their files.
-        if not isinstance(error, errors.StoreUnavailable):
-            await remove_uploads(job_service.files.uploads, form.uploads)
-        raise
-    if form.uploads[0].job_id not in job_ids:  # a repeated request; the first one's files are used
-        await remove_uploads(job_service.files.uploads, form.uploads)
-    return _enqueued(request, stored, job_ids)
+        submitted = with_trace(request, batch)
+        stored = await job_service.submit_batch(submitted, user=user, key=key, uploads=uploads)
+        job_ids += stored[1]
+    return _enqueued(request, *stored)
 
 
 def _read_files_form(form: Form) -> tuple[BatchRequest, list[Upload | None]]:

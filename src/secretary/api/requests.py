@@ -219,13 +219,9 @@ async def _read_multipart(
             raise InvalidParameters("A form field is not valid UTF-8") from None
         return Form(_with_query(request, texts), received)
     except BaseException:
-        await remove_uploads(uploads, received)
+        for upload in received:
+            await uploads.remove(upload.job_id)
         raise
-
-
-async def remove_uploads(uploads: Uploads, received: Iterable[Upload]) -> None:
-    for upload in received:
-        await uploads.remove(upload.job_id)
 
 
 def _with_query(request: Request, fields: dict[str, Any]) -> dict[str, Any]:

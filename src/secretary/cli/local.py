@@ -59,7 +59,7 @@ class LocalBackend:
     async def submit(self, request: Document, file: Path | None = None) -> Document:
         service = await self._service(create=True)
         parameters = dict(request.get("parameters") or {})
-        job_id, upload = new_id("job"), None
+        upload = None
         if file is not None and self._in_place:
             parameters["file_path"] = str(await asyncio.to_thread(file.resolve))
         elif file is not None:
@@ -67,15 +67,12 @@ class LocalBackend:
             fields = handlers[job_type].parameters.model_fields if job_type in handlers else {}
             if fields and "file_source" not in fields:
                 raise InvalidParameters(f"--file: a job of type {job_type!r} takes no file")
-            upload = await service.files.uploads.receive(job_id, file.name, _chunks(file))
+            upload = await service.files.uploads.receive(new_id("job"), file.name, _chunks(file))
             parameters["file_source"] = upload.source()
-        try:
+        async with service.adding([upload] if upload else []) as job_ids:
             job_request = parse_request(JobRequest, {**request, "parameters": parameters})
             job = await service.submit(job_request, upload=upload)
-        except InvalidParameters:
-            if upload is not None:
-                await service.files.uploads.remove(job_id)
-            raise
+            job_ids.append(job.job_id)
         return job.document()
 
     async def submit_batch(self, request: Document) -> Document:

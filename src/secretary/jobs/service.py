@@ -1,6 +1,7 @@
 """What any client can do with jobs and batches, over HTTP or on the command line."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -133,6 +134,25 @@ class JobService:
             return job
         return await self.files.load_results(await self.store.get(added.job_ids[0]))
 
+    @asynccontextmanager
+    async def adding(self, uploads: Sequence[Upload]) -> AsyncIterator[list[str]]:
+        """The caller appends the ids of the jobs it adds; uploads without a job are removed."""
+        job_ids: list[str] = []
+
+        async def remove_unused() -> None:
+            for upload in uploads:
+                if upload.job_id not in job_ids:
+                    await self.files.uploads.remove(upload.job_id)
+
+        try:
+            yield job_ids
+        except errors.StoreUnavailable:
+            raise  # the jobs may exist all the same; then they need their uploads
+        except errors.SecretaryError:
+            await remove_unused()
+            raise
+        await remove_unused()  # if the idempotency key was used before
+
     async def job(self, job_id: str, *, user: str | None = None) -> Job:
         """A job with all of its results."""
         return await self.files.load_results(await self.get_without_results(job_id, user=user))
@@ -208,20 +228,13 @@ class JobService:
         source = None if SOURCE_PARAMETERS & changes.keys() else uploaded_source(job)
         if source is None:
             return await self.submit(request, user=user, key=key)
-        new_job_id = new_id("job")
         try:
-            upload = await self.files.copy_upload(job, source, new_job_id)
+            upload = await self.files.copy_upload(job, source, new_id("job"))
         except errors.NotFound as error:
             raise errors.Conflict(str(error)) from None
-        try:
+        async with self.adding([upload]) as job_ids:
             new_job = await self.submit(request, user=user, key=key, upload=upload)
-        except errors.SecretaryError as error:
-            # If the store failed, it may have stored the job, which then needs its upload.
-            if not isinstance(error, errors.StoreUnavailable):
-                await self.files.uploads.remove(new_job_id)
-            raise
-        if new_job.job_id != new_job_id:  # the idempotency key was used before
-            await self.files.uploads.remove(new_job_id)
+            job_ids.append(new_job.job_id)
         return new_job
 
     async def archive(self, job_id: str, *, user: str | None = None, archived: bool = True) -> Job:
