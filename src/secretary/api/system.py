@@ -77,7 +77,7 @@ async def ready(request: Request) -> Response:
     """Readiness probe: fails during shutdown and while the store is unavailable."""
     if request.app.state.stopping():
         return error_response(503, "The service is shutting down")
-    await _service_stats(request).worker_stats()  # a cheap query
+    await _service_stats(request).workers()  # a cheap query
     return success(request, "health", {"ready": True})
 
 
@@ -92,7 +92,7 @@ async def health(request: Request) -> Response:
         "store": {"kind": stats.store_kind, "answers": True},
     }
     try:
-        workers, counts = await stats.worker_stats(), await stats.jobs()
+        alive, counts = await stats.workers(), await stats.jobs()
     except StoreUnavailable:
         document["store"]["answers"] = False
         return error_response(503, "The job store does not respond", details=document)
@@ -100,7 +100,8 @@ async def health(request: Request) -> Response:
         status.value: sum(by_status.get(status, 0) for by_status in counts.values())
         for status in JobStatus
     }
-    document |= {"workers": workers.workers, "slots": workers.slots, "jobs": jobs}
+    slots = sum(worker.slots for worker in alive)
+    document |= {"workers": len(alive), "slots": slots, "jobs": jobs}
     return success(request, "health", document)
 
 
@@ -332,7 +333,7 @@ async def get_system(request: Request, user: Caller) -> Response:
     workers, lag, cached = await asyncio.gather(
         job_service.store.workers(), stats.webhook_lag(), system_info.cache_bytes.get()
     )
-    disk = await stats.disk()
+    disk_size, disk_free = await stats.disk()
     is_operator = user is None
     document = {
         "version": request.app.version,
@@ -340,7 +341,7 @@ async def get_system(request: Request, user: Caller) -> Response:
         "store": {"kind": stats.store_kind},
         "webhook_lag_s": lag.total_seconds(),
         "workers": [worker_document(worker) for worker in workers],
-        "disk": {"total_bytes": disk.total, "free_bytes": disk.free},
+        "disk": {"total_bytes": disk_size, "free_bytes": disk_free},
         "cache": {"bytes": cached, "max_bytes": job_service.files.cache.max_bytes},
         "engines": await system_info.engines.get() if is_operator else None,
         "settings": system_info.settings if is_operator else None,

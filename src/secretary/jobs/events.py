@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -32,16 +31,6 @@ MAX_PENDING = 10_000
 #: What a subscriber follows: ("job", id), ("batch", id), or everything.
 Topic = tuple[str, str | None]
 EVERYTHING: Topic = ("everything", None)
-
-
-@dataclass(frozen=True, slots=True)
-class PendingChanges:
-    """The changes since the last call; `position` is where the feed continues."""
-
-    changes: list[Change]
-    position: str
-    #: Changes were dropped.
-    lost: bool = False
 
 
 class Subscription:
@@ -75,8 +64,9 @@ class Subscription:
                 await self._changed.wait()
         return self._changed.is_set()
 
-    def take(self) -> PendingChanges:
-        taken = PendingChanges(list(self._pending), self._hub.position, self._lost)
+    def take(self) -> Changes:
+        """The changes since the last call; with a `gap` if some were dropped."""
+        taken = Changes(list(self._pending), self._hub.position, self._lost)
         self._pending.clear()
         self._lost = False
         if not self.closed:

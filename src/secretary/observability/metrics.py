@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -26,7 +26,7 @@ from ..core.errors import StoreUnavailable
 from ..core.job import Cancelled, Completed, Failed, Job, JobStatus, Outcome, Released, utc_now
 from ..jobs.events import Observer
 from ..jobs.service import JobService
-from ..store import Rescued
+from ..store import Rescued, WorkerInfo
 
 T = TypeVar("T")
 
@@ -98,20 +98,6 @@ class CachedQuery(Generic[T]):
         return self._cached
 
 
-class WorkerStats(NamedTuple):
-    """Live workers and their job slots."""
-
-    workers: int
-    slots: int
-
-
-class DiskUsage(NamedTuple):
-    """The disk of the data directory, in bytes."""
-
-    total: int
-    free: int
-
-
 class ServiceStats:
     """Every query raises `StoreUnavailable` if the store does not respond in time."""
 
@@ -165,13 +151,14 @@ class ServiceStats:
         due = await _in_time(self._store.next_event_due_at())
         return max(utc_now() - due, timedelta(0)) if due is not None else timedelta(0)
 
-    async def worker_stats(self) -> WorkerStats:
-        alive = await _in_time(self._job_service.workers_alive())
-        return WorkerStats(len(alive), sum(worker.slots for worker in alive))
+    async def workers(self) -> list[WorkerInfo]:
+        """Live workers."""
+        return await _in_time(self._job_service.workers_alive())
 
-    async def disk(self) -> DiskUsage:
+    async def disk(self) -> tuple[int, int]:
+        """The size of the disk of the data directory and its free space, in bytes."""
         usage = await asyncio.to_thread(shutil.disk_usage, self._job_service.files.root.parent)
-        return DiskUsage(usage.total, usage.free)
+        return usage.total, usage.free
 
 
 async def _in_time(answer: Awaitable[T]) -> T:
@@ -331,9 +318,10 @@ class Metrics(Observer):
         return [family]
 
     async def _workers(self) -> list[Metric]:
-        workers, slots = await self.service_stats.worker_stats()
+        alive = await self.service_stats.workers()
+        slots = sum(worker.slots for worker in alive)
         return [
-            GaugeMetricFamily("secretary_workers", "Live workers", value=workers),
+            GaugeMetricFamily("secretary_workers", "Live workers", value=len(alive)),
             GaugeMetricFamily("secretary_worker_slots", "Job slots of live workers", value=slots),
         ]
 
