@@ -1,6 +1,8 @@
 """The HTTP API: builds the FastAPI application from its routers and middleware."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from fastapi import APIRouter, FastAPI
 
@@ -9,7 +11,7 @@ from ..jobs.events import EventHub
 from ..jobs.service import JobService
 from ..llm.templates import Library
 from ..observability.doctor import Installation
-from ..observability.metrics import Metrics, ServiceStats
+from ..observability.metrics import CachedQuery, Metrics, ServiceStats
 from ..version import __version__
 from . import batches, dashboard, event_job, files, ingress, jobs, streams, system
 from .auth import Authenticator
@@ -73,7 +75,11 @@ def create_api(
     api.state.hub = hub or EventHub(job_service.store)
     api.state.library = library or Library()
     api.state.schedules = schedules or ConferenceImporter()
-    api.state.system_info = system.SystemInfo(job_service, installation or Installation())
+    installation = installation or Installation()
+    api.state.settings = installation.settings
+    # Slow to gather, so they are cached.
+    api.state.engines = CachedQuery(partial(asyncio.to_thread, installation.engines))
+    api.state.cache_bytes = CachedQuery(partial(asyncio.to_thread, job_service.files.cache.size))
     api.state.heartbeat_seconds = heartbeat_seconds
     api.state.max_body_bytes = max_body_bytes
     return api

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request
@@ -15,11 +14,9 @@ from pydantic import Field
 
 from ..core.errors import NotFound, StoreUnavailable, UnknownTemplate
 from ..core.job import JobStatus, UtcTime, iso, utc_now
-from ..jobs.service import JobService
 from ..llm.templates import Library
 from ..llm.templates.template import schema
-from ..observability.doctor import Installation
-from ..observability.metrics import CONTENT_TYPE, CachedQuery, Metrics, ServiceStats
+from ..observability.metrics import CONTENT_TYPE, Metrics, ServiceStats
 from ..store.claims import is_alive, worker_document
 from ..store.stats import EPOCH, Throughput, quantile
 from ..version import __version__
@@ -281,15 +278,6 @@ def _rounded(seconds: float | None) -> float | None:
 # Installation
 
 
-class SystemInfo:
-    """Facts about the installation that are slow to gather: cached, and gathered in a thread."""
-
-    def __init__(self, job_service: JobService, installation: Installation) -> None:
-        self.settings = installation.settings
-        self.engines = CachedQuery(partial(asyncio.to_thread, installation.engines))
-        self.cache_bytes = CachedQuery(partial(asyncio.to_thread, job_service.files.cache.size))
-
-
 class StoreKind(ResponseModel):
     kind: str
 
@@ -329,9 +317,9 @@ async def get_system(request: Request, user: Caller) -> Response:
     settings, without secrets, and the detected engines."""
     job_service = job_service_of(request)
     stats = _service_stats(request)
-    system_info: SystemInfo = request.app.state.system_info
+    state = request.app.state
     workers, lag, cached = await asyncio.gather(
-        job_service.store.workers(), stats.webhook_lag(), system_info.cache_bytes.get()
+        job_service.store.workers(), stats.webhook_lag(), state.cache_bytes.get()
     )
     disk_size, disk_free = await stats.disk()
     is_operator = user is None
@@ -343,8 +331,8 @@ async def get_system(request: Request, user: Caller) -> Response:
         "workers": [worker_document(worker) for worker in workers],
         "disk": {"total_bytes": disk_size, "free_bytes": disk_free},
         "cache": {"bytes": cached, "max_bytes": job_service.files.cache.max_bytes},
-        "engines": await system_info.engines.get() if is_operator else None,
-        "settings": system_info.settings if is_operator else None,
+        "engines": await state.engines.get() if is_operator else None,
+        "settings": state.settings if is_operator else None,
     }
     return success(request, "system", document)
 

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -33,22 +34,20 @@ Topic = tuple[str, str | None]
 EVERYTHING: Topic = ("everything", None)
 
 
+@dataclass(slots=True, eq=False)
 class Subscription:
     """Pending changes of one subscriber: each job and batch once, however often it changed.
 
     Created by `EventHub.subscription`; active inside `async with`.
     """
 
-    __slots__ = ("_changed", "_hub", "_lost", "_pending", "closed", "topic")
-
-    def __init__(self, hub: "EventHub", topic: Topic) -> None:
-        self.topic = topic
-        #: No more changes will come.
-        self.closed = False
-        self._hub = hub
-        self._pending: dict[Change, None] = {}  # an ordered set
-        self._lost = False
-        self._changed = asyncio.Event()
+    _hub: "EventHub"
+    topic: Topic
+    #: No more changes will come.
+    closed: bool = False
+    _pending: dict[Change, None] = field(default_factory=dict)  # an ordered set
+    _lost: bool = False
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __aenter__(self) -> "Subscription":
         await self._hub.subscribe(self)
