@@ -176,18 +176,14 @@ class Filter(BaseModel):
     created_before: UtcDatetime | None = None
 
     def query(self, cursor: str | None) -> JobQuery:
-        return JobQuery(
-            status=read_statuses([self.status] if isinstance(self.status, str) else self.status),
-            job_type=self.job_type or None,
-            batch_id=self.batch_id or None,
-            user_id=self.user_id or None,
-            archived=ARCHIVED[self.archived],
-            text=self.q or None,
-            error_code=self.error_code or None,
-            created_after=self.created_after,
-            created_before=self.created_before,
-            cursor=cursor,
-        )
+        given: dict[str, Any] = {name: value or None for name, value in self}
+        status = [self.status] if isinstance(self.status, str) else self.status
+        given |= {
+            "status": read_statuses(status),
+            "archived": ARCHIVED[self.archived],
+            "text": given.pop("q"),
+        }
+        return JobQuery(**given, cursor=cursor)
 
 
 BULK_EXAMPLE: JsonObject = {

@@ -24,6 +24,7 @@ from ..store import BatchQuery, IdempotencyKey, JobQuery, Page, Store, WorkerInf
 from ..store.claims import is_alive
 from .handler import Registry
 from .submission import (
+    COPIED_FIELDS,
     BatchRequest,
     JobRequest,
     Request,
@@ -51,19 +52,9 @@ def rerun_request(job: Job, changes: Mapping[str, Any], *, user: str | None) -> 
     if isinstance(extra, dict):
         parameters["extra"] = {k: v for k, v in extra.items() if k not in changes}
     parameters |= {name: value for name, value in changes.items() if value is not None}
-    return parse_request(
-        JobRequest,
-        {
-            "job_type": job.job_type,
-            "parameters": parameters,
-            "job_name": job.job_name,
-            "user_id": user or job.user_id,
-            "access_control": job.access_control,
-            "priority": job.priority,
-            "max_attempts": job.max_attempts,
-            "timeout_s": job.timeout_s,
-        },
-    )
+    unchanged = {name: getattr(job, name) for name in COPIED_FIELDS - {"run_at", "traceparent"}}
+    request = unchanged | {"parameters": parameters, "user_id": user or job.user_id}
+    return parse_request(JobRequest, request)
 
 
 def uploaded_source(job: Job) -> dict[str, Any] | None:

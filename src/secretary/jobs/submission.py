@@ -148,6 +148,10 @@ class JobRequest(Request):
     timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
+#: Fields that the job has from its request as they are.
+COPIED_FIELDS = frozenset(JobRequest.model_fields) - {"parameters", "webhook", "user_id"}
+
+
 class BatchRequest(Request):
     """Several jobs that belong together; also accepted inside `{"batch": {…}}`."""
 
@@ -214,18 +218,12 @@ def make_job(
         parameters = handler.normalize(parameters)
     else:
         parameters = normalize_parameters(parameters, None)
+    unchanged: dict[str, Any] = {name: getattr(request, name) for name in COPIED_FIELDS}
     return Job(
-        job_type=request.job_type,
-        job_name=request.job_name,
+        **unchanged,
         parameters=parameters,
         webhook=webhook or default_webhook,
         user_id=_owner(request, user),
-        access_control=request.access_control,
-        priority=request.priority,
-        run_at=request.run_at,
-        max_attempts=request.max_attempts,
-        timeout_s=request.timeout_s,
-        traceparent=request.traceparent,
     )
 
 
