@@ -87,6 +87,7 @@ class LocalBackend:
         return (await service.batch(resource_id)).document()
 
     async def find(self, collection: Collection, filters: ListFilter) -> Page:
+        """List jobs (without their results and logs) or batches, newest first."""
         service = await self._service()
         query: dict[str, Any] = {
             "user_id": filters.user_id,
@@ -107,6 +108,7 @@ class LocalBackend:
         await (service.delete if collection == "jobs" else service.delete_batch)(resource_id)
 
     async def follow(self, job_id: str, on_progress: OnProgress) -> Document:
+        """Wait for the job to finish and return it."""
         service, wait = await self._service(), FIRST_POLL
         while (job := await service.get_without_results(job_id)).status not in FINAL_STATUSES:
             on_progress(JobProgress.of(_summary(job)))
@@ -125,6 +127,9 @@ class LocalBackend:
                 return _summary(await service.archive(job_id, archived=action == "archive"))
 
     async def fetch_file(self, job: Document, link: str, directory: Path) -> Path | None:
+        """Return the path of a file that the results link to, or None if it does not exist.
+
+        A file that is not on this machine is saved to `directory`."""
         service, name = await self._service(), linked_file_name(job["job_id"], link)
         if name is None:
             return None
@@ -142,6 +147,7 @@ class LocalBackend:
         return target
 
     async def change_batch(self, batch_id: str, action: BatchAction) -> Document:
+        """Return the batch, with the changed `job_ids` if the action applies to its jobs."""
         service = await self._service()
         match action:
             case "pause" | "resume":
@@ -164,6 +170,7 @@ class LocalBackend:
         return [worker_document(worker) for worker in sorted(workers, key=lambda w: w.started_at)]
 
     async def findings(self) -> list[Finding]:
+        """Run the doctor's checks."""
         return await self._app.check()
 
     async def _service(self, *, create: bool = False) -> JobService:
