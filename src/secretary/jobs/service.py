@@ -20,8 +20,7 @@ from ..core.job import (
 )
 from ..storage.artifacts import JobFiles
 from ..storage.sources import UPLOAD_GONE, Upload
-from ..store import BatchQuery, IdempotencyKey, JobQuery, Page, Store, WorkerInfo
-from ..store.claims import is_alive
+from ..store import BatchQuery, IdempotencyKey, JobQuery, Page, Store
 from .handler import Registry
 from .submission import (
     COPIED_FIELDS,
@@ -292,7 +291,7 @@ class JobService:
 
     async def jobs_of_batch(self, batch_id: str, *, user: str | None = None) -> list[Job]:
         query = JobQuery(batch_id=batch_id, visible_to=user, limit=PAGE_SIZE)
-        return [job async for page, _ in self._pages(query) for job in page]
+        return [job async for page, _ in _pages(self.store.find, query) for job in page]
 
     async def set_batch_active(
         self, batch_id: str, active: bool | None = None, *, user: str | None = None
@@ -325,7 +324,8 @@ class JobService:
         batch = await self._writable_batch(batch_id, user)
         if batch.counts.get(JobStatus.PENDING) or batch.counts.get(JobStatus.PROCESSING):
             raise errors.Conflict(f"The batch {batch_id} has unfinished jobs; cancel it first")
-        async for jobs, query in self._pages(JobQuery(batch_id=batch_id, limit=PAGE_SIZE)):
+        all_jobs = JobQuery(batch_id=batch_id, limit=PAGE_SIZE)
+        async for jobs, query in _pages(self.store.find, all_jobs):
             for job in jobs:
                 await self.files.remove(job.job_id)
             await self.store.delete(query)
@@ -337,11 +337,6 @@ class JobService:
         self.on_event()
         return delivery
 
-    # Workers
-
-    async def workers_alive(self) -> list[WorkerInfo]:
-        return [worker for worker in await self.store.workers() if is_alive(worker)]
-
     async def _writable_job(self, job_id: str, user: str | None) -> Job:
         return _writable(await self.get_without_results(job_id, user=user), user)
 
@@ -349,7 +344,8 @@ class JobService:
         """Changing a batch changes its jobs, so the user needs write access to all of them."""
         batch = _writable(await self.batch(batch_id, user=user), user)
         if user is not None:
-            async for jobs, _ in self._pages(JobQuery(batch_id=batch_id, limit=PAGE_SIZE)):
+            query = JobQuery(batch_id=batch_id, limit=PAGE_SIZE)
+            async for jobs, _ in _pages(self.store.find, query):
                 for job in jobs:
                     _writable(job, user)
         return batch
@@ -358,16 +354,20 @@ class JobService:
         self, query: JobQuery, change: Callable[[JobQuery], Awaitable[list[str]]]
     ) -> list[str]:
         """Change each job once, even if a restarted job matches the query again."""
-        return [job_id async for _, page in self._pages(query) for job_id in await change(page)]
+        pages = _pages(self.store.find, query)
+        return [job_id async for _, page in pages for job_id in await change(page)]
 
-    async def _pages(self, query: JobQuery) -> AsyncIterator[tuple[list[Job], JobQuery]]:
-        """The jobs of a query page by page, each with the query for exactly that page."""
-        page_query: JobQuery | None = query
-        while page_query is not None:
-            page = await self.store.find(page_query)
-            yield page.items, page_query
-            cursor = page.next_cursor
-            page_query = query.model_copy(update={"cursor": cursor}) if cursor else None
+
+async def _pages(
+    find: Callable[[Q], Awaitable[Page[T]]], query: Q
+) -> AsyncIterator[tuple[list[T], Q]]:
+    """What a query finds page by page, each with the query for exactly that page."""
+    page_query: Q | None = query
+    while page_query is not None:
+        page = await find(page_query)
+        yield page.items, page_query
+        cursor = page.next_cursor
+        page_query = query.model_copy(update={"cursor": cursor}) if cursor else None
 
 
 async def _offset_page(
@@ -385,10 +385,8 @@ async def _offset_page(
     enough = max(count_to, end + 1)  # so that paging while `skip < total` reaches the end
     items: list[T] = []
     total = examined = 0
-    cursor: str | None = None
-    while True:
-        page = await find(query.model_copy(update={"limit": PAGE_SIZE, "cursor": cursor}))
-        for item in page.items:
+    async for page, _ in _pages(find, query.model_copy(update={"limit": PAGE_SIZE})):
+        for item in page:
             examined += 1
             if examined > MAX_SKIP + 2 * PAGE_SIZE:
                 text = "The list is too long to page through; use more filters"
@@ -400,9 +398,7 @@ async def _offset_page(
             if skip <= total < end:
                 items.append(item)
             total += 1
-        cursor = page.next_cursor
-        if cursor is None:
-            return OffsetPage(items, total, is_exact=True)
+    return OffsetPage(items, total, is_exact=True)
 
 
 def _with_upload(job: Job, upload: Upload | None) -> Job:

@@ -27,6 +27,7 @@ from ..core.job import Cancelled, Completed, Failed, Job, JobStatus, Outcome, Re
 from ..jobs.events import Observer
 from ..jobs.service import JobService
 from ..store import Rescued, WorkerInfo
+from ..store.claims import is_alive
 
 T = TypeVar("T")
 
@@ -153,7 +154,7 @@ class ServiceStats:
 
     async def workers(self) -> list[WorkerInfo]:
         """Live workers."""
-        return await _in_time(self._job_service.workers_alive())
+        return [worker for worker in await _in_time(self._store.workers()) if is_alive(worker)]
 
     async def disk(self) -> tuple[int, int]:
         """The size of the disk of the data directory and its free space, in bytes."""
