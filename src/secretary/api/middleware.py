@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..core.errors import SecretaryError
 from ..core.http_headers import read_traceparent, trace_id
 from .auth import Authenticator
-from .responses import error_response, response_for, unexpected_error_response
+from .responses import error_response, response_for
 
 if TYPE_CHECKING:
     from ..observability.otel import RequestSpan
@@ -76,7 +76,9 @@ class RequestMiddleware:
             await self._handle(scope, receive, response.send)
         except Exception as error:
             if not response.status:
-                await unexpected_error_response(error)(scope, receive, response.send)
+                details = {"type": type(error).__name__}
+                internal_error = error_response(500, "Internal error", details=details)
+                await internal_error(scope, receive, response.send)
             raise  # the server logs the traceback
         finally:
             response.log()

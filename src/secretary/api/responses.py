@@ -231,11 +231,6 @@ def job_error_response(error: JobError) -> JSONResponse:
     return ErrorResponse(JOB_STATUS.get(error.code, 500), error.model_dump(mode="json"), {})
 
 
-def unexpected_error_response(error: Exception) -> JSONResponse:
-    """Name only the type of the exception; the traceback is for the server log."""
-    return error_response(500, "Internal error", details={"type": type(error).__name__})
-
-
 def status_of(error: SecretaryError) -> int:
     return next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
 

@@ -484,11 +484,9 @@ def flatten_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def _merged_extra(extra: Any) -> Any:
     if extra is None:
         return {}
-    while isinstance(extra, dict) and isinstance(extra.get("extra"), dict):
-        inner = extra["extra"]
-        extra = {**inner, **{key: value for key, value in extra.items() if key != "extra"}}
-        if "extra" in inner:
-            extra["extra"] = inner["extra"]
+    while isinstance(extra, dict) and isinstance(inner := extra.get("extra"), dict):
+        outer = {key: value for key, value in extra.items() if key != "extra"}
+        extra = inner | outer
     return extra
 
 

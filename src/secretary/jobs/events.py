@@ -249,11 +249,11 @@ class Observer:
 
 
 class Observers(Observer):
-    """Calls several observers in turn."""
+    """Calls several observers in turn; None is skipped."""
 
-    def __init__(self, *observers: Observer) -> None:
+    def __init__(self, *observers: Observer | None) -> None:
         for name in ("started", "progressed", "ended", "lost", "rescued"):
-            methods = [getattr(one, name) for one in observers]
+            methods = [getattr(one, name) for one in observers if one is not None]
             setattr(self, name, partial(self._call, methods))
 
     @staticmethod
