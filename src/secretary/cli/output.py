@@ -118,29 +118,23 @@ def progress_display(*, printing: bool = False, lines: bool = False) -> Iterator
         yield ProgressDisplay(None, lines=lines)
         return
     # Imported here: not needed without a terminal.
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
     columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(BAR_WIDTH),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[step]}", markup=False),
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(BAR_WIDTH),
+        progress.TextColumn("{task.percentage:>3.0f} %"),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("left:"),
+        progress.TimeRemainingColumn(compact=True),
+        progress.TextColumn("{task.fields[step]}", markup=False),
     )
-    console = Console(stderr=True)
     # Redirected output must reach its file instead of being drawn above the bars.
-    with Progress(*columns, console=console, transient=True, redirect_stdout=on_terminal) as bars:
+    with progress.Progress(
+        *columns, console=Console(stderr=True), transient=True, redirect_stdout=on_terminal
+    ) as bars:
         yield ProgressDisplay(bars)
 
 

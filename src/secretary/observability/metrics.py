@@ -3,8 +3,7 @@
 import asyncio
 import shutil
 import time
-from collections import Counter as Total
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,15 +11,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Generic, TypeVar
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    Metric,
-    ProcessCollector,
-    generate_latest,
-)
-from prometheus_client.core import GaugeMetricFamily
+import prometheus_client as prometheus
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from ..core.errors import StoreUnavailable
 from ..core.job import Cancelled, Completed, Failed, Job, JobStatus, Outcome, Released, utc_now
@@ -130,7 +122,7 @@ class ServiceStats:
                     self._of_users.popitem(last=False)
             return await _in_time(self._of_users[user].get_or_stale(FRESH_WAIT_SECONDS))
         counts = await _in_time(self._counts.get_or_stale(FRESH_WAIT_SECONDS))
-        total: Total[JobStatus] = Total()
+        total: Counter[JobStatus] = Counter()
         for by_state in counts.value.values():
             total.update(by_state)
         return Measured(total, counts.at)
@@ -197,9 +189,9 @@ class Metrics(Observer):
     def __init__(self, job_types: Collection[str], service_stats: ServiceStats) -> None:
         self._known = frozenset(job_types)
         self.service_stats = service_stats
-        self._registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        histogram = partial(Histogram, registry=registry)
+        self._registry = registry = prometheus.CollectorRegistry()
+        prometheus.ProcessCollector(registry=registry)
+        histogram = partial(prometheus.Histogram, registry=registry)
         self._wait = histogram(
             "secretary_job_wait_seconds",
             "Time from submission to the first start, for jobs started by this process",
@@ -219,7 +211,7 @@ class Metrics(Observer):
             buckets=ANSWER_BUCKETS,
         )
         self._counters = {
-            name: Counter(name, text, labels, registry=registry)
+            name: prometheus.Counter(name, text, labels, registry=registry)
             for name, (text, labels) in COUNTERS.items()
         }
 
@@ -294,10 +286,10 @@ class Metrics(Observer):
             else:
                 families += metrics
         up = GaugeMetricFamily("secretary_store_up", "Whether the store responds", value=is_up)
-        return generate_latest(_Joined(self._registry, [up, *families]))
+        return prometheus.generate_latest(_Joined(self._registry, [up, *families]))
 
     async def _jobs(self) -> list[Metric]:
-        totals: Total[tuple[str, JobStatus]] = Total()
+        totals: Counter[tuple[str, JobStatus]] = Counter()
         for job_type, by_status in (await self.service_stats.jobs()).items():
             for status, n in by_status.items():
                 totals[self._type(job_type), status] += n
@@ -343,10 +335,10 @@ class Metrics(Observer):
         ]
 
 
-class _Joined(CollectorRegistry):
+class _Joined(prometheus.CollectorRegistry):
     """A registry plus the metrics of the store, without the `_created` samples."""
 
-    def __init__(self, registry: CollectorRegistry, families: Iterable[Metric]) -> None:
+    def __init__(self, registry: prometheus.CollectorRegistry, families: Iterable[Metric]) -> None:
         super().__init__()
         self._parts = registry
         self._families = families
