@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from .config import MEBIBYTE, Settings
 from .core.errors import InvalidSettings, StoreUnavailable
-from .core.job import JobStatus
+from .core.job import FINAL_STATUSES
 from .handlers import BUILTIN
 from .jobs.conference_import import ConferenceImporter
 from .jobs.events import Observer
@@ -159,11 +159,7 @@ class Application:
 
     def maintenance(self, observer: Observer | None = None) -> Maintenance:
         settings, retention = self.settings, self.settings.retention
-        days = {
-            JobStatus.COMPLETED: retention.completed_days,
-            JobStatus.FAILED: retention.failed_days,
-            JobStatus.CANCELLED: retention.cancelled_days,
-        }
+        days = {status: getattr(retention, f"{status}_days") for status in FINAL_STATUSES}
         options = MaintenanceOptions(
             max_crashes=settings.generic_worker.max_crashes,
             retention={status: timedelta(days=n) for status, n in days.items() if n},
