@@ -24,7 +24,7 @@ from .auth import Caller
 from .ingress import FILE_TYPES, parameters_of, refuse_other_sources, require_file_type
 from .jobs import deliveries_response
 from .models import DeliveryList, EnqueuedBatch, Envelope, ResponseModel
-from .openapi import FILE, JSON_TEXT, LOCATION, URL, Schema, error_responses, form_body, make_router
+from .openapi import FILE, JSON_TEXT, URL, Schema, creates, error_responses, form_body, make_router
 from .requests import (
     ARCHIVED,
     LARGE_FIELDS,
@@ -49,12 +49,7 @@ from .responses import enqueued, job_error_response, success
 
 router = make_router("batches")
 
-ENQUEUED: Any = {
-    "status_code": 202,
-    "response_model": Envelope[EnqueuedBatch],
-    "response_description": "The jobs are waiting for workers",
-    "responses": {202: {"headers": LOCATION}},
-}
+ENQUEUED = creates(Envelope[EnqueuedBatch], "The jobs are waiting for workers")
 ENQUEUED_FROM_FILE: Any = ENQUEUED | {"responses": ENQUEUED["responses"] | error_responses([415])}
 
 

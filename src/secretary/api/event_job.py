@@ -14,7 +14,7 @@ from . import models
 from .auth import Caller
 from .batches import ActiveBody, BatchBody
 from .models import ResponseModel
-from .openapi import LOCATION, make_router
+from .openapi import creates, make_router
 from .requests import (
     ARCHIVED,
     LARGE_FIELDS,
@@ -73,15 +73,11 @@ class LegacyBatchPage(LegacyPage):
     batches: list[models.Batch]
 
 
-CREATED: Any = {
-    "status_code": 201,
-    "response_description": "Created",
-    "responses": {201: {"headers": LOCATION}},
-}
+CREATED_JOB = creates(LegacyJob, "Created", status=201)
 
 
-@router.post("/submit", **CREATED, response_model=LegacyJob, name="submit_event_job")
-@router.post("/jobs", **CREATED, response_model=LegacyJob)
+@router.post("/submit", **CREATED_JOB, name="submit_event_job")
+@router.post("/jobs", **CREATED_JOB)
 async def create_event_job(
     request: Request, job: JobRequest, user: Caller, key: IdempotencyKey = None
 ) -> Response:
@@ -140,7 +136,7 @@ async def restart_event_job(request: Request, job_id: JobId, user: Caller) -> Re
     return _response(f"Job {job_id} was restarted", job=job.document())
 
 
-@router.post("/batches", **CREATED, response_model=LegacyCreatedBatch)
+@router.post("/batches", **creates(LegacyCreatedBatch, "Created", status=201))
 async def create_event_batch(
     request: Request, batch: BatchBody, user: Caller, key: IdempotencyKey = None
 ) -> Response:

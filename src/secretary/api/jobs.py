@@ -19,7 +19,7 @@ from ..store import JobQuery
 from . import models
 from .auth import Caller
 from .models import DeliveryList, EnqueuedJob, Envelope, JsonObject, ResponseModel
-from .openapi import LOCATION, make_router
+from .openapi import creates, make_router
 from .requests import (
     ARCHIVED,
     LARGE_FIELDS,
@@ -49,12 +49,7 @@ FULL_ID = re.compile(f"(job|batch)-{UUID}")
 #: Failures that a bulk response lists one by one.
 MAX_REFUSALS = 10
 
-ENQUEUED: Any = {
-    "status_code": 202,
-    "response_model": Envelope[EnqueuedJob],
-    "response_description": "The job is waiting for a worker",
-    "responses": {202: {"headers": LOCATION}},
-}
+ENQUEUED = creates(Envelope[EnqueuedJob], "The job is waiting for a worker")
 
 
 @router.post("/jobs", **ENQUEUED)
