@@ -122,9 +122,7 @@ class ServiceStats:
                     self._of_users.popitem(last=False)
             return await _in_time(self._of_users[user].get_or_stale(FRESH_WAIT_SECONDS))
         counts = await _in_time(self._counts.get_or_stale(FRESH_WAIT_SECONDS))
-        total: Counter[JobStatus] = Counter()
-        for by_state in counts.value.values():
-            total.update(by_state)
+        total = sum(map(Counter, counts.value.values()), Counter[JobStatus]())
         return Measured(total, counts.at)
 
     async def warm_up(self) -> None:
@@ -268,23 +266,10 @@ class Metrics(Observer):
 
     async def exposition(self) -> bytes:
         """All metrics as text; those of the store are missing while it is unavailable."""
-        collected = await asyncio.gather(
-            self._jobs(),
-            self._waiting(),
-            self._workers(),
-            self._webhooks(),
-            self._disk(),
-            return_exceptions=True,
-        )
-        families: list[Metric] = []
-        is_up = True
-        for metrics in collected:
-            if isinstance(metrics, StoreUnavailable):
-                is_up = False
-            elif isinstance(metrics, BaseException):
-                raise metrics
-            else:
-                families += metrics
+        queries = (self._jobs(), self._waiting(), self._workers(), self._webhooks(), self._disk())
+        collected = await asyncio.gather(*map(_if_available, queries))
+        families = [family for metrics in collected for family in metrics or ()]
+        is_up = None not in collected
         up = GaugeMetricFamily("secretary_store_up", "Whether the store responds", value=is_up)
         return prometheus.generate_latest(_Joined(self._registry, [up, *families]))
 
@@ -333,6 +318,13 @@ class Metrics(Observer):
             GaugeMetricFamily(free, "Free space for the data directory", value=left),
             GaugeMetricFamily(total, "Size of the disk of the data directory", value=size),
         ]
+
+
+async def _if_available(query: Awaitable[T]) -> T | None:
+    try:
+        return await query
+    except StoreUnavailable:
+        return None
 
 
 class _Joined(prometheus.CollectorRegistry):
