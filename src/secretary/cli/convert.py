@@ -9,9 +9,8 @@ import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import typer
@@ -30,18 +29,11 @@ CONCURRENT_UPLOADS = 4
 CANCEL_TIMEOUT = 5.0
 
 
-class Method(StrEnum):
-    """The extraction methods of job type `pdf`; a test compares them."""
-
-    AUTO = "auto"
-    NATIVE = "native"
-    OCR = "ocr"
-    BOTH = "both"
-    PREVIEW = "preview"
-    PREVIEW_AND_NATIVE = "preview_and_native"
-    LLM = "llm"
-    LLM_AND_NATIVE = "llm_and_native"
-    LLM_AND_OCR = "llm_and_ocr"
+#: The extraction methods of job type `pdf`; a test compares them.
+Method = Literal[
+    "auto", "native", "ocr", "both", "preview", "preview_and_native", "llm", "llm_and_native",
+    "llm_and_ocr",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +61,7 @@ def convert(
     stdout: Annotated[
         bool, typer.Option("--stdout", help="Print the Markdown instead of writing files")
     ] = False,
-    method: Annotated[Method, typer.Option(help="How to extract text from pages")] = Method.AUTO,
+    method: Annotated[Method, typer.Option(help="How to extract text from pages")] = "auto",
     language: Annotated[
         str | None,
         typer.Option(help="Language of scans, such as deu+eng, or of recordings, such as en"),
@@ -198,7 +190,7 @@ def _job_for(file_type: str | None, options: ConvertOptions) -> tuple[str, dict[
     from ..core.files import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 
     first, last = options.pages
-    extraction = {"extraction_method": options.method.value, "ocr_language": options.language}
+    extraction = {"extraction_method": options.method, "ocr_language": options.language}
     paging = {"page_start": first, "page_end": last, "password": options.password}
     if file_type == "pdf":
         return "pdf", extraction | paging
@@ -206,7 +198,7 @@ def _job_for(file_type: str | None, options: ConvertOptions) -> tuple[str, dict[
         return "imageocr", extraction
     if file_type in OFFICE_TYPES:
         # Only a printed document has pages, and legacy formats can only be printed.
-        all_pages = options.method in (Method.AUTO, Method.NATIVE) and options.pages == (None, None)
+        all_pages = options.method in ("auto", "native") and options.pages == (None, None)
         if all_pages and file_type != "ole":
             return "office", {}
         return "office", {"via_pdf": True} | extraction | paging
