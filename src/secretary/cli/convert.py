@@ -228,7 +228,7 @@ async def _write_all(
                     succeeded = False
                     continue
                 with tempfile.TemporaryDirectory() as directory:
-                    writer.write(await collect_output(backend, file, job, Path(directory)))
+                    writer.write(file, *await collect_output(backend, job, Path(directory)))
             except JobFailed as error:
                 echo_err(f"{file}: {error.message} ({error.code})")
                 succeeded = False
@@ -242,20 +242,11 @@ async def _write_all(
     return succeeded
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFiles:
-    """The output of one file. `markdown` is empty if it contains no text."""
-
-    file: Path
-    markdown: str
-    images: Sequence[Path] = ()
-    subtitles: Sequence[Path] = ()
-
-
 async def collect_output(
-    backend: Backend, file: Path, job: Document, directory: Path
-) -> OutputFiles:
-    """Collect the output of a finished job; `directory` receives files that are downloaded."""
+    backend: Backend, job: Document, directory: Path
+) -> tuple[str, list[Path], list[Path]]:
+    """Return the Markdown of a finished job (empty if there is no text), its images and its
+    subtitles; `directory` receives files that are downloaded."""
     results = job["results"] or {}
 
     async def fetch(links: Iterable[str]) -> list[Path]:
@@ -270,7 +261,7 @@ async def collect_output(
     markdown = text.strip("\n") + "\n" if text.strip() else ""
     images = await fetch(results.get("assets") or [])
     subtitles = await fetch(link for link in (results.get("subtitles") or {}).values() if link)
-    return OutputFiles(file, markdown, images, subtitles)
+    return markdown, images, subtitles
 
 
 class OutputWriter:
@@ -285,18 +276,19 @@ class OutputWriter:
         #: Never overwritten: the input files and what this run has written.
         self._taken = {file.resolve() for file in files}
 
-    def write(self, output: OutputFiles) -> None:
-        images = output.images if self.directory is not None else []
-        if not output.markdown and not images:
+    def write(
+        self, file: Path, markdown: str, images: Sequence[Path], subtitles: Sequence[Path]
+    ) -> None:
+        if not markdown and (self.directory is None or not images):
             raise UnsupportedFile("There is no text in it")
         if self.directory is None:
-            heading = f"<!-- {output.file.name.replace('--', '- -')} -->\n\n"
-            sys.stdout.write((heading if self._several else "") + output.markdown)
+            heading = f"<!-- {file.name.replace('--', '- -')} -->\n\n"
+            sys.stdout.write((heading if self._several else "") + markdown)
             sys.stdout.flush()
             return
         self.directory.mkdir(parents=True, exist_ok=True)
-        path = self._free_path(self.directory, output.file)
-        markdown = output.markdown or "".join(f"![]({image.name})\n\n" for image in images)
+        path = self._free_path(self.directory, file)
+        markdown = markdown or "".join(f"![]({image.name})\n\n" for image in images)
         directory = path.with_name(f"{path.stem}_files")
         for image in images:
             directory.mkdir(exist_ok=True)
@@ -305,13 +297,13 @@ class OutputWriter:
             markdown = markdown.replace(f"]({image.name})", link)
         _write_atomically(path, markdown)
         echo(str(path))
-        for source in output.subtitles if self._subtitles else []:
-            subtitles = path.with_suffix(source.suffix)
-            if subtitles.exists():  # the user's own; the transcript may be based on them
-                echo_err(f"{subtitles} is there already and stays as it is")
+        for source in subtitles if self._subtitles else []:
+            target = path.with_suffix(source.suffix)
+            if target.exists():  # the user's own; the transcript may be based on them
+                echo_err(f"{target} is there already and stays as it is")
                 continue
-            _write_atomically(subtitles, source.read_text(encoding="utf-8"))
-            echo(str(subtitles))
+            _write_atomically(target, source.read_text(encoding="utf-8"))
+            echo(str(target))
 
     def _free_path(self, directory: Path, file: Path) -> Path:
         names = [f"{file.stem}.md", f"{file.name}.md"]
