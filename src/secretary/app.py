@@ -19,7 +19,7 @@ from .jobs.service import JobService
 from .llm import Endpoints, LlmOptions
 from .llm.templates import Library
 from .observability import doctor
-from .observability.doctor import Finding, Installation, redact, visible_settings
+from .observability.doctor import Finding, redact
 from .storage.artifacts import JobFiles
 from .storage.blob_store import BlobStore
 from .storage.cache import Cache
@@ -150,12 +150,9 @@ class Application:
         self.sender.on_attempt = metrics.webhook_attempted
         return metrics
 
-    @cached_property
-    def installation(self) -> Installation:
-        def engines() -> list[dict[str, Any]]:
-            return redact([asdict(finding) for finding in self.check_engines()], self.settings)
-
-        return Installation(visible_settings(self.settings), engines)
+    def engines(self) -> list[dict[str, Any]]:
+        """The findings about engines without secrets. Detecting them may take a while."""
+        return redact([asdict(finding) for finding in self.check_engines()], self.settings)
 
     def maintenance(self, observer: Observer | None = None) -> Maintenance:
         settings, retention = self.settings, self.settings.retention

@@ -19,6 +19,7 @@ from .app import Application, WorkerComponents, make_tracer
 from .config import MEBIBYTE, Settings
 from .core.errors import InvalidSettings
 from .jobs.events import EventHub, Observers
+from .observability.doctor import visible_settings
 
 if TYPE_CHECKING:
     from .observability.otel import OtelTracer
@@ -45,7 +46,8 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
                 hub=hub,
                 library=app.templates,
                 schedules=app.conference_importer,
-                installation=app.installation,
+                settings=visible_settings(settings),
+                engines=app.engines,
                 api_keys=keys,
                 stopping=stopping.is_set,
                 metrics=metrics,

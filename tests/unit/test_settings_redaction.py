@@ -109,7 +109,8 @@ class TestRoute:
         api = create_api(
             job_service,
             api_keys=settings.access.api_keys,
-            installation=Application(settings).installation,
+            settings=visible_settings(settings),
+            engines=Application(settings).engines,
         )
         transport = httpx.ASGITransport(api, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:

@@ -4,8 +4,8 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -339,15 +339,6 @@ async def _check_jobs(store: Store) -> list[Finding]:
 
 def worst(findings: list[Finding]) -> Verdict:
     return max((finding.verdict for finding in findings), key=list(Verdict).index)
-
-
-@dataclass(frozen=True, slots=True)
-class Installation:
-    """Settings and engines without secrets. `engines` detects them, which may take a while, and
-    returns `subject`, `verdict`, `fact` and `remedy` of each."""
-
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    engines: Callable[[], list[dict[str, Any]]] = list
 
 
 #: Settings with such a name are secrets, including future ones.
