@@ -185,20 +185,21 @@ class _ResourceWrapper(_Wrapper[R]):
                 on_progress(update)
         return self
 
+    refresh = _update(Resource.refresh)
+    updates = _iterate(Resource.updates)
+    cancel = _update(Resource.cancel)
+    archive = _update(Resource.archive)
+    unarchive = _update(Resource.unarchive)
+    delete = _call(Resource.delete)
+
 
 class Job(_ResourceWrapper[AsyncJob], JobView):
     @property
     def document(self) -> JobDocument:
         return self._wrapped.document
 
-    refresh = _update(AsyncJob.refresh)
-    updates = _iterate(AsyncJob.updates)
     result = _call(AsyncJob.result)
-    cancel = _update(AsyncJob.cancel)
     restart = _update(AsyncJob.restart)
-    archive = _update(AsyncJob.archive)
-    unarchive = _update(AsyncJob.unarchive)
-    delete = _call(AsyncJob.delete)
     download = _call(AsyncJob.download)
     read = _call(AsyncJob.read)
     download_archive = _call(AsyncJob.download_archive)
@@ -213,16 +214,10 @@ class Batch(_ResourceWrapper[AsyncBatch], BatchView):
     def job_ids(self) -> tuple[str, ...]:
         return self._wrapped.job_ids
 
-    refresh = _update(AsyncBatch.refresh)
-    updates = _iterate(AsyncBatch.updates)
     jobs = _list(Job, AsyncBatch.jobs)
-    cancel = _update(AsyncBatch.cancel)
     pause = _update(AsyncBatch.pause)
     resume = _update(AsyncBatch.resume)
     restart_failed = _update(AsyncBatch.restart_failed)
-    archive = _update(AsyncBatch.archive)
-    unarchive = _update(AsyncBatch.unarchive)
-    delete = _call(AsyncBatch.delete)
 
 
 class Client(_Wrapper[AsyncClient]):
