@@ -17,7 +17,7 @@ import typer
 
 from ..core.errors import InvalidParameters, JobFailed, SecretaryError, UnsupportedFile
 from .backend import Backend, Document
-from .options import Target, log_warnings_only, with_target
+from .options import Target, with_target
 from .output import ExitCode, ProgressDisplay, echo, echo_err, progress_display
 
 #: Lifts the limits that protect a service: here the user can press Ctrl-C.
@@ -139,8 +139,7 @@ async def _ephemeral_backend(target: Target, files: Sequence[Path]) -> AsyncIter
             "source_roots": sorted({file.resolve().parent for file in files}),
         }
         media = {"keep_recording_mb": 0}  # the user has the recording
-        settings = Target(config=target.config).settings(storage=storage, media=media)
-        log_warnings_only(settings)
+        settings = Target(config=target.config).quiet_settings(storage=storage, media=media)
         async with ephemeral_runtime(settings, slots=CPUS) as app:
             yield LocalBackend(app, app.job_service)
 

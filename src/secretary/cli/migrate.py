@@ -10,7 +10,7 @@ import typer
 
 from ..core.errors import Conflict, InvalidParameters
 from .backend import FINAL, Document, JobProgress, OnProgress, Status
-from .options import AsJson, ConfigFile, DataDir, Target, log_warnings_only
+from .options import AsJson, ConfigFile, DataDir, Target
 from .output import ProgressDisplay, echo_err, print_json, print_transfer_counts, progress_display
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ def copy(
     """Copy jobs, batches and files to another store."""
     from ..migration import copy as migration
 
-    settings = Target(config=config).settings()
-    log_warnings_only(settings)
+    settings = Target(config=config).quiet_settings()
     source_address = migration.parse_address(source, from_files, settings)
     target_address = migration.parse_address(target, to_files, settings)
     migration.check_exists(source_address)
@@ -189,8 +188,7 @@ def import_legacy(
     from ..migration.copy import MONGODB, SETTINGS, parse_address
     from ..migration.legacy import LegacyImporter, open_legacy_source
 
-    settings = Target(data_dir, config).settings()
-    log_warnings_only(settings)
+    settings = Target(data_dir, config).quiet_settings()
     if running not in ("failed", "pending"):
         raise InvalidParameters("--running is failed or pending")
     legacy_uri = (settings.storage.mongodb_uri or "") if uri == SETTINGS else uri

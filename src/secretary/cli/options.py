@@ -118,6 +118,15 @@ class Target:
             overrides["storage"] = {"data_dir": self.data_dir}
         return load(self.config, overrides=overrides)
 
+    def quiet_settings(self, **overrides: dict[str, Any]) -> "Settings":
+        """Load the settings, and keep the log out of the command's output, except for warnings and
+        at level `debug`."""
+        settings = self.settings(**overrides)
+        set_up_logging(settings)
+        if settings.logging.level != "debug":
+            logging.getLogger().setLevel(logging.WARNING)
+        return settings
+
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Backend]:
         # Imported here: each backend is slow to import, and `--help` needs neither.
@@ -131,9 +140,7 @@ class Target:
         from ..app import Application
         from .local import LocalBackend
 
-        settings = self.settings()
-        log_warnings_only(settings)
-        async with aclosing(LocalBackend(Application(settings))) as local:
+        async with aclosing(LocalBackend(Application(self.quiet_settings()))) as local:
             yield local
 
     def run(self, work: Callable[[Backend], Awaitable[T]]) -> T:
@@ -170,10 +177,3 @@ def set_up_logging(settings: "Settings") -> None:
     from ..observability import logging as logs
 
     logs.configure_logging(settings.logging.level, as_json=settings.logging.format == "json")
-
-
-def log_warnings_only(settings: "Settings") -> None:
-    """Keep the log out of a command's output, except for warnings and at level `debug`."""
-    set_up_logging(settings)
-    if settings.logging.level != "debug":
-        logging.getLogger().setLevel(logging.WARNING)
