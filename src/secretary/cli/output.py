@@ -301,6 +301,41 @@ def activity(job: Document) -> str:
     return f"{job['error']['code']}: {job['error']['message']}" if job["error"] else ""
 
 
+@contextmanager
+def job_display(*, as_json: bool) -> Iterator[ShowJobs]:
+    """Show jobs as they change: as JSON, as lines, or as a table on a terminal."""
+    if as_json:
+        yield _on_change(lambda job: (job["status"], job["progress"]), print_json_line)
+    elif not sys.stdout.isatty():
+        yield _on_change(lambda job: (job["status"], line_key(JobProgress.of(job))), _print_line)
+    else:
+        from rich.live import Live
+
+        with Live(console=console(), auto_refresh=False) as live:
+            yield lambda jobs: live.update(job_table(jobs, live.console.width), refresh=True)
+
+
+def _on_change(
+    key: Callable[[Document], object], print_one: Callable[[Document], None]
+) -> ShowJobs:
+    """Print a job whenever its key changes."""
+    printed: dict[str, object] = {}
+
+    def show(jobs: Sequence[Document]) -> None:
+        for job in jobs:
+            if printed.get(job["job_id"]) != (current := key(job)):
+                printed[job["job_id"]] = current
+                print_one(job)
+
+    return show
+
+
+def _print_line(job: Document) -> None:
+    percent = f"{JobProgress.of(job).percent} %"
+    parts = (job["job_id"], job["job_type"], job["status"], percent, activity(job))
+    echo(f"{datetime.now():%H:%M:%S} {' '.join(parts)}".rstrip())
+
+
 def job_table(jobs: Sequence[Document], width: int) -> "Table | Text":
     """The table of `watch`; columns that need a wide terminal are left out on narrow ones."""
     from rich.progress_bar import ProgressBar
