@@ -15,16 +15,7 @@ import httpx
 from ..core.files import atomic_write
 from .connection import Connection, StreamUnavailable
 from .errors import ApiError, JobCancelled, JobFailed, NotFound, Unreachable, WaitTimeout
-from .models import (
-    FINAL,
-    BatchDocument,
-    ErrorDocument,
-    JobDocument,
-    LogEntry,
-    Progress,
-    Results,
-    Status,
-)
+from .models import BatchDocument, ErrorDocument, JobDocument, LogEntry, Progress, Results, Status
 
 T = TypeVar("T")
 D = TypeVar("D", JobDocument, BatchDocument)
@@ -65,7 +56,7 @@ class View(Generic[D]):
 
     @property
     def ended(self) -> bool:
-        return self.status in FINAL
+        return self.status in ("completed", "failed", "cancelled")
 
     @property
     def progress(self) -> Progress:
