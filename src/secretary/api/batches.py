@@ -27,7 +27,6 @@ from .models import DeliveryList, EnqueuedBatch, Envelope, ResponseModel
 from .openapi import FILE, JSON_TEXT, URL, Schema, creates, error_responses, form_body, make_router
 from .requests import (
     ARCHIVED,
-    LARGE_FIELDS,
     ArchivedFilter,
     BatchId,
     Cursor,
@@ -119,7 +118,7 @@ async def get_batch(
     document = (await job_service.batch(batch_id, user=user)).document()
     if with_jobs:
         jobs = await job_service.jobs_of_batch(batch_id, user=user)
-        document["jobs"] = [job.document(without=LARGE_FIELDS) for job in jobs]
+        document["jobs"] = [job.summary() for job in jobs]
     return success(request, "batches", document, process_id=batch_id)
 
 

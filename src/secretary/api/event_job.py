@@ -17,7 +17,6 @@ from .models import ResponseModel
 from .openapi import creates, make_router
 from .requests import (
     ARCHIVED,
-    LARGE_FIELDS,
     ArchivedFilter,
     BatchId,
     IdempotencyKey,
@@ -108,7 +107,7 @@ async def list_event_jobs(
         limit=limit,
     )
     page = await job_service_of(request).jobs_by_offset(skip, query, user=user)
-    jobs = [job.document(without=LARGE_FIELDS) for job in page.items]
+    jobs = [job.summary() for job in page.items]
     return _page_response(page, "jobs", jobs, limit=limit, skip=skip)
 
 
@@ -126,7 +125,7 @@ async def delete_event_job(request: Request, job_id: JobId, user: Caller) -> Res
     job_service = job_service_of(request)
     job = await job_service.job(job_id, user=user)
     await job_service.delete(job_id, user=user)
-    return _response(f"Job {job_id} was deleted", job=job.document(without=LARGE_FIELDS))
+    return _response(f"Job {job_id} was deleted", job=job.summary())
 
 
 @router.post("/{job_id}/restart", response_model=LegacyJob)

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.errors import InvalidParameters
-from ..core.job import Delivery, Job, UtcTime, iso, utc_now
+from ..core.job import LARGE_FIELDS, Delivery, Job, UtcTime, iso, utc_now
 from ..jobs import bulk
 from ..jobs.bulk import BulkAction
 from ..jobs.submission import JobRequest, UtcDatetime
@@ -22,7 +22,6 @@ from .models import DeliveryList, EnqueuedJob, Envelope, JsonObject, ResponseMod
 from .openapi import creates, make_router
 from .requests import (
     ARCHIVED,
-    LARGE_FIELDS,
     UUID,
     ArchivedFilter,
     Cursor,

@@ -18,14 +18,12 @@ from starlette.exceptions import HTTPException
 from ..core.errors import InvalidParameters
 from ..core.files import disposed_name
 from ..core.http_headers import read_traceparent
-from ..core.job import JobStatus, new_id
+from ..core.job import LARGE_FIELDS, JobStatus, new_id
 from ..jobs import submission
 from ..jobs.service import JobService
 from ..jobs.submission import UtcDatetime
 from ..storage.sources import Upload, Uploads
 
-#: Fields that lists omit unless `include` asks for them.
-LARGE_FIELDS = frozenset({"results", "logs"})
 ARCHIVED: dict[str, bool | None] = {"false": False, "true": True, "all": None}
 
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"

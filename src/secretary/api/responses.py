@@ -98,7 +98,7 @@ def finished(request: Request, job: Job) -> JSONResponse:
     results = {**EMPTY_RESULTS, **(job.results or {})}
     started = job.processing_started_at or job.created_at
     ended = job.completed_at or started
-    parameters = job.document(without=frozenset({"results", "logs"}))["parameters"]
+    parameters = job.summary()["parameters"]
     process = {
         "id": job.job_id,
         "main_processor": job.job_type,

@@ -101,7 +101,7 @@ class LocalBackend:
         status = frozenset(JobStatus(status) for status in filters.status) or None
         query |= {"status": status, "job_type": filters.job_type, "batch_id": filters.batch_id}
         jobs = await service.jobs(JobQuery(**query))
-        return Page([_summary(job) for job in jobs.items], jobs.next_cursor)
+        return Page([job.summary() for job in jobs.items], jobs.next_cursor)
 
     async def delete(self, collection: Collection, resource_id: str) -> None:
         service = await self._service()
@@ -111,7 +111,7 @@ class LocalBackend:
         """Wait for the job to finish and return it."""
         service, wait = await self._service(), FIRST_POLL
         while (job := await service.get_without_results(job_id)).status not in FINAL_STATUSES:
-            on_progress(JobProgress.of(_summary(job)))
+            on_progress(JobProgress.of(job.summary()))
             await asyncio.sleep(wait)
             wait = min(wait * 1.3, LONGEST_POLL)
         return (await service.job(job_id)).document()
@@ -120,11 +120,12 @@ class LocalBackend:
         service = await self._service()
         match action:
             case "cancel":
-                return _summary(await service.cancel(job_id))
+                return (await service.cancel(job_id)).summary()
             case "restart":
-                return _summary(await service.restart(job_id))
+                return (await service.restart(job_id)).summary()
             case "archive" | "unarchive":
-                return _summary(await service.archive(job_id, archived=action == "archive"))
+                archived = action == "archive"
+                return (await service.archive(job_id, archived=archived)).summary()
 
     async def fetch_file(self, job: Document, link: str, directory: Path) -> Path | None:
         """Return the path of a file that the results link to, or None if it does not exist.
@@ -186,10 +187,6 @@ class LocalBackend:
             await self._stack.enter_async_context(self._app)
             self._job_service = self._app.job_service
         return self._job_service
-
-
-def _summary(job: Job) -> Document:
-    return job.document(without=frozenset({"results", "logs"}))
 
 
 async def _chunks(file: Path) -> AsyncIterator[bytes]:
