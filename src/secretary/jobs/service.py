@@ -7,23 +7,13 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..core import errors
-from ..core.job import (
-    FINAL_STATUSES,
-    Batch,
-    Delivery,
-    Job,
-    JobStatus,
-    OwnedResource,
-    drop_masked,
-    flatten_parameters,
-    new_id,
-)
+from ..core.job import FINAL_STATUSES, Batch, Delivery, Job, JobStatus, OwnedResource, new_id
 from ..storage.artifacts import JobFiles
 from ..storage.sources import UPLOAD_GONE, Upload
 from ..store import BatchQuery, IdempotencyKey, JobQuery, Page, Store
 from .handler import Registry
 from .submission import (
-    COPIED_FIELDS,
+    SOURCE_PARAMETERS,
     BatchRequest,
     JobRequest,
     Request,
@@ -32,37 +22,9 @@ from .submission import (
     fingerprint,
     make_batch,
     make_job,
-    parse_request,
+    rerun_request,
+    uploaded_source,
 )
-
-#: The parameters that name the source of a job. Naming one of them replaces the others.
-SOURCE_PARAMETERS = frozenset({"url", "file_path", "file_source"})
-
-
-def rerun_request(job: Job, changes: Mapping[str, Any], *, user: str | None) -> JobRequest:
-    """The request that runs a job again for this user with changed parameters; null removes one.
-    Without its webhook: no receiver expects events of the new job."""
-    changes = drop_masked(changes)
-    removed = {name for name, value in changes.items() if value is None}
-    if SOURCE_PARAMETERS & (changes.keys() - removed):
-        removed |= SOURCE_PARAMETERS - changes.keys()
-    parameters = {name: value for name, value in job.parameters.items() if name not in removed}
-    extra = parameters.get("extra")
-    if isinstance(extra, dict):
-        parameters["extra"] = {k: v for k, v in extra.items() if k not in changes}
-    parameters |= {name: value for name, value in changes.items() if value is not None}
-    unchanged = {name: getattr(job, name) for name in COPIED_FIELDS - {"run_at", "traceparent"}}
-    request = unchanged | {"parameters": parameters, "user_id": user or job.user_id}
-    return parse_request(JobRequest, request)
-
-
-def uploaded_source(job: Job) -> dict[str, Any] | None:
-    """The `file_source` of a job that came with an upload, else None."""
-    source = flatten_parameters(job.parameters).get("file_source")
-    if not isinstance(source, dict) or source.get("type") != "upload" or not source.get("name"):
-        return None
-    return source
-
 
 T = TypeVar("T", bound=OwnedResource)
 Q = TypeVar("Q", JobQuery, BatchQuery)

@@ -30,6 +30,8 @@ from ..core.job import (
     Batch,
     Job,
     Webhook,
+    drop_masked,
+    flatten_parameters,
     normalize_parameters,
 )
 from .handler import Registry
@@ -225,6 +227,35 @@ def make_job(
         webhook=webhook or default_webhook,
         user_id=_owner(request, user),
     )
+
+
+#: The parameters that name the source of a job. Naming one of them replaces the others.
+SOURCE_PARAMETERS = frozenset({"url", "file_path", "file_source"})
+
+
+def rerun_request(job: Job, changes: Mapping[str, Any], *, user: str | None) -> JobRequest:
+    """The request that runs a job again for this user with changed parameters; null removes one.
+    Without its webhook: no receiver expects events of the new job."""
+    changes = drop_masked(changes)
+    removed = {name for name, value in changes.items() if value is None}
+    if SOURCE_PARAMETERS & (changes.keys() - removed):
+        removed |= SOURCE_PARAMETERS - changes.keys()
+    parameters = {name: value for name, value in job.parameters.items() if name not in removed}
+    extra = parameters.get("extra")
+    if isinstance(extra, dict):
+        parameters["extra"] = {k: v for k, v in extra.items() if k not in changes}
+    parameters |= {name: value for name, value in changes.items() if value is not None}
+    unchanged = {name: getattr(job, name) for name in COPIED_FIELDS - {"run_at", "traceparent"}}
+    request = unchanged | {"parameters": parameters, "user_id": user or job.user_id}
+    return parse_request(JobRequest, request)
+
+
+def uploaded_source(job: Job) -> dict[str, Any] | None:
+    """The `file_source` of a job that came with an upload, else None."""
+    source = flatten_parameters(job.parameters).get("file_source")
+    if not isinstance(source, dict) or source.get("type") != "upload" or not source.get("name"):
+        return None
+    return source
 
 
 def make_batch(
