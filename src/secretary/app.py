@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from .config import MEBIBYTE, Settings
 from .core.errors import InvalidSettings, StoreUnavailable
-from .core.job import JobStatus
+from .core.job import FINAL_STATUSES
 from .handlers import BUILTIN
 from .jobs.conference_import import ConferenceImporter
 from .jobs.events import Observer
@@ -19,7 +19,7 @@ from .jobs.service import JobService
 from .llm import Endpoints, LlmOptions
 from .llm.templates import Library
 from .observability import doctor
-from .observability.doctor import Finding, Installation, redact, visible_settings
+from .observability.doctor import Finding, redact
 from .storage.artifacts import JobFiles
 from .storage.blob_store import BlobStore
 from .storage.cache import Cache
@@ -150,20 +150,13 @@ class Application:
         self.sender.on_attempt = metrics.webhook_attempted
         return metrics
 
-    @cached_property
-    def installation(self) -> Installation:
-        def engines() -> list[dict[str, Any]]:
-            return redact([asdict(finding) for finding in self.check_engines()], self.settings)
-
-        return Installation(visible_settings(self.settings), engines)
+    def engines(self) -> list[dict[str, Any]]:
+        """The findings about engines without secrets. Detecting them may take a while."""
+        return redact([asdict(finding) for finding in self.check_engines()], self.settings)
 
     def maintenance(self, observer: Observer | None = None) -> Maintenance:
         settings, retention = self.settings, self.settings.retention
-        days = {
-            JobStatus.COMPLETED: retention.completed_days,
-            JobStatus.FAILED: retention.failed_days,
-            JobStatus.CANCELLED: retention.cancelled_days,
-        }
+        days = {status: getattr(retention, f"{status}_days") for status in FINAL_STATUSES}
         options = MaintenanceOptions(
             max_crashes=settings.generic_worker.max_crashes,
             retention={status: timedelta(days=n) for status, n in days.items() if n},

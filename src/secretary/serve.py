@@ -18,7 +18,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from .app import Application, WorkerComponents, make_tracer
 from .config import MEBIBYTE, Settings
 from .core.errors import InvalidSettings
-from .jobs.events import EventHub, Observer, Observers
+from .jobs.events import EventHub, Observers
+from .observability.doctor import visible_settings
 
 if TYPE_CHECKING:
     from .observability.otel import OtelTracer
@@ -38,14 +39,15 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
             hub, metrics, stopping = EventHub(app.store), app.metrics, asyncio.Event()
             components = None
             if with_worker:
-                observer = Observers(metrics, tracer) if tracer else metrics
+                observer = Observers(metrics, tracer)
                 components = app.worker(observer=observer, on_ended=app.sender.wake)
             api = create_api(
                 app.job_service,
                 hub=hub,
                 library=app.templates,
                 schedules=app.conference_importer,
-                installation=app.installation,
+                settings=visible_settings(settings),
+                engines=app.engines,
                 api_keys=keys,
                 stopping=stopping.is_set,
                 metrics=metrics,
@@ -82,9 +84,7 @@ async def work(
     require_writable(settings.storage.data_dir)
     async with Application(settings) as app, tracing() as tracer:
         with_probe = settings.generic_worker.metrics_port is not None
-        observer: Observer | None = tracer
-        if with_probe:
-            observer = Observers(app.metrics, tracer) if tracer else app.metrics
+        observer = Observers(app.metrics if with_probe else None, tracer)
         async with sending(app.sender):
             components = app.worker(
                 job_types=job_types, slots=slots, observer=observer, on_ended=app.sender.wake

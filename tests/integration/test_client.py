@@ -537,7 +537,7 @@ class TestRealWork:
         assert page.read_text() == "World"
         archive = await call(job.download_archive, directory / "all.zip")
         assert zipfile.ZipFile(archive).testzip() is None
-        assert not list(directory.glob(".*.part"))
+        assert not list(directory.glob(".*"))
         with pytest.raises(NotFound):
             await call(job.download, "nothing.jpg", to=directory)
         (event,) = await receiver.wait_for()

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from secretary.app import Application
 from secretary.cli import app
-from secretary.cli.backend import FINAL, WAITING, Backend, JobProgress, Status, linked_file_name
+from secretary.cli.backend import FINAL, WAITING, JobProgress, Status, linked_file_name
 from secretary.cli.batches import _read_document
 from secretary.cli.local import LocalBackend
 from secretary.cli.options import Target
@@ -41,13 +41,13 @@ class TestBackends:
             status.value for status in jobs.FINAL_STATUSES
         }
 
-    @pytest.mark.parametrize("kind", [LocalBackend, RemoteBackend])
-    def test_each_backend_implements_the_protocol(self, kind: type) -> None:
-        wanted = inspect.getmembers(Backend, inspect.iscoroutinefunction)
-        assert len(wanted) > 10
-        for name, method in wanted:
-            own = inspect.signature(getattr(kind, name)).parameters
-            assert list(own) == list(inspect.signature(method).parameters), name
+    def test_the_backends_have_the_same_methods(self) -> None:
+        methods = inspect.getmembers(LocalBackend, inspect.iscoroutinefunction)
+        public = [(name, method) for name, method in methods if not name.startswith("_")]
+        assert len(public) > 10
+        for name, method in public:
+            remote = inspect.signature(getattr(RemoteBackend, name)).parameters
+            assert list(remote) == list(inspect.signature(method).parameters), name
 
     @pytest.mark.parametrize(
         ("link", "name"),

@@ -11,7 +11,6 @@ from secretary.app import Application
 from secretary.cli.convert import (
     ConvertOptions,
     Method,
-    OutputFiles,
     OutputWriter,
     collect_output,
     page_range,
@@ -28,7 +27,7 @@ from secretary.storage.artifacts import JobFiles
 
 from ..minimal_files import MP4, PNG, office, pdf
 
-PLAIN = ConvertOptions(Method.AUTO, (None, None), None, None, False)
+PLAIN = ConvertOptions("auto", (None, None), None, None, False)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +60,7 @@ class TestJobRequest:
         return request["job_type"], request["parameters"]
 
     def test_a_pdf_job_has_all_options(self, tmp_path: Path) -> None:
-        options = ConvertOptions(Method.BOTH, (2, None), "deu", "secret", True)
+        options = ConvertOptions("both", (2, None), "deu", "secret", True)
         job_type, parameters = self.request(tmp_path / "a.docx", pdf(), options)
         assert job_type == "pdf"
         assert parameters == {
@@ -78,7 +77,7 @@ class TestJobRequest:
         assert (job_type, parameters) == ("office", {"include_images": False})
 
     def test_an_office_file_with_pages_is_converted_to_pdf(self, tmp_path: Path) -> None:
-        options = ConvertOptions(Method.AUTO, (2, 3), None, None, False)
+        options = ConvertOptions("auto", (2, 3), None, None, False)
         job_type, parameters = self.request(tmp_path / "a.pdf", office("word"), options)
         assert (job_type, parameters["via_pdf"], parameters["page_end"]) == ("office", True, 3)
 
@@ -99,12 +98,11 @@ class TestJobRequest:
 
 
 class TestOutput:
-    async def output_of(self, file: Path, data: Path, **results: object) -> OutputFiles:
+    async def output_of(self, data: Path, **results: object) -> tuple[str, list[Path], list[Path]]:
         job_service = JobService(None, Registry(), JobFiles(data))  # type: ignore[arg-type]  # nobody asks it
         job = Job(job_id="job-1", attempt=1, results=results).document()
-        return await collect_output(
-            LocalBackend(Application(Settings()), job_service), file, job, data / "unused"
-        )
+        backend = LocalBackend(Application(Settings()), job_service)
+        return await collect_output(backend, job, data / "unused")
 
     async def test_images_are_saved_and_linked(self, tmp_path: Path) -> None:
         made = tmp_path / "data" / "jobs" / "job-1" / "1"
@@ -113,20 +111,19 @@ class TestOutput:
         (made / "document.md").write_text("# A\n\n![x](image_1.png) ![y](image_2.png)\n\n")
         file = tmp_path / "my notes.docx"
         output = await self.output_of(
-            file,
             tmp_path / "data",
             markdown_file="/api/files/job-1/document.md",
             assets=["/api/files/job-1/image_1.png", "/api/files/job-1/../../../x"],
         )
-        OutputWriter(tmp_path / "out", [file]).write(output)
+        OutputWriter(tmp_path / "out", [file]).write(file, *output)
         text = (tmp_path / "out" / "my notes.md").read_text()
         assert text == "# A\n\n![x](my%20notes_files/image_1.png) ![y](image_2.png)\n"
         assert os.listdir(tmp_path / "out" / "my notes_files") == ["image_1.png"]
 
     async def test_markdown_in_the_results_is_used_without_a_file(self, tmp_path: Path) -> None:
         file = tmp_path / "a.pdf"
-        output = await self.output_of(file, tmp_path, markdown_content="Text")
-        OutputWriter(tmp_path, [file]).write(output)
+        output = await self.output_of(tmp_path, markdown_content="Text")
+        OutputWriter(tmp_path, [file]).write(file, *output)
         assert (tmp_path / "a.md").read_text() == "Text\n"
 
     async def test_images_without_text_are_linked(self, tmp_path: Path) -> None:
@@ -134,16 +131,16 @@ class TestOutput:
         made.mkdir(parents=True)
         (made / "preview_001.jpg").write_bytes(b"x")
         url, file = "/api/files/job-1/preview_001.jpg", tmp_path / "a.pdf"
-        output = await self.output_of(file, tmp_path / "data", assets=[url])
-        OutputWriter(tmp_path, [file]).write(output)
+        output = await self.output_of(tmp_path / "data", assets=[url])
+        OutputWriter(tmp_path, [file]).write(file, *output)
         assert (tmp_path / "a.md").read_text().strip() == "![](a_files/preview_001.jpg)"
 
     @pytest.mark.parametrize("directory", [None, Path()])
     async def test_empty_output_is_an_error(self, tmp_path: Path, directory: Path | None) -> None:
         file = tmp_path / "a.pdf"
-        output = await self.output_of(file, tmp_path, markdown_content=" \n")
+        output = await self.output_of(tmp_path, markdown_content=" \n")
         with pytest.raises(UnsupportedFile, match="There is no text in it"):
-            OutputWriter(directory, [file]).write(output)
+            OutputWriter(directory, [file]).write(file, *output)
 
 
 class TestRunDirectory:
@@ -169,4 +166,4 @@ class TestRunDirectory:
 
 def test_the_methods_match_the_job_type() -> None:
     methods = get_args(PdfParameters.model_fields["extraction_method"].annotation)
-    assert {*Method, "tesseract_ocr"} == set(methods)
+    assert {*get_args(Method), "tesseract_ocr"} == set(methods)

@@ -67,13 +67,13 @@ class TestSubscriptions:
             await store.cancel(JobQuery(job_id=outside.job_id))
             assert await of_job.wait(SECONDS)
             assert await of_all.wait(SECONDS)
-            assert of_job.take().changes == [Change(outside.job_id, None)]
-            assert of_all.take().changes == [Change(outside.job_id, None)]
+            assert of_job.take().items == [Change(outside.job_id, None)]
+            assert of_all.take().items == [Change(outside.job_id, None)]
             await store.cancel(JobQuery(job_id=inside.job_id))
             assert await of_batch.wait(SECONDS)
-            assert of_batch.take().changes == [Change(inside.job_id, batch.batch_id)]
+            assert of_batch.take().items == [Change(inside.job_id, batch.batch_id)]
             assert await of_all.wait(SECONDS)
-            assert of_job.take().changes == []
+            assert of_job.take().items == []
 
     async def test_nothing_that_happens_after_the_beginning_is_missed(
         self, store: Store, hub: EventHub
@@ -93,7 +93,7 @@ class TestSubscriptions:
                 await store.report(job, Progress(step="x", percent=percent))
                 await other.wait(SECONDS)
                 other.take()
-            assert subscription.take().changes == [Change(job.job_id, None)]
+            assert subscription.take().items == [Change(job.job_id, None)]
 
     async def test_a_subscriber_too_far_behind_is_dropped_with_notice(
         self, store: WatchedStore, hub: EventHub
@@ -102,9 +102,9 @@ class TestSubscriptions:
             for n in range(MAX_PENDING + 5):
                 subscription.push(Change(f"job-{n}", None))
             taken = subscription.take()
-            assert taken.lost
-            assert len(taken.changes) < 10
-            assert not subscription.take().lost
+            assert taken.gap
+            assert len(taken.items) < 10
+            assert not subscription.take().gap
 
     async def test_a_gap_in_the_feed_sends_everybody_to_look(
         self, store: WatchedStore, hub: EventHub
@@ -113,7 +113,7 @@ class TestSubscriptions:
         async with hub.subscription(job_id=job.job_id) as subscription:
             store.trouble.append(Changes([], (await store.changes(None)).position, gap=True))
             assert await subscription.wait(SECONDS)
-            assert subscription.take().lost
+            assert subscription.take().gap
 
     async def test_time_can_be_up(self, store: Store, hub: EventHub) -> None:
         async with hub.subscription(job_id="job-1") as subscription:

@@ -15,6 +15,7 @@ from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.jobs.submission import BatchRequest, JobRequest, parse_request
 from secretary.network.client import Network
+from secretary.observability.metrics import ServiceStats
 from secretary.storage.artifacts import JobFiles
 from secretary.store import BatchQuery, JobQuery, open_store
 from secretary.store.claims import is_alive
@@ -345,4 +346,5 @@ class TestWorkers:
             replace(worker("gone"), pid=os.getpid(), birth=gone),
         ):
             await job_service.store.register_worker(info, timedelta(seconds=60))
-        assert [one.worker_id for one in await job_service.workers_alive()] == ["here"]
+        alive = await ServiceStats(job_service).workers()
+        assert [one.worker_id for one in alive] == ["here"]

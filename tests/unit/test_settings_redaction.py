@@ -12,10 +12,11 @@ from pydantic import BaseModel
 from secretary.api import create_api
 from secretary.app import Application
 from secretary.config import Settings, load
+from secretary.core.job import MASK
 from secretary.handlers import BUILTIN
 from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
-from secretary.observability.doctor import MASK, PLAIN, SECRET, visible_settings
+from secretary.observability.doctor import PLAIN, SECRET, visible_settings
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store
 
@@ -108,7 +109,8 @@ class TestRoute:
         api = create_api(
             job_service,
             api_keys=settings.access.api_keys,
-            installation=Application(settings).installation,
+            settings=visible_settings(settings),
+            engines=Application(settings).engines,
         )
         transport = httpx.ASGITransport(api, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:

@@ -1,6 +1,9 @@
 """The HTTP API: builds the FastAPI application from its routers and middleware."""
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
 
@@ -8,8 +11,7 @@ from ..jobs.conference_import import ConferenceImporter
 from ..jobs.events import EventHub
 from ..jobs.service import JobService
 from ..llm.templates import Library
-from ..observability.doctor import Installation
-from ..observability.metrics import Metrics, ServiceStats
+from ..observability.metrics import CachedQuery, Metrics, ServiceStats
 from ..version import __version__
 from . import batches, dashboard, event_job, files, ingress, jobs, streams, system
 from .auth import Authenticator
@@ -27,7 +29,8 @@ def create_api(
     hub: EventHub | None = None,
     library: Library | None = None,
     schedules: ConferenceImporter | None = None,
-    installation: Installation | None = None,
+    settings: Mapping[str, Any] | None = None,
+    engines: Callable[[], list[dict[str, Any]]] = list,
     api_keys: Sequence[str] = (),
     stopping: Callable[[], bool] = lambda: False,
     metrics: Metrics | None = None,
@@ -37,8 +40,9 @@ def create_api(
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
     start_span: StartSpan | None = None,
 ) -> FastAPI:
-    """Build the application. `stopping` returns whether the service is shutting down; `metrics`
-    may be shared with other parts of the process."""
+    """Build the application. `settings` and `engines`, without secrets, are shown to operators;
+    `stopping` returns whether the service is shutting down; `metrics` may be shared with other
+    parts of the process."""
     # Order matters: `/jobs/batch` and `/batches/from-…` come before `/jobs/{job_id}` and
     # `/batches/{batch_id}`.
     routers = (
@@ -73,7 +77,10 @@ def create_api(
     api.state.hub = hub or EventHub(job_service.store)
     api.state.library = library or Library()
     api.state.schedules = schedules or ConferenceImporter()
-    api.state.system_info = system.SystemInfo(job_service, installation or Installation())
+    api.state.settings = settings or {}
+    # Slow to gather, so they are cached.
+    api.state.engines = CachedQuery(partial(asyncio.to_thread, engines))
+    api.state.cache_bytes = CachedQuery(partial(asyncio.to_thread, job_service.files.cache.size))
     api.state.heartbeat_seconds = heartbeat_seconds
     api.state.max_body_bytes = max_body_bytes
     return api

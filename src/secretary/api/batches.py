@@ -24,10 +24,9 @@ from .auth import Caller
 from .ingress import FILE_TYPES, parameters_of, refuse_other_sources, require_file_type
 from .jobs import deliveries_response
 from .models import DeliveryList, EnqueuedBatch, Envelope, ResponseModel
-from .openapi import FILE, JSON_TEXT, LOCATION, URL, Schema, error_responses, form_body, make_router
+from .openapi import FILE, JSON_TEXT, URL, Schema, creates, error_responses, form_body, make_router
 from .requests import (
     ARCHIVED,
-    LARGE_FIELDS,
     ArchivedFilter,
     BatchId,
     Cursor,
@@ -43,19 +42,13 @@ from .requests import (
     read_files,
     read_form,
     read_names,
-    remove_uploads,
     with_trace,
 )
 from .responses import enqueued, job_error_response, success
 
 router = make_router("batches")
 
-ENQUEUED: Any = {
-    "status_code": 202,
-    "response_model": Envelope[EnqueuedBatch],
-    "response_description": "The jobs are waiting for workers",
-    "responses": {202: {"headers": LOCATION}},
-}
+ENQUEUED = creates(Envelope[EnqueuedBatch], "The jobs are waiting for workers")
 ENQUEUED_FROM_FILE: Any = ENQUEUED | {"responses": ENQUEUED["responses"] | error_responses([415])}
 
 
@@ -125,7 +118,7 @@ async def get_batch(
     document = (await job_service.batch(batch_id, user=user)).document()
     if with_jobs:
         jobs = await job_service.jobs_of_batch(batch_id, user=user)
-        document["jobs"] = [job.document(without=LARGE_FIELDS) for job in jobs]
+        document["jobs"] = [job.summary() for job in jobs]
     return success(request, "batches", document, process_id=batch_id)
 
 
@@ -267,19 +260,12 @@ async def submit_files(request: Request, user: Caller, key: IdempotencyKey = Non
     """Submit one job per uploaded file, all or nothing."""
     job_service = job_service_of(request)
     form = await read_files(request, job_service.files.uploads, max_files=MAX_FILES)
-    try:
+    async with job_service.adding(form.uploads) as job_ids:
         batch, uploads = _read_files_form(form)
-        stored, job_ids = await job_service.submit_batch(
-            with_trace(request, batch), user=user, key=key, uploads=uploads
-        )
-    except errors.SecretaryError as error:
-        # After a store failure the jobs may exist all the same; then they need their files.
-        if not isinstance(error, errors.StoreUnavailable):
-            await remove_uploads(job_service.files.uploads, form.uploads)
-        raise
-    if form.uploads[0].job_id not in job_ids:  # a repeated request; the first one's files are used
-        await remove_uploads(job_service.files.uploads, form.uploads)
-    return _enqueued(request, stored, job_ids)
+        submitted = with_trace(request, batch)
+        stored = await job_service.submit_batch(submitted, user=user, key=key, uploads=uploads)
+        job_ids += stored[1]
+    return _enqueued(request, *stored)
 
 
 def _read_files_form(form: Form) -> tuple[BatchRequest, list[Upload | None]]:

@@ -14,10 +14,9 @@ from . import models
 from .auth import Caller
 from .batches import ActiveBody, BatchBody
 from .models import ResponseModel
-from .openapi import LOCATION, make_router
+from .openapi import creates, make_router
 from .requests import (
     ARCHIVED,
-    LARGE_FIELDS,
     ArchivedFilter,
     BatchId,
     IdempotencyKey,
@@ -73,15 +72,11 @@ class LegacyBatchPage(LegacyPage):
     batches: list[models.Batch]
 
 
-CREATED: Any = {
-    "status_code": 201,
-    "response_description": "Created",
-    "responses": {201: {"headers": LOCATION}},
-}
+CREATED_JOB = creates(LegacyJob, "Created", status=201)
 
 
-@router.post("/submit", **CREATED, response_model=LegacyJob, name="submit_event_job")
-@router.post("/jobs", **CREATED, response_model=LegacyJob)
+@router.post("/submit", **CREATED_JOB, name="submit_event_job")
+@router.post("/jobs", **CREATED_JOB)
 async def create_event_job(
     request: Request, job: JobRequest, user: Caller, key: IdempotencyKey = None
 ) -> Response:
@@ -112,7 +107,7 @@ async def list_event_jobs(
         limit=limit,
     )
     page = await job_service_of(request).jobs_by_offset(skip, query, user=user)
-    jobs = [job.document(without=LARGE_FIELDS) for job in page.items]
+    jobs = [job.summary() for job in page.items]
     return _page_response(page, "jobs", jobs, limit=limit, skip=skip)
 
 
@@ -130,7 +125,7 @@ async def delete_event_job(request: Request, job_id: JobId, user: Caller) -> Res
     job_service = job_service_of(request)
     job = await job_service.job(job_id, user=user)
     await job_service.delete(job_id, user=user)
-    return _response(f"Job {job_id} was deleted", job=job.document(without=LARGE_FIELDS))
+    return _response(f"Job {job_id} was deleted", job=job.summary())
 
 
 @router.post("/{job_id}/restart", response_model=LegacyJob)
@@ -140,7 +135,7 @@ async def restart_event_job(request: Request, job_id: JobId, user: Caller) -> Re
     return _response(f"Job {job_id} was restarted", job=job.document())
 
 
-@router.post("/batches", **CREATED, response_model=LegacyCreatedBatch)
+@router.post("/batches", **creates(LegacyCreatedBatch, "Created", status=201))
 async def create_event_batch(
     request: Request, batch: BatchBody, user: Caller, key: IdempotencyKey = None
 ) -> Response:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from ..core.errors import InvalidParameters, SecretaryError, StoreUnavailable, UnsupportedFile
+from ..core.errors import InvalidParameters, UnsupportedFile
 from ..core.files import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 from ..core.job import Job, JobStatus, new_id
 from ..jobs.events import EventHub
@@ -28,15 +28,7 @@ from .openapi import (
     make_router,
     properties_of,
 )
-from .requests import (
-    Fields,
-    Form,
-    IdempotencyKey,
-    job_service_of,
-    read_form,
-    remove_uploads,
-    with_trace,
-)
+from .requests import Fields, Form, IdempotencyKey, job_service_of, read_form, with_trace
 from .responses import JOB_STATUS, accepted, finished, job_error_response
 
 #: Fields of the job itself, which some clients send along with its parameters.
@@ -180,20 +172,13 @@ def ingress_router(registry: Registry) -> APIRouter:
 
 def _endpoint(route: IngressRoute) -> Any:
     async def endpoint(request: Request, user: Caller, key: IdempotencyKey = None) -> Response:
-        job_service, job_id = job_service_of(request), new_id("job")
-        uploads = job_service.files.uploads
-        form = await read_form(request, uploads, job_id=job_id)
-        try:
+        job_service = job_service_of(request)
+        form = await read_form(request, job_service.files.uploads, job_id=new_id("job"))
+        async with job_service.adding(form.uploads) as job_ids:
             submitted = with_trace(request, read_submission(form, route))
             wait_seconds = _wait_seconds(request, form.fields)
             job = await job_service.submit(submitted, user=user, key=key, upload=form.upload)
-        except SecretaryError as error:
-            # After a store failure the job may exist all the same; then it needs its file.
-            if not isinstance(error, StoreUnavailable):
-                await remove_uploads(uploads, form.uploads)
-            raise
-        if job.job_id != job_id:  # a repeated request; the first one's upload is used
-            await remove_uploads(uploads, form.uploads)
+            job_ids.append(job.job_id)
         response = await _wait_for_result(request, job, wait_seconds) if wait_seconds else None
         response = response or accepted(job)
         if preferred := _preferred_wait(request):

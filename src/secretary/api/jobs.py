@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.errors import InvalidParameters
-from ..core.job import Delivery, Job, UtcTime, iso, utc_now
+from ..core.job import LARGE_FIELDS, Delivery, Job, UtcTime, iso, utc_now
 from ..jobs import bulk
 from ..jobs.bulk import BulkAction
 from ..jobs.submission import JobRequest, UtcDatetime
@@ -19,10 +19,9 @@ from ..store import JobQuery
 from . import models
 from .auth import Caller
 from .models import DeliveryList, EnqueuedJob, Envelope, JsonObject, ResponseModel
-from .openapi import LOCATION, make_router
+from .openapi import creates, make_router
 from .requests import (
     ARCHIVED,
-    LARGE_FIELDS,
     UUID,
     ArchivedFilter,
     Cursor,
@@ -49,12 +48,7 @@ FULL_ID = re.compile(f"(job|batch)-{UUID}")
 #: Failures that a bulk response lists one by one.
 MAX_REFUSALS = 10
 
-ENQUEUED: Any = {
-    "status_code": 202,
-    "response_model": Envelope[EnqueuedJob],
-    "response_description": "The job is waiting for a worker",
-    "responses": {202: {"headers": LOCATION}},
-}
+ENQUEUED = creates(Envelope[EnqueuedJob], "The job is waiting for a worker")
 
 
 @router.post("/jobs", **ENQUEUED)
@@ -176,18 +170,14 @@ class Filter(BaseModel):
     created_before: UtcDatetime | None = None
 
     def query(self, cursor: str | None) -> JobQuery:
-        return JobQuery(
-            status=read_statuses([self.status] if isinstance(self.status, str) else self.status),
-            job_type=self.job_type or None,
-            batch_id=self.batch_id or None,
-            user_id=self.user_id or None,
-            archived=ARCHIVED[self.archived],
-            text=self.q or None,
-            error_code=self.error_code or None,
-            created_after=self.created_after,
-            created_before=self.created_before,
-            cursor=cursor,
-        )
+        given: dict[str, Any] = {name: value or None for name, value in self}
+        status = [self.status] if isinstance(self.status, str) else self.status
+        given |= {
+            "status": read_statuses(status),
+            "archived": ARCHIVED[self.archived],
+            "text": given.pop("q"),
+        }
+        return JobQuery(**given, cursor=cursor)
 
 
 BULK_EXAMPLE: JsonObject = {

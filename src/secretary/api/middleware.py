@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
@@ -13,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..core.errors import SecretaryError
 from ..core.http_headers import read_traceparent, trace_id
 from .auth import Authenticator
-from .responses import error_response, response_for, unexpected_error_response
+from .responses import error_response, response_for
 
 if TYPE_CHECKING:
     from ..observability.otel import RequestSpan
@@ -48,31 +49,21 @@ UNTRACED = ("/api/health", "/metrics", "/dashboard")
 RecordResponse = Callable[[str, str, int, float], None]
 
 
+@dataclass(slots=True)
 class RequestMiddleware:
-    """`path_limits` are the body limits of paths that differ from `max_body_bytes`."""
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        authenticator: Authenticator,
-        record_response: RecordResponse,
-        max_body_bytes: int = 0,
-        path_limits: Mapping[str, int] | None = None,
-        body_timeout: float = BODY_TIMEOUT,
-        start_span: StartSpan | None = None,
-    ) -> None:
-        self._app = app
-        self._authenticator = authenticator
-        self._record_response = record_response
-        self._max_body_bytes = max_body_bytes
-        self._path_limits = path_limits or {}
-        self._body_timeout = body_timeout
-        self._start_span = start_span
+    app: ASGIApp
+    _: KW_ONLY
+    authenticator: Authenticator
+    record_response: RecordResponse
+    max_body_bytes: int = 0
+    #: Of paths whose limit differs from `max_body_bytes`.
+    path_limits: Mapping[str, int] = field(default_factory=dict)
+    body_timeout: float = BODY_TIMEOUT
+    start_span: StartSpan | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return await self._app(scope, receive, send)
+            return await self.app(scope, receive, send)
         scope.setdefault("state", {})["arrived_at"] = time.time()
         path: str = scope["path"]
         if path.startswith("/api/") and path.endswith("/"):
@@ -80,21 +71,23 @@ class RequestMiddleware:
             # clients follow it without the body or with another method.
             raw_path: bytes = scope.get("raw_path") or path.encode()
             scope = {**scope, "path": path[:-1], "raw_path": raw_path.removesuffix(b"/")}
-        response = _ObservedResponse(scope, send, self._record_response, self._span(scope))
+        response = _ObservedResponse(scope, send, self.record_response, self._span(scope))
         try:
             await self._handle(scope, receive, response.send)
         except Exception as error:
             if not response.status:
-                await unexpected_error_response(error)(scope, receive, response.send)
+                details = {"type": type(error).__name__}
+                internal_error = error_response(500, "Internal error", details=details)
+                await internal_error(scope, receive, response.send)
             raise  # the server logs the traceback
         finally:
             response.log()
 
     def _span(self, scope: Scope) -> "RequestSpan | None":
-        if self._start_span is None or scope["path"].startswith(UNTRACED):
+        if self.start_span is None or scope["path"].startswith(UNTRACED):
             return None
         parent = read_traceparent(Headers(scope=scope).get("traceparent"))
-        span = self._start_span(_method_label(scope["method"]), parent)
+        span = self.start_span(_method_label(scope["method"]), parent)
         scope["state"]["traceparent"] = span.traceparent
         return span
 
@@ -106,92 +99,88 @@ class RequestMiddleware:
             response = error_response(400, message, headers={"Connection": "close"})
             return await response(scope, receive, send)
         try:
-            self._authenticator.authenticate(scope)
+            self.authenticator.authenticate(scope)
         except SecretaryError as error:
             return await response_for(error)(scope, receive, send)
-        limit = self._path_limits.get(scope["path"], self._max_body_bytes)
+        limit = self.path_limits.get(scope["path"], self.max_body_bytes)
         length = headers.get("content-length", "")
         if length.isascii() and length.isdigit() and int(length) > limit:
             return await error_response(413, _too_large(limit))(scope, receive, send)
-        await self._app(scope, _LimitedBody(receive, limit, self._body_timeout), send)
+        await self.app(scope, _LimitedBody(receive, limit, self.body_timeout), send)
 
 
+@dataclass(slots=True)
 class _LimitedBody:
     """The `receive` of a request whose body may be neither too large nor too slow."""
 
-    def __init__(self, receive: Receive, limit: int, timeout: float) -> None:
-        self._receive = receive
-        self._limit = limit
-        self._timeout = timeout
-        self._size = 0
-        self._waited = 0.0
-        self._complete = False
+    receive: Receive
+    limit: int
+    timeout: float
+    size: int = 0
+    waited: float = 0.0
+    is_complete: bool = False
 
     async def __call__(self) -> Message:
-        if self._complete:  # the application is waiting for the client to disconnect
-            return await self._receive()
-        remaining = self._timeout + self._size / MIN_BYTES_PER_SECOND - self._waited
+        if self.is_complete:  # the application is waiting for the client to disconnect
+            return await self.receive()
+        remaining = self.timeout + self.size / MIN_BYTES_PER_SECOND - self.waited
         began = time.monotonic()
         try:
-            async with asyncio.timeout(min(remaining, self._timeout)):
-                message = await self._receive()
+            async with asyncio.timeout(min(remaining, self.timeout)):
+                message = await self.receive()
         except TimeoutError:
             text = "The request body arrived too slowly"
             raise HTTPException(400, text, headers={"Connection": "close"}) from None
-        self._waited += time.monotonic() - began
-        self._complete = not message.get("more_body", False)
-        self._size += len(message.get("body", b""))
-        if self._size > self._limit:  # a chunked body does not announce its length
-            raise HTTPException(413, _too_large(self._limit))
+        self.waited += time.monotonic() - began
+        self.is_complete = not message.get("more_body", False)
+        self.size += len(message.get("body", b""))
+        if self.size > self.limit:  # a chunked body does not announce its length
+            raise HTTPException(413, _too_large(self.limit))
         return message
 
 
+@dataclass(slots=True)
 class _ObservedResponse:
     """Adds the default headers to a response and records it in metrics, traces and the log."""
 
-    __slots__ = ("_began", "_record_response", "_scope", "_send", "_span", "status")
-
-    def __init__(
-        self, scope: Scope, send: Send, record_response: RecordResponse, span: "RequestSpan | None"
-    ) -> None:
-        self._scope = scope
-        self._span = span
-        self._send = send
-        self._record_response = record_response
-        self._began = time.perf_counter()
-        #: 0 until the response has started.
-        self.status = 0
+    scope: Scope
+    send_on: Send
+    record_response: RecordResponse
+    span: "RequestSpan | None"
+    began: float = field(default_factory=time.perf_counter)
+    #: 0 until the response has started.
+    status: int = 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             names = dict(message["headers"])
             is_json = names.get(b"content-type", b"").startswith(b"application/json")
             defaults = JSON_HEADERS if is_json else SECURITY_HEADERS
-            more = (*defaults, *self._scope["state"].get("headers", ()))
+            more = (*defaults, *self.scope["state"].get("headers", ()))
             message["headers"] = [
                 *message["headers"],
                 *(header for header in more if header[0] not in names),
             ]
             self.status = message["status"]
-            seconds = time.perf_counter() - self._began
-            method = _method_label(self._scope["method"])
-            self._record_response(method, route_of(self._scope), self.status, seconds)
-        await self._send(message)
+            seconds = time.perf_counter() - self.began
+            method = _method_label(self.scope["method"])
+            self.record_response(method, route_of(self.scope), self.status, seconds)
+        await self.send_on(message)
 
     def log(self) -> None:
         """Log errors at INFO, the rest at DEBUG. No query string: clients put secrets there."""
-        if self._span is not None:
-            self._span.end(route_of(self._scope), self.status)
+        if self.span is not None:
+            self.span.end(route_of(self.scope), self.status)
         level = logging.DEBUG if self.status < 400 else logging.INFO
         if not logger.isEnabledFor(level):
             return
-        traceparent = Headers(scope=self._scope).get("traceparent")
+        traceparent = Headers(scope=self.scope).get("traceparent")
         fields = {
-            "method": self._scope["method"],
-            "route": route_of(self._scope),
+            "method": self.scope["method"],
+            "route": route_of(self.scope),
             "status": self.status,
-            "ms": round((time.perf_counter() - self._began) * 1000, 1),
-            "user": self._scope["state"].get("user"),
+            "ms": round((time.perf_counter() - self.began) * 1000, 1),
+            "user": self.scope["state"].get("user"),
             "trace_id": trace_id(read_traceparent(traceparent)),
         }
         summary = "{method} {route} {status} {ms} ms".format(**fields)

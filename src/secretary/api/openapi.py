@@ -63,6 +63,16 @@ LOCATION = {"Location": header("The path of the job or batch")}
 WAITED = {"Preference-Applied": header("How long `Prefer` made the request wait", required=False)}
 
 
+def creates(model: type[BaseModel], description: str, *, status: int = 202) -> Any:
+    """Options of a route that adds a job or batch and returns its path."""
+    return {
+        "status_code": status,
+        "response_model": model,
+        "response_description": description,
+        "responses": {status: {"headers": LOCATION}},
+    }
+
+
 class DocumentedRoute(APIRoute):
     """Documents the errors that routes have in common; `responses` adds those of one route."""
 

@@ -1,9 +1,8 @@
 """Reads requests: shared parameters, forms and JSON bodies, and uploads as they arrive."""
 
 import json
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
@@ -19,14 +18,12 @@ from starlette.exceptions import HTTPException
 from ..core.errors import InvalidParameters
 from ..core.files import disposed_name
 from ..core.http_headers import read_traceparent
-from ..core.job import JobStatus, new_id
+from ..core.job import LARGE_FIELDS, JobStatus, new_id
 from ..jobs import submission
 from ..jobs.service import JobService
 from ..jobs.submission import UtcDatetime
 from ..storage.sources import Upload, Uploads
 
-#: Fields that lists omit unless `include` asks for them.
-LARGE_FIELDS = frozenset({"results", "logs"})
 ARCHIVED: dict[str, bool | None] = {"false": False, "true": True, "all": None}
 
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -138,8 +135,7 @@ async def read_form(request: Request, uploads: Uploads, *, job_id: str) -> Form:
     media_type, options = parse_options_header(request.headers.get("content-type", ""))
     match media_type.lower():
         case b"multipart/form-data":
-            parts = _MultipartReader(options, request.app.state.max_body_bytes)
-            return await _read_multipart(request, parts, uploads, lambda: job_id)
+            return await _read_multipart(request, options, uploads, lambda: job_id)
         case b"application/x-www-form-urlencoded":
             text = await _text(request)
             try:
@@ -164,8 +160,7 @@ async def read_files(request: Request, uploads: Uploads, *, max_files: int) -> F
     media_type, options = parse_options_header(request.headers.get("content-type", ""))
     if media_type.lower() != b"multipart/form-data":
         raise InvalidParameters("The body must be a multipart form, with a matching Content-Type")
-    parts = _MultipartReader(options, request.app.state.max_body_bytes, max_files)
-    return await _read_multipart(request, parts, uploads, lambda: new_id("job"))
+    return await _read_multipart(request, options, uploads, lambda: new_id("job"), max_files)
 
 
 async def _text(request: Request) -> str:
@@ -181,27 +176,50 @@ async def _text(request: Request) -> str:
 
 
 async def _read_multipart(
-    request: Request, parts: "_MultipartReader", uploads: Uploads, job_id: Callable[[], str]
+    request: Request,
+    options: Mapping[bytes, bytes],
+    uploads: Uploads,
+    job_id: Callable[[], str],
+    max_files: int = 1,
 ) -> Form:
-    """Write the files to disk as they arrive; fields may come before and after them."""
-    stream = request.stream()
+    """Write the files to disk as they arrive; fields may come before and after them. `options` are
+    those of the Content-Type."""
+    if not (boundary := options.get(b"boundary")):
+        raise InvalidParameters("The Content-Type of the form has no boundary")
+    fields: list[tuple[str, bytearray]] = []
     received: list[Upload] = []
+    file_count, field_bytes, max_bytes = 0, 0, request.app.state.max_body_bytes
     try:
-        while (name := await parts.next_file(stream)) is not None:
-            upload = await uploads.receive(job_id(), name, parts.file(stream))
-            if name or upload.size:
-                received.append(upload)
-            else:  # browsers send this for an empty file input
-                await uploads.remove(upload.job_id)
-        return Form(_with_query(request, parts.fields()), received)
+        async with aclosing(_parse_multipart(request, boundary)) as events:
+            async for name, file_name in _parts(events):
+                if len(fields) >= MAX_FIELDS:
+                    raise _too_many_fields()
+                if file_name is None:
+                    fields.append((name, bytearray()))
+                    async for data in _content(events, "form"):
+                        fields[-1][1].extend(data)
+                        field_bytes += len(data)
+                        if field_bytes > max_bytes:
+                            raise _too_large(max_bytes)
+                    continue
+                file_count += 1
+                if file_count > max_files:
+                    many = f"at most {max_files} files" if max_files > 1 else "one file"
+                    raise InvalidParameters(f"A request may have {many}")
+                upload = await uploads.receive(job_id(), file_name, _content(events, "file"))
+                if file_name or upload.size:
+                    received.append(upload)
+                else:  # browsers send this for an empty file input
+                    await uploads.remove(upload.job_id)
+        try:
+            texts = {name: value.decode() for name, value in fields}
+        except UnicodeDecodeError:
+            raise InvalidParameters("A form field is not valid UTF-8") from None
+        return Form(_with_query(request, texts), received)
     except BaseException:
-        await remove_uploads(uploads, received)
+        for upload in received:
+            await uploads.remove(upload.job_id)
         raise
-
-
-async def remove_uploads(uploads: Uploads, received: Iterable[Upload]) -> None:
-    for upload in received:
-        await uploads.remove(upload.job_id)
 
 
 def _with_query(request: Request, fields: dict[str, Any]) -> dict[str, Any]:
@@ -220,143 +238,74 @@ def _too_many_fields() -> InvalidParameters:
     return InvalidParameters(f"A request may have at most {MAX_FIELDS} fields")
 
 
-@dataclass(slots=True)
-class _IncomingFile:
-    """A file that has started to arrive, with the data not yet consumed."""
-
-    name: str
-    data: list[bytes] = field(default_factory=list)
-    ended: bool = False
-
-
-class _MultipartReader:
-    """Parses a multipart body incrementally. Parser callbacks buffer fields and files until they
-    are consumed; of a file, that is never more than one chunk of the body."""
-
-    def __init__(
-        self, options: Mapping[bytes, bytes], max_fields_bytes: int, max_files: int = 1
-    ) -> None:
-        """`options` are those of the Content-Type."""
-        if not (boundary := options.get(b"boundary")):
-            raise InvalidParameters("The Content-Type of the form has no boundary")
-        self._max = max_fields_bytes
-        self._max_files = max_files
-        self._size = 0
-        self._fields: list[tuple[str, bytearray]] = []
-        self._headers: dict[bytes, bytes] = {}
-        self._header_name = name = bytearray()
-        self._header_value = value = bytearray()
-        #: Files not yet returned by `next_file`: one chunk of the body may hold several.
-        self._started: deque[_IncomingFile] = deque()
-        self._count = 0
-        #: The file that is being parsed, and the one that is being consumed.
-        self._parsing: _IncomingFile | None = None
-        self._consuming = _IncomingFile("")
-        self._ended = False
-        with _parser_errors():  # the boundary may be too long
-            self._parser = MultipartParser(
-                boundary,
-                {
-                    "on_part_begin": self._begin,
-                    "on_header_field": lambda data, start, end: name.extend(data[start:end]),
-                    "on_header_value": lambda data, start, end: value.extend(data[start:end]),
-                    "on_header_end": self._header_end,
-                    "on_headers_finished": self._headers_end,
-                    "on_part_data": self._data,
-                    "on_part_end": self._part_end,
-                    "on_end": self._end,
-                },
-            )
-
-    async def next_file(self, stream: AsyncIterator[bytes]) -> str | None:
-        """Parse until the next file starts; return its name, or None at the end of the body."""
-        while not self._started:
-            if not await self._feed(stream):
-                if not self._ended:
-                    raise InvalidParameters("The form is incomplete")
-                return None
-        self._consuming = self._started.popleft()
-        return self._consuming.name
-
-    async def file(self, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The content of the file that `next_file` returned."""
-        file = self._consuming
-        while True:
-            data, file.data = file.data, []
-            for chunk in data:
-                yield chunk
-            if file.ended:
-                return
-            if not await self._feed(stream):
-                raise InvalidParameters("The file is incomplete")
-
-    def fields(self) -> dict[str, Any]:
-        try:
-            return {name: value.decode() for name, value in self._fields}
-        except UnicodeDecodeError:
-            raise InvalidParameters("A form field is not valid UTF-8") from None
-
-    async def _feed(self, stream: AsyncIterator[bytes]) -> bool:
-        async for chunk in stream:
-            if chunk:
-                with _parser_errors():
-                    self._parser.write(chunk)
-                return True
-        return False
-
-    # Parser callbacks
-
-    def _begin(self) -> None:
-        self._headers = {}
-        if len(self._fields) >= MAX_FIELDS:
-            raise _too_many_fields()
-
-    def _header_end(self) -> None:
-        self._headers[bytes(self._header_name).lower()] = bytes(self._header_value)
-        self._header_name.clear()
-        self._header_value.clear()
-
-    def _headers_end(self) -> None:
-        disposition = self._headers.get(b"content-disposition", b"")
-        _, options = parse_options_header(disposition)
-        name = options.get(b"name", b"").decode(errors="replace")
-        file_name = disposed_name(disposition.decode(errors="replace"))
-        if file_name is None and b"filename" not in options:
-            self._fields.append((name, bytearray()))
-            return
-        if name not in FILE_FIELDS:
-            raise InvalidParameters(f"{name[:100]}: send files in the field `file`")
-        self._count += 1
-        if self._count > self._max_files:
-            many = f"at most {self._max_files} files" if self._max_files > 1 else "one file"
-            raise InvalidParameters(f"A request may have {many}")
-        self._parsing = _IncomingFile(file_name or "")
-        self._started.append(self._parsing)
-
-    def _data(self, data: bytes, start: int, end: int) -> None:
-        if self._parsing is not None:
-            self._parsing.data.append(data[start:end])
-            return
-        self._size += end - start
-        if self._size > self._max:
-            raise _too_large(self._max)
-        self._fields[-1][1].extend(data[start:end])
-
-    def _part_end(self) -> None:
-        if self._parsing is not None:
-            self._parsing.ended = True
-            self._parsing = None
-
-    def _end(self) -> None:
-        self._ended = True
+#: What the parser reports of a body.
+_EVENTS = (
+    "header_field", "header_value", "header_end", "headers_finished", "part_data", "part_end",
+    "end",
+)  # fmt: skip
+_Events = AsyncGenerator[tuple[str, bytes], None]
 
 
-@contextmanager
-def _parser_errors() -> Iterator[None]:
+async def _parse_multipart(request: Request, boundary: bytes) -> _Events:
+    """Parse a body as it arrives. No more than one chunk of it is in memory."""
+    events: list[tuple[str, bytes]] = []
+
+    def collect(kind: str) -> Callable[..., None]:
+        return lambda data=b"", start=0, end=0: events.append((kind, data[start:end]))
+
     try:
-        yield
-    except FormParserError:
+        callbacks: Any = {f"on_{kind}": collect(kind) for kind in _EVENTS}
+        parser = MultipartParser(boundary, callbacks)
+        async for chunk in request.stream():
+            parser.write(chunk)
+            for event in events:
+                yield event
+            events.clear()
+    except FormParserError:  # the boundary may be too long, too
         raise InvalidParameters("The form is malformed") from None
+
+
+async def _parts(events: _Events) -> AsyncIterator[tuple[str, str | None]]:
+    """The name of each field, and of its file if it has one; read the content of a part before
+    you continue with the next."""
+    headers: dict[bytes, bytes] = {}
+    header, value, is_complete = b"", b"", False
+    async for kind, data in events:
+        match kind:
+            case "header_field":
+                header += data
+            case "header_value":
+                value += data
+            case "header_end":
+                headers[header.lower()] = value
+                header = value = b""
+            case "headers_finished":
+                yield _part_names(headers.get(b"content-disposition", b""))
+                headers = {}
+            case "end":
+                is_complete = True
+    if not is_complete:
+        raise InvalidParameters("The form is incomplete")
+
+
+def _part_names(disposition: bytes) -> tuple[str, str | None]:
+    _, options = parse_options_header(disposition)
+    name = options.get(b"name", b"").decode(errors="replace")
+    file_name = disposed_name(disposition.decode(errors="replace"))
+    if file_name is None and b"filename" not in options:
+        return name, None
+    if name not in FILE_FIELDS:
+        raise InvalidParameters(f"{name[:100]}: send files in the field `file`")
+    return name, file_name or ""
+
+
+async def _content(events: _Events, whole: str) -> AsyncIterator[bytes]:
+    """The content of the current part, which belongs to a form or file as a whole."""
+    async for kind, data in events:
+        if kind == "part_end":
+            return
+        yield data
+    raise InvalidParameters(f"The {whole} is incomplete")
 
 
 #: No known field has a longer name; converting a name to snake case takes quadratic time.

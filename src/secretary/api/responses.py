@@ -98,7 +98,7 @@ def finished(request: Request, job: Job) -> JSONResponse:
     results = {**EMPTY_RESULTS, **(job.results or {})}
     started = job.processing_started_at or job.created_at
     ended = job.completed_at or started
-    parameters = job.document(without=frozenset({"results", "logs"}))["parameters"]
+    parameters = job.summary()["parameters"]
     process = {
         "id": job.job_id,
         "main_processor": job.job_type,
@@ -229,11 +229,6 @@ def response_for(error: SecretaryError) -> JSONResponse:
 def job_error_response(error: JobError) -> JSONResponse:
     """The synchronous response for a job that failed."""
     return ErrorResponse(JOB_STATUS.get(error.code, 500), error.model_dump(mode="json"), {})
-
-
-def unexpected_error_response(error: Exception) -> JSONResponse:
-    """Name only the type of the exception; the traceback is for the server log."""
-    return error_response(500, "Internal error", details={"type": type(error).__name__})
 
 
 def status_of(error: SecretaryError) -> int:

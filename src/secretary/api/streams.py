@@ -16,9 +16,9 @@ from starlette.types import Receive, Scope, Send
 from ..core.errors import NotFound, StoreUnavailable
 from ..core.job import FINAL_STATUSES, Batch, Job, JobStatus
 from ..core.json_codec import encode_in_parts, encode_json, is_large
-from ..jobs.events import PAGE_SIZE, EventHub, PendingChanges, Subscription, event_payload
+from ..jobs.events import PAGE_SIZE, EventHub, Subscription, event_payload
 from ..jobs.service import JobService
-from ..store import JobQuery
+from ..store import Changes, JobQuery
 from .auth import Caller
 from .openapi import Responses, make_router
 from .requests import BatchId, JobId, job_service_of
@@ -310,7 +310,7 @@ class ChangeFeed:
                     yield HEARTBEAT
                     continue
                 # All events but the last get the position before the round.
-                before, previous = START if pending.lost else sent_up_to, None
+                before, previous = START if pending.gap else sent_up_to, None
                 async for event in self._events(pending):
                     if previous is not None:
                         yield await self._chunk(previous, before)
@@ -333,13 +333,13 @@ class ChangeFeed:
         self._listener.started = True
         return chunk
 
-    async def _rounds(self, since: str | None) -> AsyncGenerator[PendingChanges | None, None]:
-        """Changes, first those the client missed; `lost` means it has to start over. None is a
+    async def _rounds(self, since: str | None) -> AsyncGenerator[Changes | None, None]:
+        """Changes, first those the client missed; a gap means it has to start over. None is a
         heartbeat."""
         subscription = self._listener.subscription
         position = subscription.take().position
         if since is None:
-            yield PendingChanges([], position, lost=True)
+            yield Changes([], position, gap=True)
         else:
             async for missed in self._missed(since):
                 position = missed.position
@@ -350,7 +350,7 @@ class ChangeFeed:
             elif not subscription.closed:
                 started = time.monotonic()
                 pending = subscription.take()
-                if not pending.lost:
+                if not pending.gap:
                     position = pending.position
                     yield pending
                 else:
@@ -360,19 +360,19 @@ class ChangeFeed:
                 pause = 4 * (time.monotonic() - started)
                 await asyncio.sleep(min(MAX_ROUND_SECONDS, max(MIN_ROUND_SECONDS, pause)))
 
-    async def _missed(self, since: str) -> AsyncIterator[PendingChanges]:
+    async def _missed(self, since: str) -> AsyncIterator[Changes]:
         store = self._listener.job_service.store
         while True:
             page = await self._listener.retrying(partial(store.changes, since, limit=PAGE_SIZE))
-            yield PendingChanges(page.items, page.position, lost=page.gap)
+            yield page
             since = page.position
             if not page.items:
                 return
 
-    async def _events(self, pending: PendingChanges) -> AsyncIterator[Event]:
+    async def _events(self, pending: Changes) -> AsyncIterator[Event]:
         listener, of_batch = self._listener, self._batch_id
-        changes = [one for one in pending.changes if of_batch in (None, one.batch_id)]
-        if pending.lost and of_batch is None:
+        changes = [one for one in pending.items if of_batch in (None, one.batch_id)]
+        if pending.gap and of_batch is None:
             query = JobQuery(status=UNFINISHED, limit=MAX_UNFINISHED)
             read = partial(listener.job_service.jobs, query, user=listener.user)
             for unfinished in reversed((await listener.retrying(read)).items):
@@ -388,5 +388,5 @@ class ChangeFeed:
                 if batch is None and not listener.started:
                     raise NotFound(f"There is no batch {batch_id}")
                 self._finished = batch is None or batch.completed_at is not None
-            if batch is not None and (changes or pending.lost):
+            if batch is not None and (changes or pending.gap):
                 yield batch_event(batch)

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request
@@ -15,11 +14,9 @@ from pydantic import Field
 
 from ..core.errors import NotFound, StoreUnavailable, UnknownTemplate
 from ..core.job import JobStatus, UtcTime, iso, utc_now
-from ..jobs.service import JobService
 from ..llm.templates import Library
 from ..llm.templates.template import schema
-from ..observability.doctor import Installation
-from ..observability.metrics import CONTENT_TYPE, CachedQuery, Metrics, ServiceStats
+from ..observability.metrics import CONTENT_TYPE, Metrics, ServiceStats
 from ..store.claims import is_alive, worker_document
 from ..store.stats import EPOCH, Throughput, quantile
 from ..version import __version__
@@ -77,7 +74,7 @@ async def ready(request: Request) -> Response:
     """Readiness probe: fails during shutdown and while the store is unavailable."""
     if request.app.state.stopping():
         return error_response(503, "The service is shutting down")
-    await _service_stats(request).worker_stats()  # a cheap query
+    await _service_stats(request).workers()  # a cheap query
     return success(request, "health", {"ready": True})
 
 
@@ -92,7 +89,7 @@ async def health(request: Request) -> Response:
         "store": {"kind": stats.store_kind, "answers": True},
     }
     try:
-        workers, counts = await stats.worker_stats(), await stats.jobs()
+        alive, counts = await stats.workers(), await stats.jobs()
     except StoreUnavailable:
         document["store"]["answers"] = False
         return error_response(503, "The job store does not respond", details=document)
@@ -100,7 +97,8 @@ async def health(request: Request) -> Response:
         status.value: sum(by_status.get(status, 0) for by_status in counts.values())
         for status in JobStatus
     }
-    document |= {"workers": workers.workers, "slots": workers.slots, "jobs": jobs}
+    slots = sum(worker.slots for worker in alive)
+    document |= {"workers": len(alive), "slots": slots, "jobs": jobs}
     return success(request, "health", document)
 
 
@@ -280,15 +278,6 @@ def _rounded(seconds: float | None) -> float | None:
 # Installation
 
 
-class SystemInfo:
-    """Facts about the installation that are slow to gather: cached, and gathered in a thread."""
-
-    def __init__(self, job_service: JobService, installation: Installation) -> None:
-        self.settings = installation.settings
-        self.engines = CachedQuery(partial(asyncio.to_thread, installation.engines))
-        self.cache_bytes = CachedQuery(partial(asyncio.to_thread, job_service.files.cache.size))
-
-
 class StoreKind(ResponseModel):
     kind: str
 
@@ -328,11 +317,11 @@ async def get_system(request: Request, user: Caller) -> Response:
     settings, without secrets, and the detected engines."""
     job_service = job_service_of(request)
     stats = _service_stats(request)
-    system_info: SystemInfo = request.app.state.system_info
+    state = request.app.state
     workers, lag, cached = await asyncio.gather(
-        job_service.store.workers(), stats.webhook_lag(), system_info.cache_bytes.get()
+        job_service.store.workers(), stats.webhook_lag(), state.cache_bytes.get()
     )
-    disk = await stats.disk()
+    disk_size, disk_free = await stats.disk()
     is_operator = user is None
     document = {
         "version": request.app.version,
@@ -340,10 +329,10 @@ async def get_system(request: Request, user: Caller) -> Response:
         "store": {"kind": stats.store_kind},
         "webhook_lag_s": lag.total_seconds(),
         "workers": [worker_document(worker) for worker in workers],
-        "disk": {"total_bytes": disk.total, "free_bytes": disk.free},
+        "disk": {"total_bytes": disk_size, "free_bytes": disk_free},
         "cache": {"bytes": cached, "max_bytes": job_service.files.cache.max_bytes},
-        "engines": await system_info.engines.get() if is_operator else None,
-        "settings": system_info.settings if is_operator else None,
+        "engines": await state.engines.get() if is_operator else None,
+        "settings": state.settings if is_operator else None,
     }
     return success(request, "system", document)
 

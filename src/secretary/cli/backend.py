@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from ..observability.doctor import Finding
+    from .local import LocalBackend
+    from .remote import RemoteBackend
 
 #: A job or batch as the HTTP API shows it.
 Document = dict[str, Any]
@@ -70,41 +70,8 @@ class Page:
     next_cursor: str | None
 
 
-class Backend(Protocol):
-    """Every failure is raised as a `SecretaryError`, whichever backend it comes from."""
-
-    async def job_types(self) -> list[str]: ...
-
-    async def submit(self, request: Document, file: Path | None = None) -> Document: ...
-
-    async def submit_batch(self, request: Document) -> Document: ...
-
-    async def get(self, collection: Collection, resource_id: str) -> Document: ...
-
-    async def find(self, collection: Collection, filters: ListFilter) -> Page:
-        """List jobs (without their results and logs) or batches, newest first."""
-
-    async def delete(self, collection: Collection, resource_id: str) -> None: ...
-
-    async def follow(self, job_id: str, on_progress: OnProgress) -> Document:
-        """Wait for the job to finish and return it."""
-
-    async def change_job(self, job_id: str, action: JobAction) -> Document: ...
-
-    async def fetch_file(self, job: Document, link: str, directory: Path) -> Path | None:
-        """Return the path of a file that the results link to, or None if it does not exist.
-
-        A file that is not on this machine is saved to `directory`."""
-
-    async def change_batch(self, batch_id: str, action: BatchAction) -> Document:
-        """Return the batch, with the changed `job_ids` if the action applies to its jobs."""
-
-    async def templates(self) -> list[Document]: ...
-
-    async def workers(self) -> list[Document]: ...
-
-    async def findings(self) -> "list[Finding]":
-        """Run the doctor's checks."""
+#: Both have the same methods, and raise every failure as a `SecretaryError`.
+Backend: TypeAlias = "LocalBackend | RemoteBackend"
 
 
 def linked_file_name(job_id: str, link: str | None) -> str | None:

@@ -13,16 +13,7 @@ import typer
 from ..core.errors import Conflict, InvalidParameters
 from .backend import FINAL, Backend, BatchAction, Document, JobProgress, ListFilter
 from .jobs import POLL_SECONDS
-from .options import (
-    AsJson,
-    Cursor,
-    IncludeArchived,
-    Limit,
-    Target,
-    UserFilter,
-    log_warnings_only,
-    with_target,
-)
+from .options import AsJson, Cursor, IncludeArchived, Limit, Target, UserFilter, with_target
 from .output import (
     ExitCode,
     echo,
@@ -219,9 +210,7 @@ def _read_schedule(target: Target, source: str, request: Document) -> Document:
     from ..jobs.submission import parse_request
 
     schedule_request = parse_request(ScheduleRequest, request)
-    settings = target.settings()
-    log_warnings_only(settings)
-    importer = Application(settings).conference_importer
+    importer = Application(target.quiet_settings()).conference_importer
     if re.match(r"https?://", source, re.IGNORECASE):
         talks = asyncio.run(importer.fetch(source, schedule_request))
     else:

@@ -9,16 +9,15 @@ import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import typer
 
 from ..core.errors import InvalidParameters, JobFailed, SecretaryError, UnsupportedFile
 from .backend import Backend, Document
-from .options import Target, log_warnings_only, with_target
+from .options import Target, with_target
 from .output import ExitCode, ProgressDisplay, echo, echo_err, progress_display
 
 #: Lifts the limits that protect a service: here the user can press Ctrl-C.
@@ -30,18 +29,11 @@ CONCURRENT_UPLOADS = 4
 CANCEL_TIMEOUT = 5.0
 
 
-class Method(StrEnum):
-    """The extraction methods of job type `pdf`; a test compares them."""
-
-    AUTO = "auto"
-    NATIVE = "native"
-    OCR = "ocr"
-    BOTH = "both"
-    PREVIEW = "preview"
-    PREVIEW_AND_NATIVE = "preview_and_native"
-    LLM = "llm"
-    LLM_AND_NATIVE = "llm_and_native"
-    LLM_AND_OCR = "llm_and_ocr"
+#: The extraction methods of job type `pdf`; a test compares them.
+Method = Literal[
+    "auto", "native", "ocr", "both", "preview", "preview_and_native", "llm", "llm_and_native",
+    "llm_and_ocr",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +61,7 @@ def convert(
     stdout: Annotated[
         bool, typer.Option("--stdout", help="Print the Markdown instead of writing files")
     ] = False,
-    method: Annotated[Method, typer.Option(help="How to extract text from pages")] = Method.AUTO,
+    method: Annotated[Method, typer.Option(help="How to extract text from pages")] = "auto",
     language: Annotated[
         str | None,
         typer.Option(help="Language of scans, such as deu+eng, or of recordings, such as en"),
@@ -147,8 +139,7 @@ async def _ephemeral_backend(target: Target, files: Sequence[Path]) -> AsyncIter
             "source_roots": sorted({file.resolve().parent for file in files}),
         }
         media = {"keep_recording_mb": 0}  # the user has the recording
-        settings = Target(config=target.config).settings(storage=storage, media=media)
-        log_warnings_only(settings)
+        settings = Target(config=target.config).quiet_settings(storage=storage, media=media)
         async with ephemeral_runtime(settings, slots=CPUS) as app:
             yield LocalBackend(app, app.job_service)
 
@@ -198,7 +189,7 @@ def _job_for(file_type: str | None, options: ConvertOptions) -> tuple[str, dict[
     from ..core.files import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 
     first, last = options.pages
-    extraction = {"extraction_method": options.method.value, "ocr_language": options.language}
+    extraction = {"extraction_method": options.method, "ocr_language": options.language}
     paging = {"page_start": first, "page_end": last, "password": options.password}
     if file_type == "pdf":
         return "pdf", extraction | paging
@@ -206,7 +197,7 @@ def _job_for(file_type: str | None, options: ConvertOptions) -> tuple[str, dict[
         return "imageocr", extraction
     if file_type in OFFICE_TYPES:
         # Only a printed document has pages, and legacy formats can only be printed.
-        all_pages = options.method in (Method.AUTO, Method.NATIVE) and options.pages == (None, None)
+        all_pages = options.method in ("auto", "native") and options.pages == (None, None)
         if all_pages and file_type != "ole":
             return "office", {}
         return "office", {"via_pdf": True} | extraction | paging
@@ -236,7 +227,7 @@ async def _write_all(
                     succeeded = False
                     continue
                 with tempfile.TemporaryDirectory() as directory:
-                    writer.write(await collect_output(backend, file, job, Path(directory)))
+                    writer.write(file, *await collect_output(backend, job, Path(directory)))
             except JobFailed as error:
                 echo_err(f"{file}: {error.message} ({error.code})")
                 succeeded = False
@@ -250,20 +241,11 @@ async def _write_all(
     return succeeded
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFiles:
-    """The output of one file. `markdown` is empty if it contains no text."""
-
-    file: Path
-    markdown: str
-    images: Sequence[Path] = ()
-    subtitles: Sequence[Path] = ()
-
-
 async def collect_output(
-    backend: Backend, file: Path, job: Document, directory: Path
-) -> OutputFiles:
-    """Collect the output of a finished job; `directory` receives files that are downloaded."""
+    backend: Backend, job: Document, directory: Path
+) -> tuple[str, list[Path], list[Path]]:
+    """Return the Markdown of a finished job (empty if there is no text), its images and its
+    subtitles; `directory` receives files that are downloaded."""
     results = job["results"] or {}
 
     async def fetch(links: Iterable[str]) -> list[Path]:
@@ -278,7 +260,7 @@ async def collect_output(
     markdown = text.strip("\n") + "\n" if text.strip() else ""
     images = await fetch(results.get("assets") or [])
     subtitles = await fetch(link for link in (results.get("subtitles") or {}).values() if link)
-    return OutputFiles(file, markdown, images, subtitles)
+    return markdown, images, subtitles
 
 
 class OutputWriter:
@@ -293,18 +275,19 @@ class OutputWriter:
         #: Never overwritten: the input files and what this run has written.
         self._taken = {file.resolve() for file in files}
 
-    def write(self, output: OutputFiles) -> None:
-        images = output.images if self.directory is not None else []
-        if not output.markdown and not images:
+    def write(
+        self, file: Path, markdown: str, images: Sequence[Path], subtitles: Sequence[Path]
+    ) -> None:
+        if not markdown and (self.directory is None or not images):
             raise UnsupportedFile("There is no text in it")
         if self.directory is None:
-            heading = f"<!-- {output.file.name.replace('--', '- -')} -->\n\n"
-            sys.stdout.write((heading if self._several else "") + output.markdown)
+            heading = f"<!-- {file.name.replace('--', '- -')} -->\n\n"
+            sys.stdout.write((heading if self._several else "") + markdown)
             sys.stdout.flush()
             return
         self.directory.mkdir(parents=True, exist_ok=True)
-        path = self._free_path(self.directory, output.file)
-        markdown = output.markdown or "".join(f"![]({image.name})\n\n" for image in images)
+        path = self._free_path(self.directory, file)
+        markdown = markdown or "".join(f"![]({image.name})\n\n" for image in images)
         directory = path.with_name(f"{path.stem}_files")
         for image in images:
             directory.mkdir(exist_ok=True)
@@ -313,13 +296,13 @@ class OutputWriter:
             markdown = markdown.replace(f"]({image.name})", link)
         _write_atomically(path, markdown)
         echo(str(path))
-        for source in output.subtitles if self._subtitles else []:
-            subtitles = path.with_suffix(source.suffix)
-            if subtitles.exists():  # the user's own; the transcript may be based on them
-                echo_err(f"{subtitles} is there already and stays as it is")
+        for source in subtitles if self._subtitles else []:
+            target = path.with_suffix(source.suffix)
+            if target.exists():  # the user's own; the transcript may be based on them
+                echo_err(f"{target} is there already and stays as it is")
                 continue
-            _write_atomically(subtitles, source.read_text(encoding="utf-8"))
-            echo(str(subtitles))
+            _write_atomically(target, source.read_text(encoding="utf-8"))
+            echo(str(target))
 
     def _free_path(self, directory: Path, file: Path) -> Path:
         names = [f"{file.stem}.md", f"{file.name}.md"]

@@ -3,29 +3,18 @@
 import asyncio
 import json
 import shutil
-import sys
 import tempfile
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from ..core.errors import Conflict, InvalidParameters, JobFailed, NotFound, StoreError
-from .backend import (
-    FINAL,
-    Backend,
-    Document,
-    JobAction,
-    JobProgress,
-    ListFilter,
-    Status,
-    linked_file_name,
-)
+from .backend import FINAL, Backend, Document, JobAction, ListFilter, Status, linked_file_name
 from .options import (
     AsJson,
     BatchFilter,
@@ -40,12 +29,9 @@ from .options import (
 from .output import (
     ExitCode,
     ShowJobs,
-    activity,
-    console,
     echo,
     echo_err,
-    job_table,
-    line_key,
+    job_display,
     print_job,
     print_jobs,
     print_json,
@@ -124,7 +110,7 @@ def watch_jobs(
     filters = ListFilter(job_type=job_type, batch_id=batch, user_id=user)
 
     async def work(backend: Backend) -> list[Document]:
-        with _job_display(as_json=as_json) as show:
+        with job_display(as_json=as_json) as show:
             if job_ids:
                 return await _watch_until_finished(backend, job_ids, show)
             return await _watch_forever(backend, filters, show)
@@ -166,40 +152,6 @@ async def _watch_forever(backend: Backend, filters: ListFilter, show: ShowJobs) 
         show([*finished, *active])
         previous = current
         await asyncio.sleep(POLL_SECONDS)
-
-
-@contextmanager
-def _job_display(*, as_json: bool) -> Iterator[ShowJobs]:
-    if as_json:
-        yield _on_change(lambda job: (job["status"], job["progress"]), print_json_line)
-    elif not sys.stdout.isatty():
-        yield _on_change(lambda job: (job["status"], line_key(JobProgress.of(job))), _print_line)
-    else:
-        from rich.live import Live
-
-        with Live(console=console(), auto_refresh=False) as live:
-            yield lambda jobs: live.update(job_table(jobs, live.console.width), refresh=True)
-
-
-def _on_change(
-    key: Callable[[Document], object], print_job: Callable[[Document], None]
-) -> ShowJobs:
-    """Print a job whenever its key changes."""
-    printed: dict[str, object] = {}
-
-    def show(jobs: Sequence[Document]) -> None:
-        for job in jobs:
-            if printed.get(job["job_id"]) != (current := key(job)):
-                printed[job["job_id"]] = current
-                print_job(job)
-
-    return show
-
-
-def _print_line(job: Document) -> None:
-    percent = f"{JobProgress.of(job).percent} %"
-    parts = (job["job_id"], job["job_type"], job["status"], percent, activity(job))
-    echo(f"{datetime.now():%H:%M:%S} {' '.join(parts)}".rstrip())
 
 
 @app.command()

@@ -59,7 +59,7 @@ class LocalBackend:
     async def submit(self, request: Document, file: Path | None = None) -> Document:
         service = await self._service(create=True)
         parameters = dict(request.get("parameters") or {})
-        job_id, upload = new_id("job"), None
+        upload = None
         if file is not None and self._in_place:
             parameters["file_path"] = str(await asyncio.to_thread(file.resolve))
         elif file is not None:
@@ -67,15 +67,12 @@ class LocalBackend:
             fields = handlers[job_type].parameters.model_fields if job_type in handlers else {}
             if fields and "file_source" not in fields:
                 raise InvalidParameters(f"--file: a job of type {job_type!r} takes no file")
-            upload = await service.files.uploads.receive(job_id, file.name, _chunks(file))
+            upload = await service.files.uploads.receive(new_id("job"), file.name, _chunks(file))
             parameters["file_source"] = upload.source()
-        try:
+        async with service.adding([upload] if upload else []) as job_ids:
             job_request = parse_request(JobRequest, {**request, "parameters": parameters})
             job = await service.submit(job_request, upload=upload)
-        except InvalidParameters:
-            if upload is not None:
-                await service.files.uploads.remove(job_id)
-            raise
+            job_ids.append(job.job_id)
         return job.document()
 
     async def submit_batch(self, request: Document) -> Document:
@@ -90,6 +87,7 @@ class LocalBackend:
         return (await service.batch(resource_id)).document()
 
     async def find(self, collection: Collection, filters: ListFilter) -> Page:
+        """List jobs (without their results and logs) or batches, newest first."""
         service = await self._service()
         query: dict[str, Any] = {
             "user_id": filters.user_id,
@@ -103,16 +101,17 @@ class LocalBackend:
         status = frozenset(JobStatus(status) for status in filters.status) or None
         query |= {"status": status, "job_type": filters.job_type, "batch_id": filters.batch_id}
         jobs = await service.jobs(JobQuery(**query))
-        return Page([_summary(job) for job in jobs.items], jobs.next_cursor)
+        return Page([job.summary() for job in jobs.items], jobs.next_cursor)
 
     async def delete(self, collection: Collection, resource_id: str) -> None:
         service = await self._service()
         await (service.delete if collection == "jobs" else service.delete_batch)(resource_id)
 
     async def follow(self, job_id: str, on_progress: OnProgress) -> Document:
+        """Wait for the job to finish and return it."""
         service, wait = await self._service(), FIRST_POLL
         while (job := await service.get_without_results(job_id)).status not in FINAL_STATUSES:
-            on_progress(JobProgress.of(_summary(job)))
+            on_progress(JobProgress.of(job.summary()))
             await asyncio.sleep(wait)
             wait = min(wait * 1.3, LONGEST_POLL)
         return (await service.job(job_id)).document()
@@ -121,13 +120,17 @@ class LocalBackend:
         service = await self._service()
         match action:
             case "cancel":
-                return _summary(await service.cancel(job_id))
+                return (await service.cancel(job_id)).summary()
             case "restart":
-                return _summary(await service.restart(job_id))
+                return (await service.restart(job_id)).summary()
             case "archive" | "unarchive":
-                return _summary(await service.archive(job_id, archived=action == "archive"))
+                archived = action == "archive"
+                return (await service.archive(job_id, archived=archived)).summary()
 
     async def fetch_file(self, job: Document, link: str, directory: Path) -> Path | None:
+        """Return the path of a file that the results link to, or None if it does not exist.
+
+        A file that is not on this machine is saved to `directory`."""
         service, name = await self._service(), linked_file_name(job["job_id"], link)
         if name is None:
             return None
@@ -145,6 +148,7 @@ class LocalBackend:
         return target
 
     async def change_batch(self, batch_id: str, action: BatchAction) -> Document:
+        """Return the batch, with the changed `job_ids` if the action applies to its jobs."""
         service = await self._service()
         match action:
             case "pause" | "resume":
@@ -167,6 +171,7 @@ class LocalBackend:
         return [worker_document(worker) for worker in sorted(workers, key=lambda w: w.started_at)]
 
     async def findings(self) -> list[Finding]:
+        """Run the doctor's checks."""
         return await self._app.check()
 
     async def _service(self, *, create: bool = False) -> JobService:
@@ -182,10 +187,6 @@ class LocalBackend:
             await self._stack.enter_async_context(self._app)
             self._job_service = self._app.job_service
         return self._job_service
-
-
-def _summary(job: Job) -> Document:
-    return job.document(without=frozenset({"results", "logs"}))
 
 
 async def _chunks(file: Path) -> AsyncIterator[bytes]:

@@ -2,16 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..core.errors import Conflict, InvalidParameters
 from .backend import FINAL, Document, JobProgress, OnProgress, Status
-from .options import AsJson, ConfigFile, DataDir, Target, log_warnings_only
+from .options import AsJson, ConfigFile, DataDir, Target
 from .output import ProgressDisplay, echo_err, print_json, print_transfer_counts, progress_display
 
 if TYPE_CHECKING:
@@ -85,8 +84,7 @@ def copy(
     """Copy jobs, batches and files to another store."""
     from ..migration import copy as migration
 
-    settings = Target(config=config).settings()
-    log_warnings_only(settings)
+    settings = Target(config=config).quiet_settings()
     source_address = migration.parse_address(source, from_files, settings)
     target_address = migration.parse_address(target, to_files, settings)
     migration.check_exists(source_address)
@@ -94,11 +92,8 @@ def copy(
         raise InvalidParameters("FROM and TO are the same store")
 
     async def work() -> CopyReport:
-        async with AsyncExitStack() as stack:
-            source = await stack.enter_async_context(migration.open_location(source_address))
-            target = None
-            if not (dry_run and _is_missing(target_address)):
-                target = await stack.enter_async_context(migration.open_location(target_address))
+        opening = _open_target(target_address, dry_run=dry_run)
+        async with migration.open_location(source_address) as source, opening as target:
             target_store = target.store if target else None
             await migration.check_copyable(
                 source.store, target_store, anyway=anyway, into_existing=into_existing
@@ -190,11 +185,10 @@ def import_legacy(
     config: ConfigFile = None,
 ) -> None:
     """Import the jobs and batches of the previous service (event_jobs and event_batches)."""
-    from ..migration.copy import MONGODB, SETTINGS, open_location, parse_address
+    from ..migration.copy import MONGODB, SETTINGS, parse_address
     from ..migration.legacy import LegacyImporter, open_legacy_source
 
-    settings = Target(data_dir, config).settings()
-    log_warnings_only(settings)
+    settings = Target(data_dir, config).quiet_settings()
     if running not in ("failed", "pending"):
         raise InvalidParameters("--running is failed or pending")
     legacy_uri = (settings.storage.mongodb_uri or "") if uri == SETTINGS else uri
@@ -202,12 +196,9 @@ def import_legacy(
         raise InvalidParameters("The older jobs are in a MongoDB: mongodb://host/database")
 
     async def work() -> "LegacyReport":
-        async with AsyncExitStack() as stack:
-            source = await stack.enter_async_context(open_legacy_source(legacy_uri))
-            address, store, files = parse_address(SETTINGS, None, settings), None, None
-            if not (dry_run and _is_missing(address)):
-                target = await stack.enter_async_context(open_location(address))
-                store, files = target.store, target.files
+        opening = _open_target(parse_address(SETTINGS, None, settings), dry_run=dry_run)
+        async with open_legacy_source(legacy_uri) as source, opening as target:
+            store, files = (target.store, target.files) if target else (None, None)
             state: RunningJobs = "pending" if running == "pending" else "failed"
             importer = LegacyImporter(source, store, files, running=state, dry_run=dry_run)
             with display.job("jobs") as on_progress:
@@ -222,10 +213,15 @@ def import_legacy(
     _warn_about_retention(settings, report)
 
 
-def _is_missing(address: "StoreAddress") -> bool:
-    """Whether opening the store would create its database file."""
-    file: Path | None = address.database_file
-    return file is not None and not file.exists()
+def _open_target(
+    address: "StoreAddress", *, dry_run: bool
+) -> "AbstractAsyncContextManager[StorageLocation | None]":
+    """Open a store; None if a dry run would create its database file."""
+    from ..migration.copy import open_location
+
+    file = address.database_file
+    is_missing = file is not None and not file.exists()
+    return nullcontext() if dry_run and is_missing else open_location(address)
 
 
 def _print_legacy_report(report: "LegacyReport", *, dry_run: bool) -> None:

@@ -111,12 +111,23 @@ class Target:
         return "".join(f" {name} {value}" for name, value in options.items() if value is not None)
 
     def settings(self, **overrides: dict[str, Any]) -> "Settings":
-        """Load the settings; the command line takes precedence."""
+        """Load the settings, where the command line takes precedence, and set up the log."""
         from ..config import load
+        from ..observability import logging as logs
 
         if self.data_dir is not None:
             overrides["storage"] = {"data_dir": self.data_dir}
-        return load(self.config, overrides=overrides)
+        settings = load(self.config, overrides=overrides)
+        logs.configure_logging(settings.logging.level, as_json=settings.logging.format == "json")
+        return settings
+
+    def quiet_settings(self, **overrides: dict[str, Any]) -> "Settings":
+        """Load the settings, and keep the log out of the command's output, except for warnings and
+        at level `debug`."""
+        settings = self.settings(**overrides)
+        if settings.logging.level != "debug":
+            logging.getLogger().setLevel(logging.WARNING)
+        return settings
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Backend]:
@@ -131,9 +142,7 @@ class Target:
         from ..app import Application
         from .local import LocalBackend
 
-        settings = self.settings()
-        log_warnings_only(settings)
-        async with aclosing(LocalBackend(Application(settings))) as local:
+        async with aclosing(LocalBackend(Application(self.quiet_settings()))) as local:
             yield local
 
     def run(self, work: Callable[[Backend], Awaitable[T]]) -> T:
@@ -164,16 +173,3 @@ def with_target(command: Callable[Concatenate[Target, P], T]) -> Callable[..., T
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
-
-
-def set_up_logging(settings: "Settings") -> None:
-    from ..observability import logging as logs
-
-    logs.configure_logging(settings.logging.level, as_json=settings.logging.format == "json")
-
-
-def log_warnings_only(settings: "Settings") -> None:
-    """Keep the log out of a command's output, except for warnings and at level `debug`."""
-    set_up_logging(settings)
-    if settings.logging.level != "debug":
-        logging.getLogger().setLevel(logging.WARNING)

@@ -118,29 +118,23 @@ def progress_display(*, printing: bool = False, lines: bool = False) -> Iterator
         yield ProgressDisplay(None, lines=lines)
         return
     # Imported here: not needed without a terminal.
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
     columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(BAR_WIDTH),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[step]}", markup=False),
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(BAR_WIDTH),
+        progress.TextColumn("{task.percentage:>3.0f} %"),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("left:"),
+        progress.TimeRemainingColumn(compact=True),
+        progress.TextColumn("{task.fields[step]}", markup=False),
     )
-    console = Console(stderr=True)
     # Redirected output must reach its file instead of being drawn above the bars.
-    with Progress(*columns, console=console, transient=True, redirect_stdout=on_terminal) as bars:
+    with progress.Progress(
+        *columns, console=Console(stderr=True), transient=True, redirect_stdout=on_terminal
+    ) as bars:
         yield ProgressDisplay(bars)
 
 
@@ -305,6 +299,41 @@ def activity(job: Document) -> str:
     if job["status"] not in FINAL:
         return JobProgress.of(job).text
     return f"{job['error']['code']}: {job['error']['message']}" if job["error"] else ""
+
+
+@contextmanager
+def job_display(*, as_json: bool) -> Iterator[ShowJobs]:
+    """Show jobs as they change: as JSON, as lines, or as a table on a terminal."""
+    if as_json:
+        yield _on_change(lambda job: (job["status"], job["progress"]), print_json_line)
+    elif not sys.stdout.isatty():
+        yield _on_change(lambda job: (job["status"], line_key(JobProgress.of(job))), _print_line)
+    else:
+        from rich.live import Live
+
+        with Live(console=console(), auto_refresh=False) as live:
+            yield lambda jobs: live.update(job_table(jobs, live.console.width), refresh=True)
+
+
+def _on_change(
+    key: Callable[[Document], object], print_one: Callable[[Document], None]
+) -> ShowJobs:
+    """Print a job whenever its key changes."""
+    printed: dict[str, object] = {}
+
+    def show(jobs: Sequence[Document]) -> None:
+        for job in jobs:
+            if printed.get(job["job_id"]) != (current := key(job)):
+                printed[job["job_id"]] = current
+                print_one(job)
+
+    return show
+
+
+def _print_line(job: Document) -> None:
+    percent = f"{JobProgress.of(job).percent} %"
+    parts = (job["job_id"], job["job_type"], job["status"], percent, activity(job))
+    echo(f"{datetime.now():%H:%M:%S} {' '.join(parts)}".rstrip())
 
 
 def job_table(jobs: Sequence[Document], width: int) -> "Table | Text":

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -84,16 +85,10 @@ class RemoteBackend:
         return await self._get(_path(collection, resource_id))
 
     async def find(self, collection: Collection, filters: ListFilter) -> Page:
-        page = await self._get(
-            f"/api/{collection}",
-            status=",".join(filters.status) or None,
-            job_type=filters.job_type,
-            batch_id=filters.batch_id,
-            user_id=filters.user_id,
-            archived="all" if filters.include_archived else None,
-            limit=filters.limit,
-            cursor=filters.cursor,
-        )
+        query = asdict(filters)
+        query["status"] = ",".join(filters.status) or None
+        query["archived"] = "all" if query.pop("include_archived") else None
+        page = await self._get(f"/api/{collection}", **query)
         return Page(page[collection], page["next_cursor"])
 
     async def delete(self, collection: Collection, resource_id: str) -> None:

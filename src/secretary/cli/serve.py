@@ -9,7 +9,7 @@ import typer
 
 from ..core.errors import InvalidParameters, InvalidSettings
 from ..version import __version__
-from .options import ConfigFile, DataDir, Target, set_up_logging
+from .options import ConfigFile, DataDir, Target
 from .output import echo
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ def start_service(
     options = {"host": host, "port": port}
     server = {name: value for name, value in options.items() if value is not None}
     settings = Target(data_dir, config).settings(server=server)
-    set_up_logging(settings)
     with_worker = settings.generic_worker.active and not no_worker
     on_ready = partial(_print_welcome, settings, with_worker)
     asyncio.run(serve(settings, with_worker=with_worker, ready=on_ready))
@@ -68,7 +67,6 @@ def start_worker(
 
     generic_worker = {} if metrics_port is None else {"metrics_port": metrics_port}
     settings = Target(data_dir, config).settings(generic_worker=generic_worker)
-    set_up_logging(settings)
     job_types = None
     if types is not None:
         job_types = frozenset(part.strip() for part in types.split(",") if part.strip())

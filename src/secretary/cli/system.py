@@ -1,9 +1,8 @@
 """`secretary doctor`, `workers`, `template` and `completion`: inspect the installation."""
 
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -38,20 +37,14 @@ def list_workers(target: Target, as_json: AsJson = False) -> None:
     print_json({"workers": workers}) if as_json else print_workers(workers)
 
 
-class Shell(StrEnum):
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
-
-
-def completion(shell: Annotated[Shell, typer.Argument()]) -> None:
+def completion(shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument()]) -> None:
     """Print the completion script for a shell."""
     from typer._completion_shared import get_completion_script
 
     script = get_completion_script(
         prog_name="secretary",
         complete_var="_SECRETARY_COMPLETE",
-        shell=shell.value,  # nosec B604  # the name of a shell; nothing is executed
+        shell=shell,  # nosec B604  # the name of a shell; nothing is executed
     )
     echo(script.strip())
 

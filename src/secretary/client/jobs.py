@@ -12,18 +12,10 @@ from urllib.parse import quote, unquote
 
 import httpx
 
+from ..core.files import atomic_write
 from .connection import Connection, StreamUnavailable
 from .errors import ApiError, JobCancelled, JobFailed, NotFound, Unreachable, WaitTimeout
-from .models import (
-    FINAL,
-    BatchDocument,
-    ErrorDocument,
-    JobDocument,
-    LogEntry,
-    Progress,
-    Results,
-    Status,
-)
+from .models import BatchDocument, ErrorDocument, JobDocument, LogEntry, Progress, Results, Status
 
 T = TypeVar("T")
 D = TypeVar("D", JobDocument, BatchDocument)
@@ -64,7 +56,7 @@ class View(Generic[D]):
 
     @property
     def ended(self) -> bool:
-        return self.status in FINAL
+        return self.status in ("completed", "failed", "cancelled")
 
     @property
     def progress(self) -> Progress:
@@ -313,13 +305,8 @@ def save_path(to: str | os.PathLike[str] | None, name: str) -> Path:
 
 async def download(connection: Connection, path: str, target: Path) -> Path:
     """Save a file; `target` appears only when it is complete."""
-    part = target.with_name(f".{target.name}.part")
-    try:
-        with part.open("wb") as file:
-            await _download_to(file, connection, path)
-        os.replace(part, target)
-    finally:
-        part.unlink(missing_ok=True)
+    with atomic_write(target) as part, part.open("wb") as file:
+        await _download_to(file, connection, path)
     return target
 
 

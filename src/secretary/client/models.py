@@ -15,8 +15,6 @@ from pydantic import (
 
 Status = Literal["pending", "processing", "completed", "failed", "cancelled"]
 
-FINAL = frozenset({"completed", "failed", "cancelled"})
-
 
 class ServiceModel(BaseModel):
     """Base model; a newer service may send more fields than are declared here."""

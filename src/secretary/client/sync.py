@@ -122,16 +122,21 @@ class _Wrapper(Generic[A]):
 W = TypeVar("W", bound=_Wrapper[Any])
 
 
+def _adapt(method: Callable[..., Any], finish: Callable[[Any, Any], T]) -> Callable[..., T]:
+    """Call a method of the wrapped object; `finish` makes the result of what it returns."""
+
+    @wraps(method)
+    def call(self: _Wrapper[Any], /, *args: Any, **kwargs: Any) -> T:
+        return finish(self, method(self._wrapped, *args, **kwargs))
+
+    return call
+
+
 def _call(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[_Wrapper[A], P], T]:
     """Run a method and return its result."""
-
-    @wraps(method)
-    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._portal.run(method(self._wrapped, *args, **kwargs))
-
-    return call
+    return _adapt(method, lambda self, work: self._portal.run(work))
 
 
 def _update(
@@ -139,47 +144,34 @@ def _update(
 ) -> Callable[Concatenate[W, P], W]:
     """Run a method that updates the object, and return the object."""
 
-    @wraps(method)
-    def call(self: W, /, *args: P.args, **kwargs: P.kwargs) -> W:
-        self._portal.run(method(self._wrapped, *args, **kwargs))
+    def finish(self: W, work: Coroutine[Any, Any, A]) -> W:
+        self._portal.run(work)
         return self
 
-    return call
+    return _adapt(method, finish)
 
 
 def _get(
     kind: type[W], method: Callable[Concatenate[A, P], Coroutine[Any, Any, Any]]
 ) -> Callable[Concatenate[_Wrapper[A], P], W]:
     """Run a method and wrap its result."""
-
-    @wraps(method)
-    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> W:
-        return kind(self._portal, self._portal.run(method(self._wrapped, *args, **kwargs)))
-
-    return call
+    return _adapt(method, lambda self, work: kind(self._portal, self._portal.run(work)))
 
 
 def _iterate(
     method: Callable[Concatenate[A, P], AsyncGenerator[T, None]],
 ) -> Callable[Concatenate[_Wrapper[A], P], Iterator[T]]:
-    @wraps(method)
-    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return self._portal.iterate(method(self._wrapped, *args, **kwargs))
-
-    return call
+    return _adapt(method, lambda self, items: self._portal.iterate(items))
 
 
 def _list(
     kind: type[W], method: Callable[Concatenate[A, P], AsyncGenerator[Any, None]]
 ) -> Callable[Concatenate[_Wrapper[A], P], Iterator[W]]:
     """Iterate, and wrap each item."""
-
-    @wraps(method)
-    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[W]:
-        items = self._portal.iterate(method(self._wrapped, *args, **kwargs))
-        return (kind(self._portal, item) for item in items)
-
-    return call
+    return _adapt(
+        method,
+        lambda self, items: (kind(self._portal, item) for item in self._portal.iterate(items)),
+    )
 
 
 R = TypeVar("R", bound=Resource[Any])
@@ -193,20 +185,21 @@ class _ResourceWrapper(_Wrapper[R]):
                 on_progress(update)
         return self
 
+    refresh = _update(Resource.refresh)
+    updates = _iterate(Resource.updates)
+    cancel = _update(Resource.cancel)
+    archive = _update(Resource.archive)
+    unarchive = _update(Resource.unarchive)
+    delete = _call(Resource.delete)
+
 
 class Job(_ResourceWrapper[AsyncJob], JobView):
     @property
     def document(self) -> JobDocument:
         return self._wrapped.document
 
-    refresh = _update(AsyncJob.refresh)
-    updates = _iterate(AsyncJob.updates)
     result = _call(AsyncJob.result)
-    cancel = _update(AsyncJob.cancel)
     restart = _update(AsyncJob.restart)
-    archive = _update(AsyncJob.archive)
-    unarchive = _update(AsyncJob.unarchive)
-    delete = _call(AsyncJob.delete)
     download = _call(AsyncJob.download)
     read = _call(AsyncJob.read)
     download_archive = _call(AsyncJob.download_archive)
@@ -221,16 +214,10 @@ class Batch(_ResourceWrapper[AsyncBatch], BatchView):
     def job_ids(self) -> tuple[str, ...]:
         return self._wrapped.job_ids
 
-    refresh = _update(AsyncBatch.refresh)
-    updates = _iterate(AsyncBatch.updates)
     jobs = _list(Job, AsyncBatch.jobs)
-    cancel = _update(AsyncBatch.cancel)
     pause = _update(AsyncBatch.pause)
     resume = _update(AsyncBatch.resume)
     restart_failed = _update(AsyncBatch.restart_failed)
-    archive = _update(AsyncBatch.archive)
-    unarchive = _update(AsyncBatch.unarchive)
-    delete = _call(AsyncBatch.delete)
 
 
 class Client(_Wrapper[AsyncClient]):

@@ -2,6 +2,7 @@
 
 import errno
 from datetime import timedelta
+from functools import partial
 from typing import Any, ClassVar
 
 #: The system's codes for a full disk or an exhausted quota.
@@ -30,11 +31,7 @@ class JobFailed(SecretaryError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors are pickled by sandbox processes; keyword details would be lost.
-        return (_rebuilt, (type(self), self.message, self.details), self.__dict__)
-
-
-def _rebuilt(kind: type[JobFailed], message: str, details: dict[str, Any]) -> JobFailed:
-    return kind(message, **details)
+        return (partial(type(self), self.message, **self.details), (), self.__dict__)
 
 
 class InvalidParameters(JobFailed):

@@ -289,6 +289,8 @@ EMPTY_RESULTS: Mapping[str, Any] = {
     "archive_url": None, "archive_filename": None, "structured_data": None, "target_dir": None,
     "page_texts": [], "asset_dir": None, "context": None,
 }  # fmt: skip
+#: Fields that lists omit unless they are asked for.
+LARGE_FIELDS = frozenset({"results", "logs"})
 #: In stored results: the name of the artifact with the long texts, which are too large for the
 #: store. `JobFiles.load_results` merges them back.
 RESULTS_FILE_KEY = "more_in"
@@ -350,6 +352,10 @@ class Job(OwnedResource):
             return None
         file = recording.get("file") or recording.get("url")  # a URL in results of older versions
         return PurePosixPath(file).name if isinstance(file, str) else None
+
+    def summary(self) -> dict[str, Any]:
+        """The job as lists return it, unless they are asked for more."""
+        return self.document(without=LARGE_FIELDS)
 
     def document(self, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
         """The job as the API returns it."""
@@ -484,11 +490,9 @@ def flatten_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def _merged_extra(extra: Any) -> Any:
     if extra is None:
         return {}
-    while isinstance(extra, dict) and isinstance(extra.get("extra"), dict):
-        inner = extra["extra"]
-        extra = {**inner, **{key: value for key, value in extra.items() if key != "extra"}}
-        if "extra" in inner:
-            extra["extra"] = inner["extra"]
+    while isinstance(extra, dict) and isinstance(inner := extra.get("extra"), dict):
+        outer = {key: value for key, value in extra.items() if key != "extra"}
+        extra = inner | outer
     return extra
 
 

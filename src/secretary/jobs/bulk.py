@@ -1,11 +1,11 @@
 """Applies one action to many jobs: to a list of ids, or to all that match a query in chunks."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from ..core.callables import map_limited
 from ..core.errors import SecretaryError, StoreUnavailable
 from ..core.job import FINAL_STATUSES, Job, JobStatus
 from ..store import JobQuery
@@ -87,20 +87,18 @@ async def apply_to_ids(
 ) -> BulkResult:
     # Actions are named after the methods of the service.
     apply: Callable[..., Awaitable[Any]] = getattr(job_service, action)
-    slots = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def change(job_id: str) -> SecretaryError | None:
-        async with slots:
-            try:
-                await apply(job_id, user=user)
-            except StoreUnavailable:
-                raise
-            except SecretaryError as error:
-                return error
+        try:
+            await apply(job_id, user=user)
+        except StoreUnavailable:
+            raise
+        except SecretaryError as error:
+            return error
         return None
 
     unique = list(dict.fromkeys(job_ids))
-    outcomes = zip(unique, await asyncio.gather(*map(change, unique)), strict=True)
+    outcomes = zip(unique, await map_limited(unique, MAX_CONCURRENT, change), strict=True)
     errors = {job_id: error for job_id, error in outcomes if error is not None}
     return BulkResult(len(unique) - len(errors), errors)
 

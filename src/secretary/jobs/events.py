@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -34,32 +34,20 @@ Topic = tuple[str, str | None]
 EVERYTHING: Topic = ("everything", None)
 
 
-@dataclass(frozen=True, slots=True)
-class PendingChanges:
-    """The changes since the last call; `position` is where the feed continues."""
-
-    changes: list[Change]
-    position: str
-    #: Changes were dropped.
-    lost: bool = False
-
-
+@dataclass(slots=True, eq=False)
 class Subscription:
     """Pending changes of one subscriber: each job and batch once, however often it changed.
 
     Created by `EventHub.subscription`; active inside `async with`.
     """
 
-    __slots__ = ("_changed", "_hub", "_lost", "_pending", "closed", "topic")
-
-    def __init__(self, hub: "EventHub", topic: Topic) -> None:
-        self.topic = topic
-        #: No more changes will come.
-        self.closed = False
-        self._hub = hub
-        self._pending: dict[Change, None] = {}  # an ordered set
-        self._lost = False
-        self._changed = asyncio.Event()
+    _hub: "EventHub"
+    topic: Topic
+    #: No more changes will come.
+    closed: bool = False
+    _pending: dict[Change, None] = field(default_factory=dict)  # an ordered set
+    _lost: bool = False
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __aenter__(self) -> "Subscription":
         await self._hub.subscribe(self)
@@ -75,8 +63,9 @@ class Subscription:
                 await self._changed.wait()
         return self._changed.is_set()
 
-    def take(self) -> PendingChanges:
-        taken = PendingChanges(list(self._pending), self._hub.position, self._lost)
+    def take(self) -> Changes:
+        """The changes since the last call; with a `gap` if some were dropped."""
+        taken = Changes(list(self._pending), self._hub.position, self._lost)
         self._pending.clear()
         self._lost = False
         if not self.closed:
@@ -260,11 +249,11 @@ class Observer:
 
 
 class Observers(Observer):
-    """Calls several observers in turn."""
+    """Calls several observers in turn; None is skipped."""
 
-    def __init__(self, *observers: Observer) -> None:
+    def __init__(self, *observers: Observer | None) -> None:
         for name in ("started", "progressed", "ended", "lost", "rescued"):
-            methods = [getattr(one, name) for one in observers]
+            methods = [getattr(one, name) for one in observers if one is not None]
             setattr(self, name, partial(self._call, methods))
 
     @staticmethod

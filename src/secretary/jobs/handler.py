@@ -170,11 +170,7 @@ def handles(
     isolated: bool = True,
 ) -> Callable[[Callable[[JobContext[P]], Awaitable[Results]]], Handler[P]]:
     """Turn an async function into a `Handler`; see `Registry` for how it is registered."""
-
-    def wrap(run: Callable[[JobContext[P]], Awaitable[Results]]) -> Handler[P]:
-        return Handler(job_type, parameters, run, timeout, max_attempts, isolated)
-
-    return wrap
+    return lambda run: Handler(job_type, parameters, run, timeout, max_attempts, isolated)
 
 
 async def run_in_thread(

@@ -1,28 +1,19 @@
 """What any client can do with jobs and batches, over HTTP or on the command line."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..core import errors
-from ..core.job import (
-    FINAL_STATUSES,
-    Batch,
-    Delivery,
-    Job,
-    JobStatus,
-    OwnedResource,
-    drop_masked,
-    flatten_parameters,
-    new_id,
-)
+from ..core.job import FINAL_STATUSES, Batch, Delivery, Job, JobStatus, OwnedResource, new_id
 from ..storage.artifacts import JobFiles
 from ..storage.sources import UPLOAD_GONE, Upload
-from ..store import BatchQuery, IdempotencyKey, JobQuery, Page, Store, WorkerInfo
-from ..store.claims import is_alive
+from ..store import BatchQuery, IdempotencyKey, JobQuery, Page, Store
 from .handler import Registry
 from .submission import (
+    SOURCE_PARAMETERS,
     BatchRequest,
     JobRequest,
     Request,
@@ -31,47 +22,9 @@ from .submission import (
     fingerprint,
     make_batch,
     make_job,
-    parse_request,
+    rerun_request,
+    uploaded_source,
 )
-
-#: The parameters that name the source of a job. Naming one of them replaces the others.
-SOURCE_PARAMETERS = frozenset({"url", "file_path", "file_source"})
-
-
-def rerun_request(job: Job, changes: Mapping[str, Any], *, user: str | None) -> JobRequest:
-    """The request that runs a job again for this user with changed parameters; null removes one.
-    Without its webhook: no receiver expects events of the new job."""
-    changes = drop_masked(changes)
-    removed = {name for name, value in changes.items() if value is None}
-    if SOURCE_PARAMETERS & (changes.keys() - removed):
-        removed |= SOURCE_PARAMETERS - changes.keys()
-    parameters = {name: value for name, value in job.parameters.items() if name not in removed}
-    extra = parameters.get("extra")
-    if isinstance(extra, dict):
-        parameters["extra"] = {k: v for k, v in extra.items() if k not in changes}
-    parameters |= {name: value for name, value in changes.items() if value is not None}
-    return parse_request(
-        JobRequest,
-        {
-            "job_type": job.job_type,
-            "parameters": parameters,
-            "job_name": job.job_name,
-            "user_id": user or job.user_id,
-            "access_control": job.access_control,
-            "priority": job.priority,
-            "max_attempts": job.max_attempts,
-            "timeout_s": job.timeout_s,
-        },
-    )
-
-
-def uploaded_source(job: Job) -> dict[str, Any] | None:
-    """The `file_source` of a job that came with an upload, else None."""
-    source = flatten_parameters(job.parameters).get("file_source")
-    if not isinstance(source, dict) or source.get("type") != "upload" or not source.get("name"):
-        return None
-    return source
-
 
 T = TypeVar("T", bound=OwnedResource)
 Q = TypeVar("Q", JobQuery, BatchQuery)
@@ -132,6 +85,25 @@ class JobService:
         if not added.replayed:
             return job
         return await self.files.load_results(await self.store.get(added.job_ids[0]))
+
+    @asynccontextmanager
+    async def adding(self, uploads: Sequence[Upload]) -> AsyncIterator[list[str]]:
+        """The caller appends the ids of the jobs it adds; uploads without a job are removed."""
+        job_ids: list[str] = []
+
+        async def remove_unused() -> None:
+            for upload in uploads:
+                if upload.job_id not in job_ids:
+                    await self.files.uploads.remove(upload.job_id)
+
+        try:
+            yield job_ids
+        except errors.StoreUnavailable:
+            raise  # the jobs may exist all the same; then they need their uploads
+        except errors.SecretaryError:
+            await remove_unused()
+            raise
+        await remove_unused()  # if the idempotency key was used before
 
     async def job(self, job_id: str, *, user: str | None = None) -> Job:
         """A job with all of its results."""
@@ -208,20 +180,13 @@ class JobService:
         source = None if SOURCE_PARAMETERS & changes.keys() else uploaded_source(job)
         if source is None:
             return await self.submit(request, user=user, key=key)
-        new_job_id = new_id("job")
         try:
-            upload = await self.files.copy_upload(job, source, new_job_id)
+            upload = await self.files.copy_upload(job, source, new_id("job"))
         except errors.NotFound as error:
             raise errors.Conflict(str(error)) from None
-        try:
+        async with self.adding([upload]) as job_ids:
             new_job = await self.submit(request, user=user, key=key, upload=upload)
-        except errors.SecretaryError as error:
-            # If the store failed, it may have stored the job, which then needs its upload.
-            if not isinstance(error, errors.StoreUnavailable):
-                await self.files.uploads.remove(new_job_id)
-            raise
-        if new_job.job_id != new_job_id:  # the idempotency key was used before
-            await self.files.uploads.remove(new_job_id)
+            job_ids.append(new_job.job_id)
         return new_job
 
     async def archive(self, job_id: str, *, user: str | None = None, archived: bool = True) -> Job:
@@ -288,7 +253,7 @@ class JobService:
 
     async def jobs_of_batch(self, batch_id: str, *, user: str | None = None) -> list[Job]:
         query = JobQuery(batch_id=batch_id, visible_to=user, limit=PAGE_SIZE)
-        return [job async for page, _ in self._pages(query) for job in page]
+        return [job async for page, _ in _pages(self.store.find, query) for job in page]
 
     async def set_batch_active(
         self, batch_id: str, active: bool | None = None, *, user: str | None = None
@@ -321,7 +286,8 @@ class JobService:
         batch = await self._writable_batch(batch_id, user)
         if batch.counts.get(JobStatus.PENDING) or batch.counts.get(JobStatus.PROCESSING):
             raise errors.Conflict(f"The batch {batch_id} has unfinished jobs; cancel it first")
-        async for jobs, query in self._pages(JobQuery(batch_id=batch_id, limit=PAGE_SIZE)):
+        all_jobs = JobQuery(batch_id=batch_id, limit=PAGE_SIZE)
+        async for jobs, query in _pages(self.store.find, all_jobs):
             for job in jobs:
                 await self.files.remove(job.job_id)
             await self.store.delete(query)
@@ -333,11 +299,6 @@ class JobService:
         self.on_event()
         return delivery
 
-    # Workers
-
-    async def workers_alive(self) -> list[WorkerInfo]:
-        return [worker for worker in await self.store.workers() if is_alive(worker)]
-
     async def _writable_job(self, job_id: str, user: str | None) -> Job:
         return _writable(await self.get_without_results(job_id, user=user), user)
 
@@ -345,7 +306,8 @@ class JobService:
         """Changing a batch changes its jobs, so the user needs write access to all of them."""
         batch = _writable(await self.batch(batch_id, user=user), user)
         if user is not None:
-            async for jobs, _ in self._pages(JobQuery(batch_id=batch_id, limit=PAGE_SIZE)):
+            query = JobQuery(batch_id=batch_id, limit=PAGE_SIZE)
+            async for jobs, _ in _pages(self.store.find, query):
                 for job in jobs:
                     _writable(job, user)
         return batch
@@ -354,16 +316,20 @@ class JobService:
         self, query: JobQuery, change: Callable[[JobQuery], Awaitable[list[str]]]
     ) -> list[str]:
         """Change each job once, even if a restarted job matches the query again."""
-        return [job_id async for _, page in self._pages(query) for job_id in await change(page)]
+        pages = _pages(self.store.find, query)
+        return [job_id async for _, page in pages for job_id in await change(page)]
 
-    async def _pages(self, query: JobQuery) -> AsyncIterator[tuple[list[Job], JobQuery]]:
-        """The jobs of a query page by page, each with the query for exactly that page."""
-        page_query: JobQuery | None = query
-        while page_query is not None:
-            page = await self.store.find(page_query)
-            yield page.items, page_query
-            cursor = page.next_cursor
-            page_query = query.model_copy(update={"cursor": cursor}) if cursor else None
+
+async def _pages(
+    find: Callable[[Q], Awaitable[Page[T]]], query: Q
+) -> AsyncIterator[tuple[list[T], Q]]:
+    """What a query finds page by page, each with the query for exactly that page."""
+    page_query: Q | None = query
+    while page_query is not None:
+        page = await find(page_query)
+        yield page.items, page_query
+        cursor = page.next_cursor
+        page_query = query.model_copy(update={"cursor": cursor}) if cursor else None
 
 
 async def _offset_page(
@@ -381,10 +347,8 @@ async def _offset_page(
     enough = max(count_to, end + 1)  # so that paging while `skip < total` reaches the end
     items: list[T] = []
     total = examined = 0
-    cursor: str | None = None
-    while True:
-        page = await find(query.model_copy(update={"limit": PAGE_SIZE, "cursor": cursor}))
-        for item in page.items:
+    async for page, _ in _pages(find, query.model_copy(update={"limit": PAGE_SIZE})):
+        for item in page:
             examined += 1
             if examined > MAX_SKIP + 2 * PAGE_SIZE:
                 text = "The list is too long to page through; use more filters"
@@ -396,9 +360,7 @@ async def _offset_page(
             if skip <= total < end:
                 items.append(item)
             total += 1
-        cursor = page.next_cursor
-        if cursor is None:
-            return OffsetPage(items, total, is_exact=True)
+    return OffsetPage(items, total, is_exact=True)
 
 
 def _with_upload(job: Job, upload: Upload | None) -> Job:

@@ -30,6 +30,8 @@ from ..core.job import (
     Batch,
     Job,
     Webhook,
+    drop_masked,
+    flatten_parameters,
     normalize_parameters,
 )
 from .handler import Registry
@@ -148,6 +150,10 @@ class JobRequest(Request):
     timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
+#: Fields that the job has from its request as they are.
+COPIED_FIELDS = frozenset(JobRequest.model_fields) - {"parameters", "webhook", "user_id"}
+
+
 class BatchRequest(Request):
     """Several jobs that belong together; also accepted inside `{"batch": {…}}`."""
 
@@ -214,19 +220,42 @@ def make_job(
         parameters = handler.normalize(parameters)
     else:
         parameters = normalize_parameters(parameters, None)
+    unchanged: dict[str, Any] = {name: getattr(request, name) for name in COPIED_FIELDS}
     return Job(
-        job_type=request.job_type,
-        job_name=request.job_name,
+        **unchanged,
         parameters=parameters,
         webhook=webhook or default_webhook,
         user_id=_owner(request, user),
-        access_control=request.access_control,
-        priority=request.priority,
-        run_at=request.run_at,
-        max_attempts=request.max_attempts,
-        timeout_s=request.timeout_s,
-        traceparent=request.traceparent,
     )
+
+
+#: The parameters that name the source of a job. Naming one of them replaces the others.
+SOURCE_PARAMETERS = frozenset({"url", "file_path", "file_source"})
+
+
+def rerun_request(job: Job, changes: Mapping[str, Any], *, user: str | None) -> JobRequest:
+    """The request that runs a job again for this user with changed parameters; null removes one.
+    Without its webhook: no receiver expects events of the new job."""
+    changes = drop_masked(changes)
+    removed = {name for name, value in changes.items() if value is None}
+    if SOURCE_PARAMETERS & (changes.keys() - removed):
+        removed |= SOURCE_PARAMETERS - changes.keys()
+    parameters = {name: value for name, value in job.parameters.items() if name not in removed}
+    extra = parameters.get("extra")
+    if isinstance(extra, dict):
+        parameters["extra"] = {k: v for k, v in extra.items() if k not in changes}
+    parameters |= {name: value for name, value in changes.items() if value is not None}
+    unchanged = {name: getattr(job, name) for name in COPIED_FIELDS - {"run_at", "traceparent"}}
+    request = unchanged | {"parameters": parameters, "user_id": user or job.user_id}
+    return parse_request(JobRequest, request)
+
+
+def uploaded_source(job: Job) -> dict[str, Any] | None:
+    """The `file_source` of a job that came with an upload, else None."""
+    source = flatten_parameters(job.parameters).get("file_source")
+    if not isinstance(source, dict) or source.get("type") != "upload" or not source.get("name"):
+        return None
+    return source
 
 
 def make_batch(

@@ -4,8 +4,8 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from ..config import DocumentSettings, MediaSettings, Settings
 from ..core.errors import EngineUnavailable, InvalidSettings, NotFound, StoreUnavailable
-from ..core.job import JobStatus, utc_now
+from ..core.job import MASK, JobStatus, utc_now
 from ..jobs.handler import Registry
 from ..llm import LlmOptions, Purpose
 from ..llm.templates import Library
@@ -213,12 +213,11 @@ def check_file_system(kind: str, *, embedded_store: bool) -> Finding:
 async def check_store(store: Store) -> list[Finding]:
     try:
         facts = await store.describe()
-        newest = [job.created_at for job in (await store.find(JobQuery(limit=1))).items]
+        jobs = (await store.find(JobQuery(limit=1))).items
+        newest = jobs[0].created_at if jobs else None
         return [
             *check_store_facts(facts),
-            check_clock(
-                utc_now(), server=facts.get("server_time"), newest=newest[0] if newest else None
-            ),
+            check_clock(utc_now(), server=facts.get("server_time"), newest=newest),
             *await _check_jobs(store),
         ]
     except StoreUnavailable as error:
@@ -342,16 +341,6 @@ def worst(findings: list[Finding]) -> Verdict:
     return max((finding.verdict for finding in findings), key=list(Verdict).index)
 
 
-@dataclass(frozen=True, slots=True)
-class Installation:
-    """Settings and engines without secrets. `engines` detects them, which may take a while, and
-    returns `subject`, `verdict`, `fact` and `remedy` of each."""
-
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    engines: Callable[[], list[dict[str, Any]]] = list
-
-
-MASK = "•••"
 #: Settings with such a name are secrets, including future ones.
 SECRET = re.compile(r"key|token|secret|password|passwd|credential|_uri$|authorization", re.I)
 #: Exceptions: settings with such a name that are not secret.

@@ -3,30 +3,23 @@
 import asyncio
 import shutil
 import time
-from collections import Counter as Total
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    Metric,
-    ProcessCollector,
-    generate_latest,
-)
-from prometheus_client.core import GaugeMetricFamily
+import prometheus_client as prometheus
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from ..core.errors import StoreUnavailable
 from ..core.job import Cancelled, Completed, Failed, Job, JobStatus, Outcome, Released, utc_now
 from ..jobs.events import Observer
 from ..jobs.service import JobService
-from ..store import Rescued
+from ..store import Rescued, WorkerInfo
+from ..store.claims import is_alive
 
 T = TypeVar("T")
 
@@ -98,20 +91,6 @@ class CachedQuery(Generic[T]):
         return self._cached
 
 
-class WorkerStats(NamedTuple):
-    """Live workers and their job slots."""
-
-    workers: int
-    slots: int
-
-
-class DiskUsage(NamedTuple):
-    """The disk of the data directory, in bytes."""
-
-    total: int
-    free: int
-
-
 class ServiceStats:
     """Every query raises `StoreUnavailable` if the store does not respond in time."""
 
@@ -143,9 +122,7 @@ class ServiceStats:
                     self._of_users.popitem(last=False)
             return await _in_time(self._of_users[user].get_or_stale(FRESH_WAIT_SECONDS))
         counts = await _in_time(self._counts.get_or_stale(FRESH_WAIT_SECONDS))
-        total: Total[JobStatus] = Total()
-        for by_state in counts.value.values():
-            total.update(by_state)
+        total = sum(map(Counter, counts.value.values()), Counter[JobStatus]())
         return Measured(total, counts.at)
 
     async def warm_up(self) -> None:
@@ -165,13 +142,14 @@ class ServiceStats:
         due = await _in_time(self._store.next_event_due_at())
         return max(utc_now() - due, timedelta(0)) if due is not None else timedelta(0)
 
-    async def worker_stats(self) -> WorkerStats:
-        alive = await _in_time(self._job_service.workers_alive())
-        return WorkerStats(len(alive), sum(worker.slots for worker in alive))
+    async def workers(self) -> list[WorkerInfo]:
+        """Live workers."""
+        return [worker for worker in await _in_time(self._store.workers()) if is_alive(worker)]
 
-    async def disk(self) -> DiskUsage:
+    async def disk(self) -> tuple[int, int]:
+        """The size of the disk of the data directory and its free space, in bytes."""
         usage = await asyncio.to_thread(shutil.disk_usage, self._job_service.files.root.parent)
-        return DiskUsage(usage.total, usage.free)
+        return usage.total, usage.free
 
 
 async def _in_time(answer: Awaitable[T]) -> T:
@@ -209,9 +187,9 @@ class Metrics(Observer):
     def __init__(self, job_types: Collection[str], service_stats: ServiceStats) -> None:
         self._known = frozenset(job_types)
         self.service_stats = service_stats
-        self._registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        histogram = partial(Histogram, registry=registry)
+        self._registry = registry = prometheus.CollectorRegistry()
+        prometheus.ProcessCollector(registry=registry)
+        histogram = partial(prometheus.Histogram, registry=registry)
         self._wait = histogram(
             "secretary_job_wait_seconds",
             "Time from submission to the first start, for jobs started by this process",
@@ -231,7 +209,7 @@ class Metrics(Observer):
             buckets=ANSWER_BUCKETS,
         )
         self._counters = {
-            name: Counter(name, text, labels, registry=registry)
+            name: prometheus.Counter(name, text, labels, registry=registry)
             for name, (text, labels) in COUNTERS.items()
         }
 
@@ -288,28 +266,15 @@ class Metrics(Observer):
 
     async def exposition(self) -> bytes:
         """All metrics as text; those of the store are missing while it is unavailable."""
-        collected = await asyncio.gather(
-            self._jobs(),
-            self._waiting(),
-            self._workers(),
-            self._webhooks(),
-            self._disk(),
-            return_exceptions=True,
-        )
-        families: list[Metric] = []
-        is_up = True
-        for metrics in collected:
-            if isinstance(metrics, StoreUnavailable):
-                is_up = False
-            elif isinstance(metrics, BaseException):
-                raise metrics
-            else:
-                families += metrics
+        queries = (self._jobs(), self._waiting(), self._workers(), self._webhooks(), self._disk())
+        collected = await asyncio.gather(*map(_if_available, queries))
+        families = [family for metrics in collected for family in metrics or ()]
+        is_up = None not in collected
         up = GaugeMetricFamily("secretary_store_up", "Whether the store responds", value=is_up)
-        return generate_latest(_Joined(self._registry, [up, *families]))
+        return prometheus.generate_latest(_Joined(self._registry, [up, *families]))
 
     async def _jobs(self) -> list[Metric]:
-        totals: Total[tuple[str, JobStatus]] = Total()
+        totals: Counter[tuple[str, JobStatus]] = Counter()
         for job_type, by_status in (await self.service_stats.jobs()).items():
             for status, n in by_status.items():
                 totals[self._type(job_type), status] += n
@@ -331,9 +296,10 @@ class Metrics(Observer):
         return [family]
 
     async def _workers(self) -> list[Metric]:
-        workers, slots = await self.service_stats.worker_stats()
+        alive = await self.service_stats.workers()
+        slots = sum(worker.slots for worker in alive)
         return [
-            GaugeMetricFamily("secretary_workers", "Live workers", value=workers),
+            GaugeMetricFamily("secretary_workers", "Live workers", value=len(alive)),
             GaugeMetricFamily("secretary_worker_slots", "Job slots of live workers", value=slots),
         ]
 
@@ -354,10 +320,17 @@ class Metrics(Observer):
         ]
 
 
-class _Joined(CollectorRegistry):
+async def _if_available(query: Awaitable[T]) -> T | None:
+    try:
+        return await query
+    except StoreUnavailable:
+        return None
+
+
+class _Joined(prometheus.CollectorRegistry):
     """A registry plus the metrics of the store, without the `_created` samples."""
 
-    def __init__(self, registry: CollectorRegistry, families: Iterable[Metric]) -> None:
+    def __init__(self, registry: prometheus.CollectorRegistry, families: Iterable[Metric]) -> None:
         super().__init__()
         self._parts = registry
         self._families = families
