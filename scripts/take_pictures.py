@@ -1,4 +1,4 @@
-"""Takes the pictures of the dashboard that the documentation shows: `make pictures`."""
+"""Takes the dashboard screenshots for the documentation: `make pictures`."""
 
 import tempfile
 from pathlib import Path
@@ -9,10 +9,10 @@ from tests.acceptance.program import Program
 from tests.browser import looking_at, started
 from tests.dashboard_demo import fill, views
 
-PLACE = Path(__file__).parents[1] / "docs" / "img"
+OUTPUT = Path(__file__).parents[1] / "docs" / "img"
 WIDE = {"width": 1280, "height": 800}
 
-#: What is below shows where programs are on the machine that takes the picture.
+#: The part below shows paths of the machine that takes the screenshot.
 CLIPS = {"system": {"x": 0, "y": 0, "width": 1280, "height": 440}}
 
 REPORT = """
@@ -40,8 +40,8 @@ hundred people came to the open day.
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as place:
-        directory = Path(place)
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
         source = directory / "report.typ"
         source.write_text(REPORT)
         report = typst.compile(str(source))
@@ -54,8 +54,10 @@ def main() -> None:
                 for view in views(ids):
                     watched.page.goto(f"{service.url}/#{view.address}")
                     watched.page.locator(view.ready).first.wait_for()
-                    watched.page.wait_for_timeout(500)  # pictures are drawn, bars have moved
-                    path = PLACE / f"dashboard-{view.name}.png"
+                    watched.page.wait_for_timeout(
+                        500
+                    )  # until images are drawn and animations have ended
+                    path = OUTPUT / f"dashboard-{view.name}.png"
                     watched.page.screenshot(path=path, clip=CLIPS.get(view.name))
 
 
