@@ -1,4 +1,4 @@
-"""A real browser for tests of the dashboard. It watches for what a good page never does."""
+"""A real browser for dashboard tests. It reports anything a good page never does."""
 
 import mimetypes
 import time
@@ -17,7 +17,7 @@ PATIENCE_MS = 15_000
 
 @contextmanager
 def started() -> Iterator[Any]:
-    """Chromium, without a window."""
+    """Headless Chromium."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -33,7 +33,7 @@ def started() -> Iterator[Any]:
 
 @dataclass
 class Watched:
-    """A page, what its console said was wrong, and whom it asked beside its own service."""
+    """A page with the errors of its console and the requests it made to other hosts."""
 
     page: Any
     origin: str
@@ -46,7 +46,7 @@ class Watched:
         self.page.on("request", self._asked)
 
     def until(self, script: str, argument: Any = None) -> None:
-        """Wait until this is true on the page. The browser's own way to wait for a script needs
+        """Wait until this is true on the page. Playwright's own way of waiting for a script needs
         what the page's policy forbids."""
         deadline = time.monotonic() + PATIENCE_MS / 1000
         while not self.page.evaluate(script, argument):
@@ -65,7 +65,7 @@ class Watched:
 
 @contextmanager
 def looking_at(browser: Any, url: str, **options: Any) -> Iterator[Watched]:
-    """A page of its own, closed and judged at the end."""
+    """A new page, closed and checked at the end."""
     context = browser.new_context(locale=options.pop("locale", "en-GB"), **options)
     context.set_default_timeout(PATIENCE_MS)
     try:

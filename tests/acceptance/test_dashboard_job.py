@@ -1,4 +1,4 @@
-"""One job in the dashboard: its result to look at and listen to, its failure to understand."""
+"""The job page of the dashboard: results, the media player and failures."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -56,7 +56,7 @@ def _on_paper(picture: Image.Image) -> Image.Image:
 
 @cache
 def two_sentences() -> bytes:
-    """With silence between them, so that they are two lines."""
+    """Separated by silence, so that they become two lines."""
     directory = Path(mkdtemp(prefix="dashboard_job_"))
     one, other = speech("It was the age of wisdom."), speech("Please bring a coat.")
     placed = "[1]adelay=9000[b];[0][b]amix=inputs=2:normalize=0"
@@ -66,7 +66,7 @@ def two_sentences() -> bytes:
 
 @cache
 def talk() -> bytes:
-    """Five slides, and someone who speaks, in what every browser plays."""
+    """Five slides with speech, in a format that every browser plays."""
     directory = Path(mkdtemp(prefix="dashboard_job_"))
     pictures = film(directory / "pictures.mp4", shown(five_slides(), (4, 3, 5, 3, 4)))
     coding = ("-c:v", "libvpx", "-deadline", "realtime", "-cpu-used", "8", "-c:a", "libopus")
@@ -199,7 +199,7 @@ class TestParts:
         watched.until(f"{count} > 0 && {count} < 200")
         early = page.evaluate(count)
         page.evaluate("document.querySelector('.log li').dataset.mine = 'yes'")
-        # What is there is not drawn anew when more comes, and the end is in view.
+        # Existing lines are not redrawn when more arrive, and the end is scrolled into view.
         watched.until(f"{count} > {early} && document.querySelector('.log li[data-mine]')")
         watched.until(f"{count} === 300")
         log = "document.querySelector('.log')"

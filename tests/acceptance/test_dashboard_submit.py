@@ -1,4 +1,4 @@
-"""Work is submitted, changed in bulk and tried out in the dashboard: a real browser, the real
+"""Submitting jobs, bulk actions and template trial runs in the dashboard: a real browser, the real
 page, the real service."""
 
 import json
@@ -32,7 +32,7 @@ def browser() -> Iterator[Any]:
 
 
 class Model(BaseHTTPRequestHandler):
-    """A language model that has one idea."""
+    """A language model that always gives the same answer."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -147,7 +147,7 @@ class TestHandingIn:
         page.get_by_role("button", name="Submit").click()
         page.locator(
             ".field:has([name=template_content]) .field-error"
-        ).wait_for()  # the service's word
+        ).wait_for()  # the service's message
         assert page.locator(".field-error").count() == 1
         assert page.locator("[name=template_content]").get_attribute("aria-invalid") == "true"
         page.get_by_label("Inline template").fill("")
@@ -155,7 +155,7 @@ class TestHandingIn:
         page.get_by_role("button", name="Submit 2 jobs").click()
         fake = page.locator(".file-list li", has_text="fake.pdf")
         fake.get_by_text("The file type is png").wait_for()
-        # The browser itself notes what was refused.
+        # The browser itself logs rejected requests.
         assert all("400" in fault or "415" in fault for fault in watched.faults)
         watched.faults.clear()
 

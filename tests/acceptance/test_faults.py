@@ -1,4 +1,4 @@
-"""Jobs that misbehave and workers that die: the rest goes on, and nothing is left behind."""
+"""Misbehaving jobs and dying workers: everything else continues, and nothing is left behind."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ def env(store_url: str, tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The embedded store, where the worker expects it; MongoDB where a test asks for it."""
+    """The embedded store where the worker expects it, or MongoDB if a test asks for it."""
     return f"sqlite://{tmp_path}/secretary.db"
 
 
@@ -123,7 +123,7 @@ async def test_cancelling_ends_the_whole_process_tree_of_a_job_that_will_not_end
 
 
 def _sleepers(worker: WorkerProcess) -> list[int]:
-    """The children that the stubborn handler forked."""
+    """The children forked by the stubborn handler."""
     pids = []
     for process in processes.descendants(worker.pid):
         try:
@@ -226,7 +226,7 @@ async def test_a_hundred_jobs_run_three_at_a_time_and_nothing_grows(
     most, threads, children = 0, set(), set()
     while (now := await store.get_batch(batch.batch_id)).completed_at is None:
         most = max(most, now.counts[JobStatus.PROCESSING])
-        if now.counts[JobStatus.COMPLETED] > 10:  # it is warm
+        if now.counts[JobStatus.COMPLETED] > 10:  # the sandbox is warm
             threads.add(len(os.listdir(f"/proc/{worker.pid}/task")))
             children.add(len(processes.descendants(worker.pid)))
         await asyncio.sleep(0.01)

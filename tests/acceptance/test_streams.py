@@ -1,4 +1,4 @@
-"""Streams of the program as a process: jobs of other processes, many clients, and the end."""
+"""Event streams of the program as a process: jobs of other processes, many clients, shutdown."""
 
 import asyncio
 import time
@@ -35,7 +35,7 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Program:
 
 @asynccontextmanager
 async def many(service: Running, paths: list[str]) -> AsyncIterator[list[OpenStream]]:
-    """That many open streams, each of which has had its first event."""
+    """This many open streams, each of which has received its first event."""
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(StreamClient(service.url))
         streams: list[OpenStream] = []
