@@ -1,4 +1,4 @@
-"""What jobs need from elsewhere, on loopback: the page of a talk, and a scripted language model."""
+"""External services that jobs need, on loopback: a talk's page and a scripted language model."""
 
 import json
 import re
@@ -56,7 +56,7 @@ def _slides() -> bytes:
 
 
 def _said(request: Mapping[str, Any]) -> Reply:
-    """Fills in every field of a form; else says which field the text is about."""
+    """Fills in every field of a form; otherwise says which field the text is about."""
     asked = request.get("response_format") or {}
     if "json_schema" in asked:
         fields = asked["json_schema"]["schema"]["properties"]

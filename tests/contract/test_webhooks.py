@@ -1,4 +1,4 @@
-"""What every store owes the sender of webhooks. A new store passes this file unchanged."""
+"""What every store guarantees to the webhook sender. A new store passes this file unchanged."""
 
 import asyncio
 from datetime import timedelta

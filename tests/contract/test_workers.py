@@ -1,4 +1,4 @@
-"""What every store owes the workers. A new store passes this file unchanged."""
+"""What every store guarantees to workers. A new store passes this file unchanged."""
 
 import asyncio
 from dataclasses import replace
@@ -73,7 +73,7 @@ class TestClaiming:
         )
         taken = [job_id for jobs in claims for job_id in ids(jobs)]
         assert len(taken) == len(set(taken))
-        while more := await claim(store, slots=5):  # some may have got in each other's way
+        while more := await claim(store, slots=5):  # some claims may have conflicted
             taken += ids(more)
         assert sorted(taken) == sorted(added)
 

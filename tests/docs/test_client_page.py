@@ -1,4 +1,4 @@
-"""The pages on the client and on receiving webhooks do what they say, and name all there is."""
+"""The pages about the client and webhooks do what they say, and document everything."""
 
 import inspect
 import re

@@ -31,7 +31,7 @@ def terminal(tmp_path: Path) -> Terminal:
 
 
 def signed_event() -> tuple[str, dict[str, str], bytes]:
-    """A secret, and the headers and body of an event that was signed with it."""
+    """A secret, and the headers and body of an event signed with it."""
     secret, body = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD", b'{"phase": "completed"}'
     hook = Webhook(url="https://example.org/hook", secret=secret)
     return secret, headers_for(hook, message_id="msg_1", at=utc_now(), body=body), body

@@ -1,4 +1,4 @@
-"""The reference names everything there is, and nothing else."""
+"""The reference documents everything that exists, and nothing else."""
 
 import inspect
 import re
@@ -35,7 +35,7 @@ REFERENCE = ROOT / "docs" / "reference"
 
 
 def rows(page: str) -> dict[str, list[str]]:
-    """The rows of all tables of a page by the code in their first column."""
+    """The rows of all tables of a page, by the code in their first column."""
     text = (REFERENCE / page).read_text()
     table = {}
     for line in text.splitlines():
@@ -226,7 +226,7 @@ class TestOperations:
 
 
 class Empty:
-    """A store with nothing in it."""
+    """An empty store."""
 
     async def counts(self) -> dict[str, Any]:
         return {}

@@ -21,7 +21,7 @@ from ..chaos.cluster import CLOCKED
 from ..chaos.history import Accepted, AcceptedBatch, History, Sighting, broken_promises
 from ..chaos.receivers import ReceivedEvent
 from ..chaos.report import recoveries
-from ..chaos.run import HURTS
+from ..chaos.run import INJECTORS
 
 NOON = datetime(2031, 5, 9, 12, tzinfo=UTC)
 
@@ -198,7 +198,7 @@ def test_every_kind_of_fault_comes_and_can_be_done(store: str) -> None:
     drawn = {fault.kind for faults in planned.values() for fault in faults}
     streams = [*fault_plan.STREAMS.values(), fault_plan.STORE_FAULTS[store]]
     assert drawn == {kind for stream in streams for kind in stream.kinds}
-    assert drawn <= set(HURTS)
+    assert drawn <= set(INJECTORS)
 
 
 def test_every_process_of_a_run_lives_by_its_clock(tmp_path: Path) -> None:
