@@ -1,5 +1,5 @@
-"""Hands damaged files in to the whole service, as clients do: each becomes a job, and that has to
-end by a result or by an error that has a name, within its limits, and to leave nothing behind."""
+"""Submits damaged files to the whole service, as clients do: each job must finish with a result or
+with a documented error, within its limits, and leave nothing behind."""
 
 import asyncio
 import json
@@ -27,12 +27,12 @@ from .findings import Find, Report
 ERRORS = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 CONCURRENCY = 3
 MEMORY_MB = 1024
-#: A page, a piece of sound, a conversion. A job has a few of them, and waits for its turn.
+#: A page, an audio chunk, a conversion. A job has several of them, and waits in the queue.
 STEP_SECONDS = 20
 JOB_SECONDS = 90
-#: So many files after each other, then it is looked at what they have left.
+#: Leftovers are checked after this many files.
 GROUP = 24
-#: What the request, the network or we ourselves cause.
+#: Caused by the request, the network or the service itself.
 NEVER_BY_FILES = frozenset(
     {"VALIDATION_ERROR", "UNKNOWN_JOB_TYPE", "DOWNLOAD_FAILED", "UPSTREAM_FAILED", "CANCELLED",
      "INTERNAL_ERROR"}
@@ -56,7 +56,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @cache
 def codes_of_files() -> frozenset[str]:
-    """Those of the documented codes that a file can be the cause of."""
+    """The documented codes that a file can cause."""
     page = ERRORS.read_text()
     table = page[page.index("## Of jobs") : page.index("## Of the command line")]
     return frozenset(re.findall(r"^\| `([A-Z_]+)`", table, re.MULTILINE)) - NEVER_BY_FILES
@@ -74,12 +74,14 @@ class Trouble(logging.Handler):
 
 
 async def survey(every: Iterable[Case]) -> Report:
-    """Runs all of them, several at a time, and looks at what is left after each group."""
+    """Runs all of them, several at a time, and checks for leftovers after each group."""
     report = Report()
     groups = _groups(iter(every))
     first = next(groups, [])
     if any(case.kind == "media" for case in first):
-        GOOD_RECORDINGS["a.wav"]()  # its maker keeps a temporary file, which is not to be ours
+        GOOD_RECORDINGS[
+            "a.wav"
+        ]()  # keeps a temporary file that must not count
     with tempfile.TemporaryDirectory() as directory, _temporary(Path(directory, "tmp")) as tmp:
         before = {process.pid for process in processes.descendants(os.getpid())}
         roots = Path(directory, "beside")
@@ -103,7 +105,7 @@ def _groups(every: Iterator[Case]) -> Iterator[list[Case]]:
 
 @contextmanager
 def _temporary(directory: Path) -> Iterator[Path]:
-    """Where programs of this process and those below it put what they do not want to keep."""
+    """Where this process and its children put their temporary files."""
     directory.mkdir()
     before = os.environ.get("TMPDIR")
     os.environ["TMPDIR"], tempfile.tempdir = str(directory), None
@@ -144,7 +146,7 @@ async def _try(
 ) -> None:
     report.tried += 1
     response = await _submit(service, roots, case)
-    if response.status_code != 202:  # it did not even get in
+    if response.status_code != 202:  # it was rejected at submission
         error = response.json().get("error") or {}
         report.ends[f"refused {error.get('code')}"] += 1
         if response.status_code >= 500 or not error.get("message"):
@@ -168,7 +170,7 @@ async def _try(
 
 async def _submit(service: ServiceClient, roots: Path, case: Case) -> Any:
     if case.name in GOOD_SUBTITLES:
-        # Beside a good recording, where subtitles are looked for.
+        # Beside a valid recording, where subtitles are looked for.
         label = f"{case.seed}-{case.name}"
         (roots / f"{label}.wav").write_bytes(GOOD_RECORDINGS["a.wav"]())
         (roots / f"{label}{Path(case.name).suffix}").write_bytes(case.content)
@@ -179,7 +181,7 @@ async def _submit(service: ServiceClient, roots: Path, case: Case) -> Any:
 
 
 def _request_for(case: Case) -> tuple[str, dict[str, str]]:
-    """What is asked for differs with the damage, so that all ways are gone."""
+    """The options vary with the damage, so that all code paths are covered."""
     chance = random.Random(f"choice {case}")
     images = {"include_images": chance.choice(("true", "false"))}
     match case.kind:
@@ -221,7 +223,7 @@ def _fault(job: dict[str, Any], directory: str) -> str | None:
 
 
 async def _dead_link(service: ServiceClient, job: dict[str, Any]) -> str | None:
-    """Results name their files by addresses that work."""
+    """The results refer to their files by working URLs."""
     for url in islice(_urls(job["results"]), 12):
         response = await service.client.get(url)
         if response.status_code != 200:
@@ -242,7 +244,7 @@ def _urls(value: Any) -> Iterator[str]:
 
 
 async def _look_round(service: ServiceClient, group: list[Case], report: Report, tmp: Path) -> None:
-    """What is left is one's of the group; the service has to answer as before."""
+    """Leftovers belong to a file of the group; the service must respond as before."""
     remaining = await service.leftovers(uploads=False)
     remaining += sorted(os.listdir(tmp))
     if remaining:

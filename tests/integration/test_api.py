@@ -1,4 +1,4 @@
-"""The HTTP API as clients see it, over a real store. No worker runs: tests end jobs themselves."""
+"""The HTTP API as clients see it, on a real store. No worker runs: tests finish jobs themselves."""
 
 import asyncio
 import re
@@ -54,7 +54,7 @@ def job_service(store: Store, tmp_path: Path) -> JobService:
 
 
 class Client(httpx.AsyncClient):
-    """A client of the API that expects what it asks for to work."""
+    """An API client whose requests must succeed."""
 
     def __init__(self, api: FastAPI, **headers: str) -> None:
         transport = httpx.ASGITransport(api, raise_app_exceptions=False)
@@ -69,7 +69,7 @@ class Client(httpx.AsyncClient):
         return body["data"]
 
     async def refusal(self, method: str, path: str, status: int, **options: Any) -> dict[str, Any]:
-        """The error; every one has the same form, with more beside it for the older clients."""
+        """The error; all have the same form, with more fields for older clients."""
         response = await self.request(method, path, **options)
         assert response.status_code == status, response.text
         body: dict[str, Any] = response.json()
@@ -594,7 +594,7 @@ class TestAccess:
 
     @pytest.mark.parametrize("name", ["", " ", "\t"])
     async def test_a_user_without_a_name_is_no_operator(self, api: FastAPI, name: str) -> None:
-        """A program that hands on the names of its users has none for a stranger."""
+        """A program that forwards the names of its users has none for a stranger."""
         async with Client(api, **{"Authorization": "Bearer right"}) as client:
             await client.data("GET", "/api/jobs")
             await client.refusal("GET", "/api/jobs", 403, headers={"X-User-ID": name})
@@ -680,7 +680,7 @@ class TestTrailingSlash:
         paths = [path for path in api.openapi()["paths"] if path.startswith("/api/")]
         async with Client(api) as client:
             for path in paths:
-                # Nothing has this method; what is not there would be a 404.
+                # No route has this method; an unknown path would be a 404.
                 assert (await client.request("PATCH", f"{path}/")).status_code == 405, path
             assert (await client.request("PATCH", "/api/nowhere/")).status_code == 404
             for path in ("/api/doc/", "/api/openapi.json/"):

@@ -27,7 +27,7 @@ ROUTE = "/api/audio/process"
 
 
 def in_capitals(request: Mapping[str, Any]) -> Reply:
-    """A model whose other language is ours in capitals."""
+    """A model that translates into uppercase."""
     texts = json.loads(request["messages"][-1]["content"])
     return says(json.dumps({key: text.upper() for key, text in texts.items()}))
 
@@ -172,7 +172,7 @@ class TestTranslation:
         assert "IT WAS THE BEST" in results["markdown_content"]
         assert "It was the best" in original
         assert again["transcription"] == translated
-        assert len(server.requests) == asked, "what was translated before is not asked again"
+        assert len(server.requests) == asked, "earlier translations are not requested again"
 
     async def test_without_a_model_it_is_refused_before_any_work(self, tmp_path: Path) -> None:
         async with running_service(tmp_path) as service:

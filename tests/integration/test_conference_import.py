@@ -1,4 +1,4 @@
-"""The schedule of a conference becomes a batch, over real HTTP and with a real child process."""
+"""A conference schedule becomes a batch, over real HTTP and with a real child process."""
 
 import asyncio
 import json
@@ -65,7 +65,7 @@ async def client(store: Store, data_dir: Path) -> AsyncIterator[httpx.AsyncClien
 
 
 async def jobs_of(client: httpx.AsyncClient, response: httpx.Response) -> list[dict[str, Any]]:
-    """The jobs of the batch that was answered, in their order."""
+    """The jobs of the batch in the response, in order."""
     assert response.status_code == 202, response.text
     data = response.json()["data"]
     assert response.headers["location"] == f"/api/batches/{data['batch_id']}"

@@ -1,4 +1,4 @@
-"""Downloads from a real server on loopback, which is well behaved or not."""
+"""Downloads from a real server on loopback, well behaved or not."""
 
 import asyncio
 import gzip
@@ -49,7 +49,7 @@ async def fetched(
 
 
 async def failure(answer: Answer, directory: Path, **options: Any) -> JobFailed:
-    """How a download ends that must not succeed, and that must leave nothing behind."""
+    """The error of a download that must fail and leave nothing behind."""
     async with serving(answer) as web:
         with pytest.raises(JobFailed) as caught:
             await fetched(web, directory / "file", **options)

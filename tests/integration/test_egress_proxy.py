@@ -39,7 +39,7 @@ async def proxy_to(
 
 
 def client(proxy: EgressProxy, tls: ssl.SSLContext | None = None) -> httpx.AsyncClient:
-    """A program that knows the proxy and its credentials."""
+    """A client that has the proxy's URL and credentials."""
     return httpx.AsyncClient(proxy=proxy.url, verify=tls or False, trust_env=False, timeout=10)
 
 
@@ -175,7 +175,7 @@ class TestRefusals:
             for first in (f"CONNECT {web.host} HTTP/1.1", f"GET {web.url()} HTTP/1.1"):
                 assert await status(proxy, first, header, key=False) == 407
                 assert await status(proxy, first, key=False) == 407
-                assert await status(proxy, first, header) == 407  # two: which is meant?
+                assert await status(proxy, first, header) == 407  # two of them: ambiguous
             assert web.connections == 0
 
     @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ class TestIsolation:
         assert asked.headers == {"host": web.host, "connection": "close"}
 
     async def test_data_after_a_request_is_not_forwarded(self) -> None:
-        """A second request may be for another host, and bears the credentials."""
+        """A second request may be for another host, and contains the credentials."""
 
         async def silent(asked: Asked) -> None:
             await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")

@@ -1,5 +1,4 @@
-"""Office files that want to do harm by way of LibreOffice: nothing is fetched, nothing is run,
-nothing is left."""
+"""Malicious office files converted by LibreOffice: nothing is fetched, executed or left behind."""
 
 import asyncio
 import errno
@@ -35,7 +34,7 @@ async def answered(asked: Asked) -> None:
 
 
 def dead_sockets() -> set[str]:
-    """Those of LibreOffice at which nobody listens."""
+    """Sockets of LibreOffice without a listener."""
     return {str(path) for path in Path("/tmp").glob("OSL_PIPE_*") if _is_dead(path)}
 
 
@@ -45,7 +44,7 @@ def _is_dead(path: Path) -> bool:
 
 
 def working() -> list[str]:
-    """The processes below this one that are not the sandbox's own."""
+    """LibreOffice processes below this one."""
     below = processes.descendants(os.getpid())
     lines = [Path(f"/proc/{process.pid}/cmdline") for process in below]
     return [line for path in lines if "soffice" in (line := _line(path))]

@@ -1,5 +1,5 @@
-"""Programs of two versions on one MongoDB, as while a new one is rolled out: what a newer one
-writes has fields that this one does not know."""
+"""Two versions on one MongoDB, as during a rolling update: what the newer one writes has fields
+that this one does not know."""
 
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
@@ -27,13 +27,13 @@ from tests.contract.factories import LEASE, claim, worker
 from tests.mongod import Mongod
 
 ERROR = JobError(code="UPSTREAM_FAILED", message="503", details={"service": "ocr"})
-#: What clients put there is theirs, whatever its names are; and of counts every name is one.
+#: Their keys are chosen by clients, or are names that are counted.
 NOT_OURS = {"parameters", "results", "details", "webhook", "types"}
 NEWER = {"of_a_newer_version": {"nested": [1, "two"]}}
 
 
 def newer(value: Any) -> Any:
-    """The same with more in it, at every level."""
+    """The same with additional fields at every level."""
     if isinstance(value, dict):
         inner = {k: v if k in NOT_OURS or k == "_id" else newer(v) for k, v in value.items()}
         return inner | NEWER
@@ -52,7 +52,7 @@ class Shop:
                 yield self._database[name]
 
     def renew_documents(self) -> int:
-        """All that is stored, as a newer version would have written it."""
+        """Rewrite everything stored as a newer version would have written it."""
         changed = 0
         for collection in self.collections():
             for document in collection.find():
@@ -75,7 +75,7 @@ async def shop(mongod: Mongod) -> AsyncIterator[Shop]:
 
 
 async def some_work(store: Store) -> list[str]:
-    """A job that ended, one that failed once and waits, one that runs, one in line."""
+    """A finished job, one that failed once and waits, a running one, and one in the queue."""
     batch = Batch(webhook=Webhook(url="https://example.org/hook", headers={"x": "y"}))
     jobs = [
         Job(job_type="pdf", parameters={"n": n}, batch_id=batch.batch_id, user_id="ada")
@@ -123,7 +123,7 @@ async def test_what_a_newer_version_began_is_gone_on_with(shop: Shop) -> None:
 
 
 async def test_what_this_version_does_not_know_stays(shop: Shop) -> None:
-    """Who is rolled back and out again must find it."""
+    """It must still be there after a rollback and another update."""
     store = shop.store
     await some_work(store)
     shop.renew_documents()

@@ -64,7 +64,7 @@ async def client_of(app: Any, **headers: str) -> AsyncIterator[httpx.AsyncClient
 
 
 def broken_service(tmp_path: Path) -> JobService:
-    """All that is asked of its store ends in an error nobody thought of."""
+    """Every use of its store raises an unexpected error."""
     return JobService(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
 
 
@@ -114,7 +114,7 @@ class TestHeaders:
             record_response=lambda *_: None,
             max_body_bytes=0,
             path_limits={},
-            body_timeout=0.1,  # no limit for an answer
+            body_timeout=0.1,  # does not limit the response
         )
         async with client_of(middleware) as client, client.stream("GET", "/") as answer:
             pieces = answer.aiter_raw()
@@ -165,7 +165,7 @@ class TestRequestRate:
 
     async def test_without_keys_each_address_is_counted(self, job_service: JobService) -> None:
         async with client_of(create_api(job_service, requests_per_minute=1)) as client:
-            far = {"X-Forwarded-For": "192.0.2.7"}  # what a proxy on this machine says
+            far = {"X-Forwarded-For": "192.0.2.7"}  # as sent by a proxy on this machine
             assert (await client.get("/api/jobs")).status_code == 200
             assert (await client.get("/api/jobs", headers=far)).status_code == 200
             assert (await client.get("/api/jobs")).status_code == 429
@@ -187,7 +187,7 @@ class TestWrongKeys:
                 assert (await client.get("/api/jobs", headers=guess)).status_code == 401
             refused = await client.get("/api/jobs", headers={"Authorization": "Bearer guess"})
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "3")
-            # Not even a valid one can be distinguished.
+            # Even valid keys get the same response.
             assert (await client.get("/api/jobs", headers=KEY)).status_code == 429
             far = {**KEY, "X-Forwarded-For": "192.0.2.7"}
             assert (await client.get("/api/jobs", headers=far)).status_code == 200
@@ -229,7 +229,8 @@ class TestWrongKeys:
 
 
 async def said_by(url: str, *pieces: bytes, until: bytes | None = None, pause: float = 0) -> bytes:
-    """What the server says to these bytes until it closes the connection, or has said `until`."""
+    """What the server sends in response to these bytes until it closes the connection or has sent
+    `until`."""
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     answer = asyncio.create_task(reader.read() if until is None else reader.readuntil(until))
@@ -266,7 +267,7 @@ class TestSlowClients:
             answer = b""
             for _ in range(5):
                 began = time.monotonic()
-                # A drop that meets the closed connection may reset it before its answer is read.
+                # Writing to the closed connection may reset it before the response is read.
                 with suppress(ConnectionResetError):
                     answer = await said_by(url, POST, *[b" "] * 10, pause=0.1)
                 assert time.monotonic() - began < 5
@@ -395,7 +396,7 @@ class TestMetrics:
 
 
 class Log:
-    """What the service writes to its log, in both forms."""
+    """What the service logs, in both formats."""
 
     def __init__(self) -> None:
         self.text, self.json = io.StringIO(), io.StringIO()
@@ -498,12 +499,12 @@ class TestSecrets:
         for answer in answers:
             text = f"{answer.headers} {answer.text}"
             if "SECRETQUERY" in str(answer.request.url):
-                text = text.replace("SECRETQUERY", "")  # what a client asked is repeated to it
+                text = text.replace("SECRETQUERY", "")  # the response echoes the request
             assert not [secret for secret in SECRETS if secret in text], answer.request.url
         written = log.text.getvalue() + log.json.getvalue()
         assert not [secret for secret in SECRETS if secret in written]
 
-    # The driver leaves the socket of a connection attempt that it gives up to the collector.
+    # The driver leaves the sockets of abandoned connection attempts to the garbage collector.
     @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
     async def test_the_password_of_a_database_is_in_no_answer_and_no_log(
         self, tmp_path: Path, log: Log
@@ -526,7 +527,7 @@ class TestSecrets:
 
 
 class Refusing:
-    """A store that was there when the service started."""
+    """A store that was available when the service started."""
 
     kind = "mongodb"
 

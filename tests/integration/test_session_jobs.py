@@ -1,4 +1,4 @@
-"""Talks of a conference through the whole service: page, video and slides become one document."""
+"""Conference talks through the whole service: page, video and slides become one document."""
 
 import io
 import json
@@ -45,7 +45,7 @@ def slides() -> bytes:
 
 @asynccontextmanager
 async def conference(**changed: tuple[bytes, str] | None) -> AsyncIterator[Web]:
-    """Its web site; files by their names without the ending, None for those that are gone."""
+    """Its website; files by their names without extension, None for missing ones."""
     files: dict[str, tuple[bytes, str] | None] = {
         "/event": (PAGE.format(injected="").encode(), "text/html"),
         "/talk.mp4": (talk(), "video/mp4"),
@@ -65,7 +65,7 @@ async def conference(**changed: tuple[bytes, str] | None) -> AsyncIterator[Web]:
 
 
 def seed_example(web: Web, **more: Any) -> dict[str, Any]:
-    """The parameters of the seed's example, at our own conference."""
+    """The parameters of the example in the original documents, for our own conference."""
     return {
         "event": "FOSDEM 2025",
         "session": "Forked Communities: Project Re-licensing and Community Impact",
@@ -103,7 +103,7 @@ def front_matter(markdown: str) -> dict[str, Any]:
 
 
 def filled_in(request: Mapping[str, Any]) -> Any:
-    """A model that fills every field of the form with what is asked of it, in short."""
+    """A model that fills every field of the form with a short form of its instruction."""
     schema = request["response_format"]["json_schema"]["schema"]
     answer: dict[str, Any] = {}
     for name, field in schema["properties"].items():
@@ -242,7 +242,7 @@ class TestHostility:
 
 
 async def test_a_batch_of_a_document_and_a_talk_is_done(tmp_path: Path) -> None:
-    """The batch of the seed's example, at our own conference."""
+    """The batch of the example in the original documents, for our own conference."""
     async with conference() as web, running_service(tmp_path, network=ALLOWED) as service:
         talk = {"event": "FOSDEM 2025", "session": "Forks", "url": web.url("/event")}
         slides = {"url": web.url("/slides.pdf"), "extraction_method": "native"}

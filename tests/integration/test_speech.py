@@ -1,4 +1,4 @@
-"""Speech from raw sound to words with times: all steps, with the real engine."""
+"""Speech from PCM to words with timestamps: all steps, with the real engine."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def test_real_voices_are_understood(tmp_path: Path) -> None:
 
 @needs("flite", "pico2wave")
 def test_made_voices_are_understood(tmp_path: Path) -> None:
-    """Percent of words, about twice what was measured."""
+    """Word error rates; the limits are about twice what was measured."""
     for name, sound, limit in [
         ("slt", read_aloud(MINUTES), 0.02),
         ("rms", read_aloud(MINUTES, "rms"), 0.05),
@@ -62,7 +62,7 @@ def _noise_under(text: str) -> np.ndarray:
 
 @needs("flite")
 def test_times_are_those_of_the_recording(tmp_path: Path) -> None:
-    """Pauses of all lengths, and one that is left out."""
+    """Pauses of all lengths, one of which is skipped."""
     texts = [
         ("slt", "The train leaves at nine.", 0.8),
         ("rms", "Please bring your own lunch.", 3.0),

@@ -1,4 +1,5 @@
-"""Streams as clients read them: a real server on loopback, and a store whose jobs tests move."""
+"""Event streams as clients read them: a real server on loopback, and a store whose jobs tests
+change."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -327,7 +328,7 @@ class TestOneBatch:
             events = await stream.rest()
         assert events[0].name == "cancelled"
         assert {event.name for event in events[1:]} == {"error"}
-        assert events[0].event_id == seen.event_id  # cut off here, all would come again
+        assert events[0].event_id == seen.event_id  # resuming from here would repeat all of them
         response = await client.get(address, headers={"Last-Event-ID": events[-1].event_id})
         assert response.status_code == 204
 
@@ -452,7 +453,7 @@ class TestEverything:
 
 class TestTrouble:
     async def test_a_stream_outlives_a_store_that_is_away(self, tmp_path: Path) -> None:
-        """Seen from the stream: a read that fails is made again."""
+        """From the stream's view: a failed read is repeated."""
         flaky = FlakyStore(f"sqlite://{tmp_path}/flaky.db")
         await flaky.open()
         hub = EventHub(flaky)

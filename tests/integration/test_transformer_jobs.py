@@ -1,4 +1,4 @@
-"""Texts through the whole service: from the request to the document, by a scripted model."""
+"""Texts through the whole service: from the request to the document, with a scripted model."""
 
 import asyncio
 import json
@@ -76,7 +76,7 @@ def system(request: dict[str, Any]) -> str:
 
 
 def material(request: dict[str, Any]) -> str:
-    """What stands between the marks."""
+    """The text between the markers."""
     match = re.search(r"(?s)(=====\w+)\n(.*)\n\1", str(request["messages"][-1]["content"]))
     assert match is not None
     return match[2]
@@ -261,7 +261,7 @@ NASTY = [
 
 
 def nasty(schema: dict[str, Any]) -> Any:
-    """Something that fits, of the worst kind."""
+    """The nastiest value that matches the schema."""
     kind = schema["type"]
     if "enum" in schema:
         return schema["enum"][-1]
@@ -549,7 +549,7 @@ class TestTemplatesOnOtherJobs:
 
 
 class TestRealModel:
-    """Small and not clever: what holds is the form."""
+    """Small and not clever: only the form is checked."""
 
     @asynccontextmanager
     async def service(

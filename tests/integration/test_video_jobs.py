@@ -1,4 +1,4 @@
-"""Videos through the whole service: what is said, and the slides with their text."""
+"""Videos through the whole service: the transcript, and the slides with their text."""
 
 import asyncio
 from functools import cache
@@ -27,7 +27,7 @@ TITLES = (
 
 @cache
 def talk(name: str = "talk.mp4") -> bytes:
-    """Five slides; someone speaks from the third second on."""
+    """Five slides; speech starts in the third second."""
     directory = Path(mkdtemp(prefix="video_jobs_"))
     pictures = film(directory / "pictures.mp4", shown(five_slides(), SECONDS))
     coding = {

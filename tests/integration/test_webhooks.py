@@ -97,7 +97,7 @@ async def ended(store: Store, webhook: Webhook, outcome: Outcome = DONE, **field
 
 
 async def settled(store: Store, job: Job) -> Delivery:
-    """The final delivery of a job, once nothing more is to be done for it."""
+    """The final delivery of a job, once there is nothing left to do for it."""
     async with asyncio.timeout(10):
         while True:
             delivery = (await store.get(job.job_id)).deliveries[-1]
@@ -306,7 +306,7 @@ class TestRetries:
     async def test_an_event_of_a_sender_that_was_killed_is_sent_by_another(
         self, store: Store, store_url: str, receiver: Receiver
     ) -> None:
-        """Killed after the receiver got the event and before anybody wrote that down."""
+        """Killed after the receiver got the event and before that was recorded."""
         receiver.answer(HANG, 200)
         job = await ended(store, hook(receiver))
         process = await asyncio.create_subprocess_exec(
@@ -445,7 +445,7 @@ class TestProgress:
     async def test_what_a_sender_meant_to_tell_when_it_was_stopped_is_old_news(
         self, store: Store, receiver: Receiver
     ) -> None:
-        """Another process may have delivered the end meanwhile."""
+        """Another process may have delivered the final event in the meantime."""
         job = await claimed(store, webhook=hook(receiver, events=None))
         was_stopped = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""The real yt-dlp on pages of a server on loopback. No real site is asked: tests stay at home."""
+"""The real yt-dlp on pages of a server on loopback. No external site is contacted."""
 
 import asyncio
 import os
@@ -60,7 +60,7 @@ def page(body: str, head: str = "") -> bytes:
 
 
 def site(files: dict[str, bytes], **pages: bytes) -> Answer:
-    """A site with these files, and pages by their names. HOST in them is where it is itself."""
+    """A site with these files, and pages by their names. HOST in them is the site's own address."""
     files = files | {f"/{name}.html": content for name, content in pages.items()}
 
     async def answer(asked: Asked) -> None:
@@ -82,7 +82,7 @@ def site_request(web: Web, into: Path, path: str = "/talk.html", **more: Any) ->
 
 @asynccontextmanager
 async def refusing(answer: Answer, into: Path, **more: Any) -> AsyncIterator[list[JobFailed]]:
-    """What the fetching ends with that must not succeed."""
+    """The error of a download that must fail."""
     caught: list[JobFailed] = []
     async with serving(answer) as web:
         with pytest.raises(JobFailed) as error:
@@ -191,13 +191,13 @@ def left_to_ffmpeg(files: dict[str, bytes], host: str) -> bytes:
 
 
 class TestWhereItGoes:
-    """Only through the gateway, whatever a page says."""
+    """Only through the egress proxy, whatever a page says."""
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         return ["10.0.0.7"] if host == "inside.example" else ["93.184.216.34"]
 
     def network(self, web: Web) -> Network:
-        """A web of names that nobody else can resolve; the public address is played by `web`."""
+        """A network of names that only exist here; `web` plays the public address."""
 
         async def connect(address: str, port: int, s: float) -> httpcore.AsyncNetworkStream:
             assert address == "93.184.216.34"
@@ -219,7 +219,7 @@ class TestWhereItGoes:
         assert not any("proxy-authorization" in asked.headers for asked in web.asked)
 
     async def test_even_those_of_ffmpeg(self, tmp_path: Path, files: dict[str, bytes]) -> None:
-        """Pieces in an encryption that yt-dlp leaves to ffmpeg."""
+        """Segments in an encryption that yt-dlp leaves to ffmpeg."""
         answer = site(files | {"/list.m3u8": left_to_ffmpeg(files, "media.example")})
         async with serving(answer) as web:
             request = site_request(
@@ -517,7 +517,7 @@ class TestWhenItIsStopped:
             try:
                 await asyncio.wait_for(begun.wait(), 60)
                 at_work = processes.descendants(worker.pid)
-                assert len(at_work) > 2  # the guard, the child of the sandbox, yt-dlp
+                assert len(at_work) > 2  # the watchdog, the child of the sandbox, yt-dlp
             finally:
                 worker.kill()
                 await worker.wait()
