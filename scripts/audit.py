@@ -1,8 +1,7 @@
 """Checks every package of an installation for known vulnerabilities.
 
 Fails if there are any, or if the vulnerability database cannot be reached. With --report, an
-unreachable database is only a warning, unless CI is set: nobody reads the output of a CI run that
-passes."""
+unreachable database is only a warning, unless CI is set: nobody reads warnings in CI."""
 
 import json
 import os

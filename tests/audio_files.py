@@ -1,5 +1,4 @@
-"""Recordings for tests: real words by Debian's speech synthesizers, in any format by the real
-ffmpeg."""
+"""Test recordings: words by Debian's speech synthesizers, in any format by the real ffmpeg."""
 
 import atexit
 import os

@@ -23,8 +23,7 @@ FUZZ_FACTOR = int(os.environ.get("FUZZ_FACTOR", "0"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Settings of the tests themselves, such as the number of examples, can only be changed
-    here."""
+    """Only here can settings of the tests themselves be changed, such as `max_examples`."""
     for item in items if FUZZ_FACTOR else ():
         test = getattr(item, "obj", None)
         test = getattr(test, "__func__", test)

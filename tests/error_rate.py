@@ -2,8 +2,7 @@
 
 
 def character_error_rate(printed: str, recognised: str) -> float:
-    """Substitutions, deletions and insertions per printed character; whitespace differences are
-    ignored."""
+    """Substitutions, deletions and insertions per printed character, ignoring whitespace."""
     printed, recognised = " ".join(printed.split()), " ".join(recognised.split())
     row = list(range(len(recognised) + 1))
     for above, expected in enumerate(printed, 1):

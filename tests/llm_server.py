@@ -1,4 +1,4 @@
-"""A server on loopback that speaks OpenAI's protocol and answers as a test says, with faults."""
+"""A server on loopback that speaks OpenAI's protocol, with scripted answers and faults."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ Reply = Callable[[Asked], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Reads:
-    """A reply that depends on what was asked."""
+    """A reply that depends on the request."""
 
     reply: Callable[[dict[str, Any]], Reply]
 
@@ -28,7 +28,7 @@ class Reads:
 def says(
     content: str | None, *, finish_reason: str = "stop", usage: bool = True, **message: Any
 ) -> Reply:
-    """An answer of the model; of 100 and 20 tokens."""
+    """An answer of the model, with 100 and 20 tokens."""
     document: dict[str, Any] = {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -64,7 +64,7 @@ def heard(*segments: tuple[float, float, str], **answer: Any) -> Reply:
 
 
 def fails(status: str, message: str = "", **headers: str) -> Reply:
-    """An error as OpenAI shows them; `Retry_After` is the header with a dash."""
+    """An error in OpenAI's format; `Retry_After` is the header with a hyphen."""
     body = json.dumps({"error": {"message": message, "type": "error", "code": None}}).encode()
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
     return gives(body, status=status, headers=fields)
@@ -97,9 +97,9 @@ async def echoes_the_key(asked: Asked) -> None:
 class LlmServer:
     web: Web
     requests: list[dict[str, Any]] = field(default_factory=list)
-    #: How many requests were being answered at once, at the most.
+    #: The highest number of concurrent requests.
     most_at_once: int = 0
-    #: How many were given up by the client.
+    #: How many were aborted by the client.
     given_up: int = 0
 
     def provider(self, **options: Any) -> Provider:
@@ -119,7 +119,7 @@ class LlmServer:
 
 
 def asked_form(asked: Asked) -> Callable[[bytes], dict[str, Any]]:
-    """Reads a multipart form: its fields as texts, its file as its name and content."""
+    """Parses a multipart form: its fields as texts, its file as name and content."""
 
     def read(body: bytes) -> dict[str, Any]:
         head = f"Content-Type: {asked.headers.get('content-type')}\r\n\r\n".encode()
@@ -137,7 +137,7 @@ def asked_form(asked: Asked) -> Callable[[bytes], dict[str, Any]]:
 
 @asynccontextmanager
 async def llm_server(*replies: Reply | Reads) -> AsyncIterator[LlmServer]:
-    """Answers the requests one by one like this; the last reply is for all that follow."""
+    """Reply to the requests one by one like this; the last reply is used for all that follow."""
     script = list(replies)
     at_once = 0
 

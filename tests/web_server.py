@@ -1,4 +1,4 @@
-"""A web server on loopback that answers as a test says, byte by byte if need be."""
+"""A web server on loopback with scripted responses, byte by byte if necessary."""
 
 import asyncio
 import ssl
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as it came."""
+    """A request as it was received."""
 
     target: str
     headers: dict[str, str]
@@ -19,7 +19,7 @@ class Asked:
     async def answer(
         self, body: bytes = b"", *, status: str = "200 OK", headers: dict[str, str] | None = None
     ) -> None:
-        """A whole answer; any header may be replaced, or left out with an empty value."""
+        """A complete response; any header can be replaced, or omitted with an empty value."""
         fields = {"Content-Length": str(len(body)), **(headers or {})}
         lines = [f"{name}: {value}\r\n" for name, value in fields.items() if value]
         await self.send(f"HTTP/1.1 {status}\r\n{''.join(lines)}\r\n".encode() + body)

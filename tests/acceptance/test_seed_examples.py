@@ -167,8 +167,7 @@ def enqueued(response: httpx.Response, count: int) -> dict[str, Any]:
 
 
 def flat(parameters: dict[str, Any]) -> dict[str, Any]:
-    """All parameters at one level: none may be missing, but each type decides where unknown ones
-    go."""
+    """All parameters at one level: none may be missing, wherever a type puts unknown ones."""
     top = {key: value for key, value in parameters.items() if key != "extra"}
     return {**parameters.get("extra", {}), **top}
 

@@ -1,5 +1,4 @@
-"""Runs chaos tests for any length: `python -m tests.chaos --store sqlite --seconds 600 --seed
-7`."""
+"""Chaos tests of any length: `python -m tests.chaos --store sqlite --seconds 600 --seed 7`."""
 
 import argparse
 import logging

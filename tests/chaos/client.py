@@ -1,5 +1,4 @@
-"""Clients that submit jobs as a careful application does: with an idempotency key, retried until
-accepted."""
+"""Clients that submit jobs with idempotency keys and retry until they are accepted."""
 
 import asyncio
 import json

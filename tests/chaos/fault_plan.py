@@ -1,5 +1,4 @@
-"""Which faults happen when; everything follows from the seed, nothing from the course of the
-run."""
+"""Which faults happen when; this depends on the seed only, not on the course of the run."""
 
 import random
 from collections.abc import Mapping, Sequence

@@ -107,8 +107,7 @@ class _Run:
             self._report.faults[fault.kind] += 1
 
     async def _settle(self) -> None:
-        """Wait until every job has finished, moving the clock forward so that retries are due
-        sooner."""
+        """Wait until every job has finished; the clock is moved forward to make retries due."""
         deadline = time.monotonic() + SETTLE_SECONDS
         forward_at = time.monotonic() + FORWARD_EVERY
         while (remaining := await self._open_jobs()) != {}:

@@ -1,5 +1,4 @@
-"""What every store guarantees to readers of its change feed. A new store passes this file
-unchanged."""
+"""What every store guarantees for its change feed. A new store passes this file unchanged."""
 
 import asyncio
 import time

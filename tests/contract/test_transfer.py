@@ -413,8 +413,7 @@ class TestCopies:
         assert (again.job_id, again.attempt, again.crashes) == (job.job_id, 2, 1)
 
     async def test_the_copy_goes_on_where_the_source_was(self, store: Store, target: Store) -> None:
-        """Batches are counted, idempotency keys are known, logs continue, a paused batch can be
-        resumed."""
+        """Batch counts, idempotency keys and logs still work, and a paused batch can be resumed."""
         batch = Batch(is_active=False, webhook=HOOK)
         jobs = [Job(batch_id=batch.batch_id) for _ in range(2)]
         key = IdempotencyKey("k", "print")

@@ -1,5 +1,4 @@
-"""Damages documents that are ZIP archives, below the compression: their parts, and the XML in
-them."""
+"""Damages ZIP-based documents below the compression: their parts, and the XML in them."""
 
 import random
 import re

@@ -149,8 +149,7 @@ def write_jpeg(chunks: list[Chunk]) -> bytes:
 
 
 def read_ogg(content: bytes) -> list[Chunk]:
-    """Pages: the header of each is its name, so that it is moved with the page and never
-    damaged."""
+    """Pages: the header of each is its name, so that it moves with the page undamaged."""
     chunks, at = [], 0
     while at + 27 <= len(content) and content[at : at + 4] == b"OggS":
         count = content[at + 26]
@@ -177,8 +176,7 @@ def write_ogg(chunks: list[Chunk]) -> bytes:
 
 
 def _ogg_checksum(page: bytes) -> int:
-    """CRC-32 without bit reflection, which no library has: the bits of each byte are reversed
-    instead."""
+    """CRC-32 without bit reflection, which no library has: the bits of each byte are reversed."""
     turned = zlib.crc32(page.translate(TURNED), 0xFFFFFFFF) ^ 0xFFFFFFFF
     return int(f"{turned:032b}"[::-1], 2)
 

@@ -29,9 +29,7 @@ def _stay_here(event: str, arguments: tuple[Any, ...]) -> None:
         host = arguments[0]
     elif event in ("socket.connect", "socket.sendto"):
         address = arguments[1]
-        host = (
-            address[0] if isinstance(address, tuple) else None
-        )  # else Unix
+        host = address[0] if isinstance(address, tuple) else None  # else a Unix socket
     else:
         return
     if host is not None and not str(host).startswith(LOOPBACK):

@@ -79,9 +79,7 @@ async def survey(every: Iterable[Case]) -> Report:
     groups = _groups(iter(every))
     first = next(groups, [])
     if any(case.kind == "media" for case in first):
-        GOOD_RECORDINGS[
-            "a.wav"
-        ]()  # keeps a temporary file that must not count
+        GOOD_RECORDINGS["a.wav"]()  # creates a temporary file that is kept and must not count
     with tempfile.TemporaryDirectory() as directory, _temporary(Path(directory, "tmp")) as tmp:
         before = {process.pid for process in processes.descendants(os.getpid())}
         roots = Path(directory, "beside")

@@ -229,8 +229,7 @@ class TestWrongKeys:
 
 
 async def said_by(url: str, *pieces: bytes, until: bytes | None = None, pause: float = 0) -> bytes:
-    """What the server sends in response to these bytes until it closes the connection or has sent
-    `until`."""
+    """The response to these bytes until the server closes the connection or has sent `until`."""
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     answer = asyncio.create_task(reader.read() if until is None else reader.readuntil(until))

@@ -359,9 +359,7 @@ class TestCache:
         content = pdf("Page one is known", "Page two is not")
         await service.read(ROUTE, content, "a.pdf", page_end=1)
         directory = service.data_dir / f"cache/pdf/{hashlib.sha256(content).hexdigest()}/native"
-        (
-            directory / "page_001.txt"
-        ).unlink()  # processing the page again would restore it
+        (directory / "page_001.txt").unlink()  # processing the page again would restore it
         (directory / "page_001.txt").write_text("from the cache")
         results = await service.read(ROUTE, content, "a.pdf")
         assert (await service.get(results["page_texts"][0])).json()["content"] == "from the cache"

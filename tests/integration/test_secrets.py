@@ -1,5 +1,4 @@
-"""The password of a file, from the request to the end of its job: readers of the job cannot see
-it."""
+"""The password of a file, from the request to the end of its job: it is never revealed."""
 
 import asyncio
 import io

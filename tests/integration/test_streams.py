@@ -1,5 +1,4 @@
-"""Event streams as clients read them: a real server on loopback, and a store whose jobs tests
-change."""
+"""Event streams as clients read them: a real server on loopback; tests change the jobs."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The checker behind `make chaos` finds each kind of broken promise in a made-up history."""
+"""The checker of `make chaos` detects every kind of broken guarantee in a made-up history."""
 
 import os
 import subprocess
@@ -76,7 +76,7 @@ def history(**changed: Any) -> History:
 
 
 def of_job(**changed: Any) -> dict[str, Any]:
-    """The same with a job that is otherwise; nobody has seen it before."""
+    """The same with a changed job that was not seen before."""
     return {"jobs": {"job-1": DONE.model_copy(update=changed)}, "sightings": {}}
 
 

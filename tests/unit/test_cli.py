@@ -174,7 +174,7 @@ class TestProgress:
 
 
 class TestDocuments:
-    """A typing mistake gets a message and no traceback."""
+    """A typo gets a message and no traceback."""
 
     @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"{", b"[]", b"[" * 100_000])
     def test_invalid_parameter_files_are_rejected(self, tmp_path: Path, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Schedules of conferences as session jobs."""
+"""Conference schedules as session jobs."""
 
 import json
 from typing import Any

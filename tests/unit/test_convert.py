@@ -1,4 +1,4 @@
-"""What `secretary convert` makes of its arguments; the command itself is in tests/acceptance."""
+"""How `secretary convert` interprets its arguments; the command itself is in tests/acceptance."""
 
 import os
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What is in deploy/ fits the program: commands, settings, routes, metrics, codes."""
+"""The files in deploy/ match the program: commands, settings, routes, metrics, codes."""
 
 import asyncio
 import json
@@ -78,7 +78,7 @@ def test_every_file_can_be_read(path: Path) -> None:
 
 
 class TestCommands:
-    """They are what the command line takes, and name types that there are."""
+    """They are valid command lines, with existing job types."""
 
     COMMANDS = (
         *(pytest.param(one["command"], id=f"compose-{name}") for name, one in OURS.items()),
@@ -269,7 +269,7 @@ class TestUnits:
 
     @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
     def test_the_fence_of_programs_is_let_through(self, path: Path) -> None:
-        """Refused, Landlock would be done without, and nobody would notice."""
+        """If these system calls were blocked, Landlock would silently not be used."""
         allowed = unit(path)["SystemCallFilter"].split()
         assert {name for name in allowed if name.startswith("landlock")} == {
             "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self",
@@ -302,12 +302,12 @@ def selectors(expression: Any) -> Iterator[Any]:
     yield from matched
 
 
-#: Prometheus adds them itself.
+#: Added by Prometheus itself.
 ADDED = {"instance", "job"}
 
 
 class TestExpressions:
-    """Every metric is one that the service tells, with labels that it has."""
+    """Every metric exists in the service, with these labels."""
 
     @pytest.mark.parametrize(
         "text", [pytest.param(text, id=name) for name, text in expressions()]

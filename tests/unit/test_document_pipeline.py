@@ -1,4 +1,4 @@
-"""How the pages of a document are spread over processes."""
+"""How the pages of a document are distributed over processes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Forms as clients send them, cut anywhere on the way, and as nobody should send them."""
+"""Forms as clients send them, split anywhere, and as nobody should send them."""
 
 import asyncio
 import itertools
@@ -263,7 +263,7 @@ class TestRefused:
 
     @pytest.mark.parametrize("kind", ["text/plain", "multipart/mixed; boundary=XX", "\xff", ";"])
     async def test_another_type(self, read: Read, kind: str) -> None:
-        if kind == ";":  # says nothing: it is read as JSON
+        if kind == ";":  # without a content type: parsed as JSON
             assert (await read(kind, b"{}")).fields == {}
             return
         with pytest.raises(InvalidParameters, match="Content-Type"):

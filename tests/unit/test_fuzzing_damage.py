@@ -1,4 +1,4 @@
-"""What damages files for the tests does so behind what packs them, and always in the same way."""
+"""The fuzzers damage files below their compression, and always in the same way for a seed."""
 
 import io
 import random

@@ -1,4 +1,4 @@
-"""Answers with fields, from scripted endpoints of all kinds."""
+"""Structured output, from scripted endpoints of all kinds."""
 
 import json
 from typing import Any

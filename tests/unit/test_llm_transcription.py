@@ -1,4 +1,4 @@
-"""Speech over a real connection to a scripted endpoint."""
+"""Transcription over a real connection to a scripted endpoint."""
 
 import asyncio
 import json

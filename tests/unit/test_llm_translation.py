@@ -1,4 +1,4 @@
-"""Translations by scripted models, attentive ones and others."""
+"""Translations by scripted models, careful ones and others."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ def pieces(request: dict[str, Any]) -> dict[str, str]:
 
 
 def translates(change: Callable[[Fields], Any] = lambda fields: fields) -> Reads:
-    """A model that translates into capitals, and then does what `change` does to its answer."""
+    """A model that translates into uppercase and then applies `change` to its answer."""
 
     def reply(request: dict[str, Any]) -> Reply:
         fields = {key: text.upper() for key, text in pieces(request).items()}
@@ -42,7 +42,7 @@ def without(*places: int) -> Callable[[Fields], Fields]:
 
 
 def merged(fields: Fields) -> Fields:
-    """The third one's words are put to the second's."""
+    """The words of the third text are added to the second."""
     keys = list(fields)
     return {**fields, keys[1]: f"{fields[keys[1]]} {fields[keys[2]]}", keys[2]: " "}
 

@@ -129,7 +129,7 @@ def test_an_aborted_write_leaves_no_file(page_store: PageStore) -> None:
 
 @contextmanager
 def files_of(size: int) -> Iterator[None]:
-    """No file becomes larger: a write ends in its middle, as on a disk that is full."""
+    """Limits the size of files: writes are cut short, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -158,7 +158,7 @@ def test_a_record_truncated_by_a_full_disk_is_ignored_and_does_not_affect_the_ne
 def test_fresh_records_are_found_even_if_the_clock_is_behind(
     tmp_path: Path, page_store: PageStore
 ) -> None:
-    # By the clock of the machine that took the job, and finer than a millionth of a second.
+    # By the clock of the machine that accepted the job, with a fraction finer than a microsecond.
     wanted_at = int(time.time()) + 60 + 2**-22
     page_store.save(page(7, "old"))
     anew = PageStore(page_store.directory, page_store.job_directory, wanted_at)

@@ -1,4 +1,4 @@
-"""Recordings of all kinds to the same samples, by the real ffmpeg."""
+"""Recordings of all kinds decoded to the same samples by the real ffmpeg."""
 
 import os
 import struct
@@ -70,7 +70,7 @@ def words() -> np.ndarray:
 
 
 def place_of(part: np.ndarray, whole: np.ndarray) -> tuple[float, float]:
-    """Where it is heard, in seconds, and how alike the two are there."""
+    """Its position in seconds, and the correlation there."""
     size = len(part) + len(whole)
     correlation = np.fft.irfft(np.fft.rfft(whole, size) * np.conj(np.fft.rfft(part, size)), size)
     at = int(np.argmax(correlation[: len(whole)]))
@@ -386,7 +386,7 @@ class TestLimits:
         content = bytearray(
             made(tmp_path / "a.mka", "-i", speech(), "-c:a", "libopus").read_bytes()
         )
-        at = content.index(b"\x44\x89\x88") + 3  # the length, in milliseconds
+        at = content.index(b"\x44\x89\x88") + 3  # the duration, in milliseconds
         content[at : at + 8] = struct.pack(">d", 365 * 86400 * 1000.0)
         path = tmp_path / "year.mka"
         path.write_bytes(content)
@@ -449,7 +449,7 @@ class TestLimits:
 
 @contextmanager
 def small_disk(path: Path) -> Iterator[Path]:
-    """With room for half a minute of sound."""
+    """With space for half a minute of audio."""
     path.mkdir()
     options = ["-t", "tmpfs", "-o", "size=1m", "tmpfs"]
     try:

@@ -1,4 +1,4 @@
-"""Pages that are too much, or nothing: read in bounded time, or refused by name."""
+"""Pages with too much or nothing: read in bounded time, or rejected with an error code."""
 
 import time
 from pathlib import Path
@@ -14,7 +14,7 @@ from secretary.documents.pdf.pdfium import open_page, open_pdf
 from ..minimal_files import pdf, written
 from ..pdf_files import PROSE, lines_of, pdf_of, write
 
-#: Many times what is needed, on a busy machine.
+#: Many times what is needed, for a busy machine.
 LIMIT_S = 20
 
 
@@ -88,7 +88,7 @@ def test_a_page_without_fonts(tmp_path: Path) -> None:
 
 def test_a_torn_file_is_mended(tmp_path: Path) -> None:
     whole = pdf_of(lambda canvas: write(canvas, lines_of(PROSE, 60)))
-    # The beginning is lost, and with it every place that the table at the end names.
+    # Without its beginning, every offset in the cross-reference table is wrong.
     assert "harbour office" in page_of(tmp_path, whole[40:]).text
 
 

@@ -1,4 +1,4 @@
-"""A text of a stranger, as a language model gets it."""
+"""Untrusted text in the prompts for a language model."""
 
 import re
 
@@ -24,7 +24,7 @@ def asked_with(text: str) -> list[Messages]:
 
 @pytest.mark.parametrize("number", range(3))
 def test_a_text_cannot_end_the_place_where_it_stands(number: int) -> None:
-    """It says itself where it ends; who writes it in knows the mark of another text."""
+    """The marker at its end differs for each text, so a text cannot contain its own."""
     first = asked_with(EVIL)[number]
     mark = first[1]["content"].partition("\n")[0]
     assert re.fullmatch("=====[0-9a-f]{16}", mark)

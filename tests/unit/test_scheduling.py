@@ -1,4 +1,4 @@
-"""Which job starts next, without any store: lines by hand and a clock that the tests move."""
+"""Which job starts next, without a store: with explicit queues and a fake clock."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +39,7 @@ def chosen(
 def one_by_one(
     turns: FairScheduler, waiting: dict[JobClass, list[Candidate]], count: int
 ) -> list[str]:
-    """Claim so many times one job, as a worker with one slot does."""
+    """Claim one job this many times, as a worker with one slot does."""
     order: list[str] = []
     for _ in range(count):
         (key,) = chosen(turns, waiting)
@@ -89,7 +89,7 @@ class TestAgeing:
         assert chosen(turns, waiting) == ["high0"]
         clock.pass_levels(2.9)
         assert chosen(turns, waiting) == ["high0"]
-        # Both were seen first at the same time, but the higher line was served since.
+        # Both were first seen at the same time, but the higher queue has been served since.
         clock.pass_levels(0.2)
         assert chosen(turns, waiting) == ["low0"]
 

@@ -1,4 +1,4 @@
-"""What is costly to find out is found out once for all who ask."""
+"""Expensive queries are made once and shared by all callers."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from secretary.observability.metrics import CachedQuery
 
 
 class Count:
-    """A count that ends on request."""
+    """A count that finishes on request."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -45,7 +45,7 @@ async def test_what_took_long_is_used_for_longer() -> None:
     scripted_llm = asyncio.create_task(shared.get())
     asyncio.get_running_loop().call_later(0.5, count.go_on.set)
     assert await scripted_llm == 1
-    assert await shared.get() == 1  # for the next ten seconds
+    assert await shared.get() == 1  # cached for ten seconds
 
 
 async def test_what_grew_old_is_found_out_anew_however_long_it_took() -> None:

@@ -1,4 +1,4 @@
-"""How a recording is cut."""
+"""How a recording is split into chunks."""
 
 import random
 from itertools import pairwise
@@ -58,7 +58,9 @@ def test_pieces_are_made_of_several_windows() -> None:
     )
     sizes = [len(piece.windows) for piece in pieces]
     assert set(sizes[:-4]) == {4}
-    assert sizes == sorted(sizes, reverse=True), "small ones last: all processes end together"
+    assert sizes == sorted(sizes, reverse=True), (
+        "small ones last, so that all processes finish together"
+    )
     assert pieces[0].start == 0.0 and pieces[0].end == pieces[0].windows[-1].end
 
 

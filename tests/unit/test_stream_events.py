@@ -1,4 +1,4 @@
-"""The events of streams and their form on the wire."""
+"""The events of streams and their wire format."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A transcript is read in paragraphs, under its chapters and beside its slides."""
+"""A transcript has paragraphs, chapters and slides."""
 
 from secretary.media.probe import Chapter
 from secretary.media.speech.engines import TimedText

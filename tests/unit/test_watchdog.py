@@ -1,4 +1,4 @@
-"""The process that watches over a sandbox's others."""
+"""The process that watches over the processes of a sandbox."""
 
 import asyncio
 import os
@@ -11,13 +11,13 @@ from secretary.worker.sandbox.pool import Watchdog
 
 
 def guards(token: str) -> list[int]:
-    """The processes that were started with this word."""
+    """The processes that were started with this token."""
     watchdogs = []
     for directory in Path("/proc").iterdir():
         if directory.name.isdecimal() and processes.find(int(directory.name)):
             try:
                 command = (directory / "cmdline").read_bytes()
-            except OSError:  # it has just ended
+            except OSError:  # it has just exited
                 continue
             if token.encode() in command.split(b"\0"):
                 watchdogs.append(int(directory.name))

@@ -1,4 +1,4 @@
-"""Whisper by itself: what it knows, what it refuses, what it hears in nothing."""
+"""Whisper by itself: what it supports, what it rejects, and what it makes of silence."""
 
 import shutil
 import subprocess

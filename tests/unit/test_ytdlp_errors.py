@@ -1,4 +1,4 @@
-"""How the messages of yt-dlp and of sites reach the client."""
+"""How the messages of yt-dlp and of websites reach the client."""
 
 from datetime import date
 
