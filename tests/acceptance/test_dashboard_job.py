@@ -140,7 +140,7 @@ class TestRecordings:
         watched.until(f"{media}.currentTime >= {time} && {media}.currentTime < {time} + 4")
         assert third.get_attribute("aria-current") == "true"
 
-    def test_one_that_was_not_kept_is_said_so_and_all_else_is_there(
+    def test_a_recording_that_was_not_kept_is_reported_and_the_rest_is_there(
         self, watched: Watched, service: Running
     ) -> None:
         job_id = service.submit_file("audio", "a.aiff", sound("a.aiff").read_bytes())
@@ -173,7 +173,7 @@ class TestFailures:
         page.get_by_text("Apples and pears").first.wait_for()
         assert service.job(job_id)["status"] == "failed"
 
-    def test_a_change_that_does_not_fit_is_said_beside_it(
+    def test_an_invalid_change_is_reported_beside_its_field(
         self, watched: Watched, service: Running
     ) -> None:
         job_id = service.submit_file("pdf", "secret.pdf", encrypted_pdf(6, "sesame"))

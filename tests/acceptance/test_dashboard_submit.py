@@ -129,7 +129,7 @@ class TestHandingIn:
         page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
         page.get_by_text("3 of 3 finished").wait_for()
 
-    def test_what_is_wrong_is_said_beside_it(self, watched: Watched, service: Running) -> None:
+    def test_errors_are_shown_beside_their_field(self, watched: Watched, service: Running) -> None:
         page = watched.page
         page.goto(f"{service.url}/#/new")
         page.get_by_role("button", name="Submit").click()
@@ -268,7 +268,7 @@ class TestTemplates:
         page.get_by_role("link", name="View job").wait_for()
         assert page.locator("#no-model").count() == 0
 
-    def test_without_a_language_model_that_is_said(self, browser: Any, tmp_path: Path) -> None:
+    def test_a_missing_language_model_is_reported(self, browser: Any, tmp_path: Path) -> None:
         with (
             Program(tmp_path).serving() as service,
             looking_at(browser, service.url) as watched,

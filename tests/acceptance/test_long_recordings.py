@@ -65,7 +65,7 @@ async def largest(worker: WorkerProcess) -> tuple[int, int]:
 
 
 @pytest.mark.timeout(400)
-async def test_two_hours_are_heard_in_flat_memory_though_the_worker_dies(
+async def test_two_hours_are_transcribed_in_constant_memory_though_the_worker_dies(
     store: Store, tmp_path: Path
 ) -> None:
     recording(tmp_path)

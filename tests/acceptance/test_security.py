@@ -525,7 +525,7 @@ class TestWithoutKeys:
         answer = ask(url, "/api/jobs", headers=[("Host", host)])
         assert (answer.status, answer.json["error"]["code"]) == (403, "FORBIDDEN")
 
-    def test_nor_are_two_hosts_heard(self, url: str) -> None:
+    def test_two_host_headers_are_refused(self, url: str) -> None:
         headers = [("Host", "localhost"), ("Host", "evil.example")]
         assert ask(url, "/api/jobs", headers=headers).status in (400, 403)
         assert ask(url, "/api/jobs", headers=headers[::-1]).status in (400, 403)
@@ -561,7 +561,7 @@ class TestWithoutKeys:
     @pytest.mark.parametrize(
         "origin", ["http://localhost:3000", "http://127.0.0.1", "http://[::1]"]
     )
-    def test_a_page_of_this_machine_is_heard(self, url: str, origin: str) -> None:
+    def test_a_page_of_this_machine_is_allowed(self, url: str, origin: str) -> None:
         assert ask(url, "/api/jobs", headers=[("Origin", origin)]).status == 200
 
 

@@ -70,7 +70,7 @@ class TestMetrics:
             service.wait_until(service.submit(parameters={"seconds": 0}), "completed")
             service.wait_for_answer("/metrics", text=ended)  # counted after the job has finished
 
-    def test_a_worker_tells_what_it_did_and_whether_it_is_ready(self, program: Program) -> None:
+    def test_a_worker_reports_what_it_did_and_whether_it_is_ready(self, program: Program) -> None:
         ended = 'secretary_jobs_ended_total{code="",job_type="selftest",status="completed"} 1.0'
         with (
             program.serving("--no-worker") as service,

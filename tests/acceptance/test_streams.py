@@ -54,7 +54,7 @@ def stream_of(job_id: str) -> str:
     return f"/api/jobs/{job_id}/stream"
 
 
-async def test_any_process_tells_of_any_job(shared: Program) -> None:
+async def test_any_process_streams_any_job(shared: Program) -> None:
     with shared.serving("--no-worker") as one, shared.serving("--no-worker") as other:
         job_id = one.submit(parameters={"seconds": 0.5, "steps": 5})
         async with (

@@ -53,7 +53,7 @@ def machines(tmp_path: Path, mongod: Mongod) -> Iterator[Machines]:
     machines.close()
 
 
-def test_each_worker_does_what_it_takes_and_any_api_tells_of_it(machines: Machines) -> None:
+def test_each_worker_runs_its_job_types_and_any_api_reports_them(machines: Machines) -> None:
     machines.hire("documents", "--types", "pdf,office", "--slots", "2")
     other = machines.hire("others", "--types", "selftest", "--slots", "5")
     workers = {(*one["job_types"], one["slots"]): one for one in machines.workers()}

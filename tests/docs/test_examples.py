@@ -115,12 +115,12 @@ class TestTemplates:
         output = terminal.type("secretary template check Interview.md", "")
         assert output.strip() and output.strip() in (ROOT / self.PAGES[1]).read_text()
 
-    def test_every_type_has_its_line(self) -> None:
+    def test_every_type_is_documented(self) -> None:
         text = (ROOT / self.PAGES[0]).read_text().partition("## Types")[2].partition("\n## ")[0]
         documented = {word.lower() for word in re.findall(r"`(\w+)`", text)}
         assert documented >= TYPE_NAMES.keys()
 
-    def test_every_template_has_its_line_with_what_it_wants(self) -> None:
+    def test_every_template_is_documented_with_its_values(self) -> None:
         text = (ROOT / self.PAGES[0]).read_text()
         for one in Library().listed():
             assert one.template is not None

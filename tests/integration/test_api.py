@@ -526,7 +526,7 @@ class TestRefusals:
                 assert error["message"] == "The job store is unavailable"
             await client.data("GET", "/api/health/live")
 
-    async def test_an_error_nobody_thought_of_tells_its_kind_only(self, tmp_path: Path) -> None:
+    async def test_an_unexpected_error_reveals_only_its_type(self, tmp_path: Path) -> None:
         job_service = JobService(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # breaks
         async with Client(create_api(job_service)) as client:
             error = await client.refusal("POST", "/api/jobs", 500, json={})

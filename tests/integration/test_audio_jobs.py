@@ -67,7 +67,7 @@ async def test_a_recording_becomes_a_transcript_subtitles_and_markdown(tmp_path:
     assert await service.leftovers() == []
 
 
-async def test_the_same_sound_in_any_form_gives_the_same_words(tmp_path: Path) -> None:
+async def test_the_same_audio_in_any_format_gives_the_same_words(tmp_path: Path) -> None:
     forms = ["a.mp3", "a.m4a", "a.ogg", "a.flac", "a.opus"]
     async with running_service(tmp_path) as service:
         read = [service.read(ROUTE, sound(name).read_bytes(), name) for name in forms]
@@ -89,7 +89,7 @@ async def test_times_are_those_of_the_recording(tmp_path: Path) -> None:
     assert other["start"] == pytest.approx(20, abs=0.5)
 
 
-async def test_who_sends_the_same_sound_again_has_it_at_once(tmp_path: Path) -> None:
+async def test_the_same_audio_again_is_served_from_the_cache(tmp_path: Path) -> None:
     content = speech().read_bytes()
     async with running_service(tmp_path) as service:
         first = await service.read(ROUTE, content, "one.wav", user="anna")

@@ -324,7 +324,7 @@ class TestStatus:
         assert error.details["status"] == int(status[:3])
         assert error.retry_after is None
 
-    async def test_the_sentence_tells_the_status_in_our_words(self, tmp_path: Path) -> None:
+    async def test_the_message_describes_the_status_in_our_words(self, tmp_path: Path) -> None:
         error = await failure(always(status="404 <script>"), tmp_path)
         assert error.message == "127.0.0.1 answered 404 Not Found"
 

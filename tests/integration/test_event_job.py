@@ -512,7 +512,7 @@ class TestErrors:
             body = await client.refusal("POST", JOBS, 503, json={})
             assert "db.internal" not in body["message"]
 
-    async def test_an_error_nobody_thought_of_tells_its_kind_only(self, tmp_path: Path) -> None:
+    async def test_an_unexpected_error_reveals_only_its_type(self, tmp_path: Path) -> None:
         job_service = JobService(None, Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
         async with serving(create_api(job_service)) as url, Client(url) as client:
             body = await client.refusal("GET", f"{JOBS}/x", 500)

@@ -98,7 +98,7 @@ def remaining_uploads(files: JobFiles) -> list[str]:
 
 
 class TestFiles:
-    async def test_each_becomes_a_job_of_the_type_that_its_content_tells(
+    async def test_each_becomes_a_job_of_the_type_of_its_content(
         self, client: httpx.AsyncClient, files: JobFiles
     ) -> None:
         given = parts(
@@ -120,7 +120,7 @@ class TestFiles:
             assert (source["name"], source["size"]) == (name, len(content))
             assert files.uploads.path_of(job["job_id"], source).read_bytes() == content
 
-    async def test_a_type_and_parameters_may_be_said_once_for_all(
+    async def test_a_type_and_parameters_may_be_given_once_for_all(
         self, client: httpx.AsyncClient
     ) -> None:
         fields = {

@@ -320,7 +320,9 @@ class TestFields:
         assert (await client.job(job_id))["parameters"]["extra"] == {"colour": "red"}
 
     @pytest.mark.parametrize("camel", [True, False])
-    async def test_what_is_about_the_job_is_heard(self, client: Client, camel: bool) -> None:
+    async def test_parameters_about_the_job_itself_are_used(
+        self, client: Client, camel: bool
+    ) -> None:
         name, user = ("jobName", "userId") if camel else ("job_name", "user_id")
         data = {name: "Mine", user: "ann", "priority": "5"}
         response = await client.upload("/api/pdf/process", HELLO, data=data)

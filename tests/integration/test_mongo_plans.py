@@ -188,13 +188,13 @@ class TestTheFeed:
 
 
 class TestTheQueue:
-    async def test_a_claim_touches_the_heads_of_the_lines(
+    async def test_a_claim_reads_only_the_heads_of_the_queues(
         self, store: MongoStore, database: Documents
     ) -> None:
         executed = await statements(database, store.claim("worker-1", Capacity(slots=3)))
         assert_walks(executed, keys=12)
 
-    async def test_the_lines_are_found_by_one_step_each(
+    async def test_each_queue_is_found_in_one_step(
         self, store: MongoStore, database: Documents
     ) -> None:
         executed = await statements(database, store.claim("worker-1", Capacity(slots=1)))
@@ -222,7 +222,7 @@ class TestTheQueue:
         executed = await statements(database, store.claim("worker-1", Capacity(slots=3, **LIMITS)))
         assert_walks(executed, keys=running + 10, documents=15)
 
-    async def test_a_new_job_finds_its_place_by_the_ends_of_its_line(
+    async def test_the_position_of_a_new_job_is_found_by_the_ends_of_its_queue(
         self, store: MongoStore, database: Documents
     ) -> None:
         for user_id in ("u3", None, "new"):
@@ -312,7 +312,7 @@ class TestLists:
         [{"archived": False}, {"user_id": "u1", "archived": False}, {"archived": True}],
         ids=str,
     )
-    async def test_a_search_goes_a_stretch_at_a_time(
+    async def test_a_search_goes_in_steps(
         self, store: MongoStore, database: Documents, terms: dict[str, Any]
     ) -> None:
         query = JobQuery(limit=PAGE, search_seconds=5.0, **terms)

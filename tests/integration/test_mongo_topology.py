@@ -139,7 +139,7 @@ class TestStandaloneServer:
 
 
 class TestSeveralProcesses:
-    async def test_news_of_one_wakes_those_who_wait_in_another(self, url: str) -> None:
+    async def test_a_change_in_one_process_wakes_waiters_in_another(self, url: str) -> None:
         async with opened(url) as first_store, opened(url) as second_store:
             seen = -1
             for change in (
@@ -437,7 +437,7 @@ class TestProcessesThatDiedMidway:
         await store.tidy()
         assert [job.job_id for job in await claim(store)] == [jobs[0].job_id]
 
-    async def test_a_job_in_line_of_an_inactive_batch_does_not_start(
+    async def test_a_queued_job_of_a_paused_batch_does_not_start(
         self, store: MongoStore, db: Documents
     ) -> None:
         batch, jobs = await add_batch(store, 1)

@@ -307,7 +307,7 @@ class TestServer:
 
 
 class TestHealth:
-    async def test_it_tells_people_how_the_service_is(
+    async def test_it_reports_the_state_of_the_service(
         self, job_service: JobService, store: Store
     ) -> None:
         await store.register_worker(worker(), LEASE)
@@ -381,7 +381,7 @@ class TestMetrics:
         assert job["job_id"] not in answer.text
         assert 'method="OTHER",route="/api/jobs",status="405"' in answer.text
 
-    async def test_a_worker_of_its_own_tells_them_too(self, job_service: JobService) -> None:
+    async def test_a_separate_worker_exports_them_too(self, job_service: JobService) -> None:
         probe = create_probe(
             job_service,
             api_keys=["right"],

@@ -314,7 +314,7 @@ class TestVision:
 
 
 class TestCache:
-    async def test_the_same_file_of_another_user_is_there_at_once_and_tells_nothing(
+    async def test_the_same_file_of_another_user_is_cached_and_reveals_nothing(
         self, service: ServiceClient
     ) -> None:
         content = pdf("A secret of two")

@@ -119,7 +119,7 @@ def _parts(spans: tuple[Span, ...], seconds: float) -> list[tuple[Span, ...]]:
     return parts
 
 
-def test_the_same_sound_has_the_same_words(tmp_path: Path) -> None:
+def test_the_same_audio_gives_the_same_words(tmp_path: Path) -> None:
     sound = real_voice("beckett") + noise(len(real_voice("beckett")) / SAMPLE_RATE, 0.01)
     assert hear(sound, tmp_path) == hear(sound, tmp_path)
 

@@ -169,7 +169,7 @@ def test_completing_and_reporting_go_by_key(db: apsw.Connection) -> None:
     ],
     ids=str,
 )
-def test_a_search_goes_a_stretch_at_a_time(db: apsw.Connection, terms: dict[str, Any]) -> None:
+def test_a_search_goes_in_steps(db: apsw.Connection, terms: dict[str, Any]) -> None:
     """With 3,000 jobs in steps of 200, a page that is filled by the first step reads no further."""
     query = JobQuery(limit=20, search_seconds=5.0, **terms)
 

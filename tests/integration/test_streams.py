@@ -416,7 +416,7 @@ class TestEverything:
             await stream.until_comment("heartbeat")
             assert stream.comments == []
 
-    async def test_a_user_hears_only_of_what_it_may_see(
+    async def test_a_user_gets_only_events_of_visible_jobs(
         self, client: StreamClient, store: Store
     ) -> None:
         await store.add([Job(user_id="ann")])

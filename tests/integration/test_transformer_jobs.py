@@ -402,7 +402,7 @@ class TestInstructions:
             results = await made(service, text="Good.", instructions="Make it best", **parameters)
             assert (results["text"], len(server.requests)) == ("Better.\n", 2)
 
-    async def test_a_fence_round_the_answer_is_taken_off(self, tmp_path: Path) -> None:
+    async def test_a_code_fence_around_the_answer_is_removed(self, tmp_path: Path) -> None:
         async with talking(tmp_path, says("```markdown\n# Better\n```")) as (service, _):
             results = await made(service, text="Good.", instructions="Make it better")
             assert results["text"] == "# Better\n"

@@ -71,7 +71,7 @@ async def test_a_talk_becomes_a_transcript_and_its_slides(tmp_path: Path) -> Non
     assert await service.leftovers() == []
 
 
-async def test_the_sound_of_a_video_is_heard_in_any_form(tmp_path: Path) -> None:
+async def test_the_audio_of_a_video_is_transcribed_in_any_format(tmp_path: Path) -> None:
     async with running_service(tmp_path) as service:
         jobs = [
             service.read("/api/audio/process", talk(name), name)

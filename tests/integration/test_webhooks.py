@@ -407,9 +407,7 @@ class TestProgress:
         gaps = [later.at - earlier.at for earlier, later in pairwise(deliveries[0].tries)]
         assert min(gaps) >= FAST.progress_every
 
-    async def test_a_job_that_waits_shows_signs_of_life(
-        self, store: Store, receiver: Receiver
-    ) -> None:
+    async def test_a_waiting_job_sends_heartbeats(self, store: Store, receiver: Receiver) -> None:
         await store.add([Job(webhook=hook(receiver, events=None))])
         async with sending(store, replace(FAST, heartbeat=milliseconds(100))):
             requests = await receiver.wait_for(4)
@@ -442,7 +440,7 @@ class TestProgress:
             await receiver.wait_for(2)
         assert [request.json["percent"] for request in receiver.received] == [0, 50]
 
-    async def test_what_a_sender_meant_to_tell_when_it_was_stopped_is_old_news(
+    async def test_a_suspended_sender_does_not_send_outdated_progress(
         self, store: Store, receiver: Receiver
     ) -> None:
         """Another process may have delivered the final event in the meantime."""

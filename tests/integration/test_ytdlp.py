@@ -205,7 +205,7 @@ class TestWhereItGoes:
 
         return Network(resolve=self.resolve, connect=connect)
 
-    async def test_every_request_goes_through_the_gateway(
+    async def test_every_request_goes_through_the_egress_proxy(
         self, tmp_path: Path, files: dict[str, bytes]
     ) -> None:
         film = page('<video src="http://media.example/film.mp4"></video>')
@@ -305,7 +305,9 @@ class TestWhereItGoes:
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such a fence")
-    async def test_the_fence_lets_through_the_way_to_the_gateway_only(self, tmp_path: Path) -> None:
+    async def test_the_sandbox_allows_connections_to_the_egress_proxy_only(
+        self, tmp_path: Path
+    ) -> None:
         async def hello(asked: Asked) -> None:
             await asked.answer(b"hello")
 

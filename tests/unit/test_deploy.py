@@ -150,7 +150,9 @@ class TestProbes:
                 paths = {getattr(route, "path", None) for route in apps[asked["port"]].routes}
                 assert asked["path"] in paths
 
-    async def test_the_health_check_tells_life_from_death(self, job_service: JobService) -> None:
+    async def test_the_health_check_distinguishes_alive_from_dead(
+        self, job_service: JobService
+    ) -> None:
         script = DEPLOY / "docker/healthcheck.py"
         async with serving(create_api(job_service)) as url:
             scripted_llm = {"HEALTH_URL": f"{url}/api/health/live"}
@@ -268,7 +270,7 @@ class TestUnits:
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
     @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-    def test_the_fence_of_programs_is_let_through(self, path: Path) -> None:
+    def test_landlock_system_calls_are_allowed(self, path: Path) -> None:
         """If these system calls were blocked, Landlock would silently not be used."""
         allowed = unit(path)["SystemCallFilter"].split()
         assert {name for name in allowed if name.startswith("landlock")} == {

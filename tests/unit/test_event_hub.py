@@ -55,7 +55,7 @@ async def hub(store: Store) -> AsyncIterator[EventHub]:
 
 
 class TestSubscriptions:
-    async def test_each_hears_of_what_concerns_it(self, store: Store, hub: EventHub) -> None:
+    async def test_each_subscriber_gets_its_own_changes(self, store: Store, hub: EventHub) -> None:
         batch, (inside,) = await add_batch(store, 1)
         outside = Job()
         await store.add([outside])

@@ -202,7 +202,7 @@ async def test_a_retryable_failure_is_tried_again_until_the_last_attempt(
     assert (failed.status, failed.failures, len(failed.attempts)) == (JobStatus.FAILED, 2, 2)
 
 
-async def test_work_for_which_the_disk_has_no_room_is_tried_again(executor: Executor) -> None:
+async def test_work_is_retried_if_the_disk_is_full(executor: Executor) -> None:
     @handles("large", max_attempts=2)
     async def large(ctx: Context) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -326,7 +326,7 @@ class TestOtherKinds:
             await read("application/json", body)
 
     @pytest.mark.parametrize("kind", [MULTIPART, URLENCODED, "application/json"])
-    async def test_where_the_body_says_nothing_the_query_is_heard(
+    async def test_the_query_is_used_where_the_body_has_no_value(
         self, read: Read, kind: str
     ) -> None:
         bodies = {MULTIPART: whole(field("a", "1")), URLENCODED: b"a=1"}

@@ -154,7 +154,7 @@ class TestBatchStatus:
         )
         assert batch.status == status
 
-    def test_a_batch_whose_jobs_went_back_to_the_line_has_still_begun(self) -> None:
+    def test_a_batch_whose_jobs_were_requeued_has_still_started(self) -> None:
         batch = Batch(counts={JobStatus.PENDING: 2}, started_at=utc_now())
         assert batch.status == "processing"
 

@@ -135,7 +135,7 @@ async def test_types_that_clients_make_up_share_one_series(
     assert samples[ended] == 3
 
 
-async def test_without_the_store_it_tells_what_it_knows(tmp_path: Path) -> None:
+async def test_without_the_store_it_reports_what_it_knows(tmp_path: Path) -> None:
     class Away:
         async def counts(self) -> None:
             raise StoreUnavailable("away")

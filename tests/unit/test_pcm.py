@@ -102,7 +102,7 @@ class TestKinds:
         assert at < 0.05
         assert similarity > 0.95
 
-    def test_what_phones_record_is_heard(self, tmp_path: Path) -> None:
+    def test_phone_recordings_are_decoded(self, tmp_path: Path) -> None:
         path = tmp_path / "a.amr"
         path.write_bytes(b"#!AMR\n" + (b"\x3c" + bytes(31)) * 100)
         decoded, _ = heard(path, tmp_path / "raw")
@@ -114,7 +114,7 @@ class TestKinds:
         assert (picture.width, picture.height) == (320, 240)
 
     @pytest.mark.parametrize("name", SOUNDS)
-    def test_a_sound_has_none(self, name: str) -> None:
+    def test_audio_has_no_video_tracks(self, name: str) -> None:
         recording = probe(str(sound(name)))
         assert recording.video_tracks == ()
         assert recording.duration == pytest.approx(length_of(speech()), abs=0.3)
@@ -162,7 +162,7 @@ class TestTracks:
     @pytest.mark.parametrize(
         ("language", "hertz"), [(None, 800), ("de", 400), ("en", 800), ("fr", 1200), ("it", 800)]
     )
-    def test_the_one_in_the_language_is_heard_else_the_default(
+    def test_the_track_in_the_language_is_decoded_else_the_default(
         self, tmp_path: Path, several: Path, language: str | None, hertz: int
     ) -> None:
         _, samples = heard(several, tmp_path / "raw", language=language)
@@ -301,7 +301,7 @@ class TestDamage:
         with pytest.raises(FileCorrupt):
             probe(str(path))
 
-    def test_sound_that_cannot_be_decoded_at_all_is_refused(self, tmp_path: Path) -> None:
+    def test_undecodable_audio_is_refused(self, tmp_path: Path) -> None:
         content = bytearray(self.whole_m4a())
         at = content.index(b"mdat") + 4
         content[at:] = b"\xff" * (len(content) - at)
@@ -329,7 +329,7 @@ class TestDamage:
         assert 3 < decoded.seconds < 6
         assert decoded.warnings() == ()
 
-    def test_encrypted_sound_is_refused_as_such(self, tmp_path: Path) -> None:
+    def test_encrypted_audio_is_refused_as_such(self, tmp_path: Path) -> None:
         path = made(
             tmp_path / "a.mp4", "-i", speech(), "-c:a", "aac",
             "-encryption_scheme", "cenc-aes-ctr", "-encryption_key", "0123456789abcdef" * 2,

@@ -109,7 +109,7 @@ def test_damaged_models_are_no_text(tmp_path: Path) -> None:
 
 
 @needs_it
-def test_its_version_tells_its_models(tmp_path: Path) -> None:
+def test_its_version_includes_its_models(tmp_path: Path) -> None:
     for name in (DETECTION_MODEL, RECOGNITION_MODEL):
         (tmp_path / name).write_bytes(b"another")
     other, usual = RapidOcr(tmp_path).version, open_engine("rapidocr").version
@@ -119,7 +119,7 @@ def test_its_version_tells_its_models(tmp_path: Path) -> None:
 
 @needs_it
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
-def test_it_starts_no_threads_and_tells_nobody_what_it_does(tmp_path: Path) -> None:
+def test_it_starts_no_threads_and_sends_no_telemetry(tmp_path: Path) -> None:
     output = run(
         "os.environ['OPENBLAS_NUM_THREADS'] = '1'  # those that NumPy starts, and nobody uses\n"
         "asked = []\n"

@@ -124,7 +124,7 @@ async def test_messages_arrive_in_order_and_before_the_result(sandbox: Sandbox) 
     assert received.messages == list(range(1000))
 
 
-async def test_messages_nobody_listens_to_are_dropped(sandbox: Sandbox) -> None:
+async def test_messages_without_a_listener_are_dropped(sandbox: Sandbox) -> None:
     assert await sandbox.run(functions.count, 10) == "counted"
 
 

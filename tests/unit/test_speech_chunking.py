@@ -19,7 +19,7 @@ def windows(*speech: tuple[float, float], duration: float = 10_000.0) -> list[Wi
     return [window for piece in pieces for window in piece.windows]
 
 
-def test_without_speech_there_are_no_pieces() -> None:
+def test_without_speech_there_are_no_chunks() -> None:
     assert build_chunks(SpeechActivity(3600.0, ())) == []
 
 
@@ -52,7 +52,7 @@ def test_speech_without_pauses_is_cut_without_a_gap() -> None:
     assert first.end == second.start == 28.0
 
 
-def test_pieces_are_made_of_several_windows() -> None:
+def test_chunks_consist_of_several_windows() -> None:
     pieces = build_chunks(
         SpeechActivity(1000.0, tuple(Span(at, at + 9.0) for at in range(0, 1000, 10)))
     )

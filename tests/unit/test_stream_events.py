@@ -14,7 +14,7 @@ def test_an_event_is_four_lines_and_a_blank_one() -> None:
     assert lines[4:] == ["", ""]
 
 
-def test_an_id_tells_one_state_from_another() -> None:
+def test_ids_distinguish_states() -> None:
     job = Job(status=JobStatus.PROCESSING, attempt=1)
     states = [
         job,

@@ -74,7 +74,7 @@ def test_a_time_is_written_to_the_millisecond(seconds: float) -> None:
 
 
 @given(st.lists(st.builds(TimedText, st.floats(0, 1e6), st.floats(0, 1e6), TEXT), max_size=4), TEXT)
-def test_what_was_heard_is_kept_as_it_was(segments: list[TimedText], language: str) -> None:
+def test_a_transcription_is_stored_unchanged(segments: list[TimedText], language: str) -> None:
     transcription = Transcription(segments=tuple(segments), language=language, confidence=0.5)
     assert decode_record(encode_record(transcription)) == transcription
 

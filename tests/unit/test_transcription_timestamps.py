@@ -25,7 +25,7 @@ Segments = list[tuple[float, float, str]]
         ([(0, 1, " "), (1, 2, "a\n b")], [(1, 2, "a b")]),
     ],
 )
-def test_small_faults_are_mended(segments: Segments, reported: Segments) -> None:
+def test_small_errors_are_repaired(segments: Segments, reported: Segments) -> None:
     text = " ".join(text for _, _, text in segments)
     assert [tuple(each) for each in repair_timestamps(segments, text, 10)] == reported
 

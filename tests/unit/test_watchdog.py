@@ -31,7 +31,7 @@ async def until_there_is_one(token: str) -> int:
     return watchdogs[0]
 
 
-async def test_a_guard_that_died_is_replaced() -> None:
+async def test_a_dead_watchdog_is_replaced() -> None:
     guard = Watchdog("test-of-a-guard")
     first = await until_there_is_one("test-of-a-guard")
     os.kill(first, signal.SIGKILL)
@@ -44,7 +44,7 @@ async def test_a_guard_that_died_is_replaced() -> None:
     assert guards("test-of-a-guard") == []
 
 
-async def test_it_is_replaced_at_once_and_acts_though_no_sign_of_life_comes_any_more() -> None:
+async def test_it_is_replaced_at_once_and_acts_even_without_further_heartbeats() -> None:
     token = "test-of-a-new-guard"
     guard = Watchdog(token, timeout=0.5)
     first = await until_there_is_one(token)
