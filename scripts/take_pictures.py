@@ -6,7 +6,7 @@ from pathlib import Path
 import typst
 
 from tests.acceptance.program import Program
-from tests.browser import looking_at, started
+from tests.browser import open_page, started
 from tests.dashboard_demo import fill, views
 
 OUTPUT = Path(__file__).parents[1] / "docs" / "img"
@@ -48,7 +48,7 @@ def main() -> None:
         assert isinstance(report, bytes)
         with Program(directory).serving() as service, started() as browser:
             ids = fill(service, report)
-            with looking_at(
+            with open_page(
                 browser, service.url, viewport=WIDE, color_scheme="light", device_scale_factor=1
             ) as watched:
                 for view in views(ids):

@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if usual := getattr(test, USED_SETTINGS, None):
             setattr(test, USED_SETTINGS, _more(usual))
         elif isinstance(usual := getattr(machine, "settings", None), hypothesis.settings):
-            setattr(machine, "settings", _more(usual))  # noqa: B010  (a class made by hypothesis)
+            setattr(machine, "settings", _more(usual))  # noqa: B010  (a class created by hypothesis)
 
 
 USED_SETTINGS = "_hypothesis_internal_use_settings"
@@ -99,9 +99,9 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield f"sqlite://{tmp_path}/jobs.db"
         return
     server: Mongod = request.getfixturevalue("mongod")
-    name = server.lend()
+    name = server.borrow_database()
     yield server.url(name)
-    server.take_back(name)
+    server.return_database(name)
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from typing import Any
 
 from secretary.llm import LlmOptions, Model, Price, Provider
 
-from .web_server import Asked, Web, serving
+from .web_server import Web, WebRequest, serving
 
 KEY = "sk-a-key-nobody-may-see-1234567890"
 
-Reply = Callable[[Asked], Awaitable[None]]
+Reply = Callable[[WebRequest], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -73,22 +73,22 @@ def fails(status: str, message: str = "", **headers: str) -> Reply:
 def gives(
     body: bytes, *, status: str = "200 OK", headers: Mapping[str, str] | None = None
 ) -> Reply:
-    async def reply(asked: Asked) -> None:
+    async def reply(request: WebRequest) -> None:
         fields = {"Content-Type": "application/json", **(headers or {})}
-        await asked.answer(body, status=status, headers=fields)
+        await request.answer(body, status=status, headers=fields)
 
     return reply
 
 
-async def hangs(asked: Asked) -> None:
+async def hangs(request: WebRequest) -> None:
     await asyncio.sleep(60)
 
 
-async def hangs_up(asked: Asked) -> None:
-    asked.writer.transport.abort()
+async def hangs_up(request: WebRequest) -> None:
+    request.writer.transport.abort()
 
 
-async def echoes_the_key(asked: Asked) -> None:
+async def echoes_the_key(asked: WebRequest) -> None:
     message = f"Bad request from {asked.headers['authorization']}, key {KEY[:12]}...{KEY[-6:]}: no"
     await fails("400 Bad Request", message)(asked)
 
@@ -118,11 +118,11 @@ class LlmServer:
         return LlmOptions({"chat": model, "vision": model, "transcription": model})
 
 
-def asked_form(asked: Asked) -> Callable[[bytes], dict[str, Any]]:
+def parse_form(request: WebRequest) -> Callable[[bytes], dict[str, Any]]:
     """Parses a multipart form: its fields as texts, its file as name and content."""
 
     def read(body: bytes) -> dict[str, Any]:
-        head = f"Content-Type: {asked.headers.get('content-type')}\r\n\r\n".encode()
+        head = f"Content-Type: {request.headers.get('content-type')}\r\n\r\n".encode()
         form: dict[str, Any] = {}
         for part in BytesParser(policy=policy.HTTP).parsebytes(head + body).iter_parts():
             name = part.get_param("name", header="content-disposition")
@@ -141,25 +141,27 @@ async def llm_server(*replies: Reply | Reads) -> AsyncIterator[LlmServer]:
     script = list(replies)
     at_once = 0
 
-    async def answer(asked: Asked) -> None:
+    async def answer(request: WebRequest) -> None:
         nonlocal at_once
-        read = {"/v1/chat/completions": json.loads, "/v1/audio/transcriptions": asked_form(asked)}
-        server.requests.append({**read[asked.target](await asked.body()), "headers": asked.headers})
+        read = {"/v1/chat/completions": json.loads, "/v1/audio/transcriptions": parse_form(request)}
+        server.requests.append(
+            {**read[request.target](await request.body()), "headers": request.headers}
+        )
         next_one = script.pop(0) if len(script) > 1 else script[0]
         reply = next_one.reply(server.requests[-1]) if isinstance(next_one, Reads) else next_one
         at_once += 1
         server.most_at_once = max(server.most_at_once, at_once)
         try:
-            await _unless_given_up(reply(asked), asked)
+            await _unless_given_up(reply(request), request)
         finally:
             at_once -= 1
 
-    async def _unless_given_up(reply: Awaitable[None], asked: Asked) -> None:
-        replying, gone = asyncio.ensure_future(reply), asyncio.ensure_future(asked.reader.read(1))
+    async def _unless_given_up(reply: Awaitable[None], request: WebRequest) -> None:
+        replying, gone = asyncio.ensure_future(reply), asyncio.ensure_future(request.reader.read(1))
         await asyncio.wait({replying, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not replying.done():
             server.given_up += 1
-            asked.writer.close()
+            request.writer.close()
         for each in (replying, gone):
             each.cancel()
         await asyncio.gather(replying, gone, return_exceptions=True)

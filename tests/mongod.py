@@ -77,12 +77,12 @@ class Mongod:
         query = f"?replicaSet={self.replica_set}" if self.replica_set else "?directConnection=true"
         return f"mongodb://127.0.0.1:{self.port}/{database}{query}"
 
-    def lend(self) -> str:
+    def borrow_database(self) -> str:
         """The name of an empty database that may already have all indexes: creating them takes the
         server longer than most tests."""
         return self._empty.pop() if self._empty else f"test_{uuid4().hex[:12]}"
 
-    def take_back(self, name: str) -> None:
+    def return_database(self, name: str) -> None:
         """Return a database that is no longer in use."""
         if self._client is None:
             self._client = pymongo.MongoClient(self.url(""))

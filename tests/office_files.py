@@ -57,7 +57,7 @@ def read(content: bytes | Path, kind: str, directory: Path, **options: object) -
         path.write_bytes(content)
     pictures = directory / "pictures"
     pictures.mkdir(exist_ok=True)
-    return read_office(str(path), kind, str(pictures), **options)  # type: ignore[arg-type]  # tests name them
+    return read_office(str(path), kind, str(pictures), **options)  # type: ignore[arg-type]  # checked by read_office
 
 
 def markdown(content: bytes | Path, kind: str, directory: Path, **options: object) -> str:

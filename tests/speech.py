@@ -134,7 +134,7 @@ def written(sound: np.ndarray, path: Path) -> Path:
     return path
 
 
-def hear(
+def transcribe_audio(
     sound: np.ndarray, directory: Path, *, pieces: Sequence[Chunk] | None = None
 ) -> list[Transcription]:
     path = written(sound, directory / "sound.raw")

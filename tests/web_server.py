@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Asked:
+class WebRequest:
     """A request as it was received."""
 
     target: str
@@ -35,14 +35,14 @@ class Asked:
         await self.answer(status=status, headers={"Location": location})
 
 
-Answer = Callable[[Asked], Awaitable[None]]
+Answer = Callable[[WebRequest], Awaitable[None]]
 
 
 @dataclass
 class Web:
     port: int = 0
     scheme: str = "http"
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[WebRequest] = field(default_factory=list)
     connections: int = 0
 
     def url(self, path: str = "/", host: str = "127.0.0.1") -> str:
@@ -84,8 +84,8 @@ async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIte
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _read(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Asked:
+def _read(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> WebRequest:
     first, *lines = head.decode("latin-1").split("\r\n")
     fields = (line.partition(":") for line in lines if line)
     headers = {name.lower(): value.strip() for name, _, value in fields}
-    return Asked(first.split(" ")[1], headers, reader, writer)
+    return WebRequest(first.split(" ")[1], headers, reader, writer)

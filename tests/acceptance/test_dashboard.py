@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ..browser import Watched, drop, looking_at, started
+from ..browser import Watched, drop, open_page, started
 from ..http_servers import files_in
 from ..minimal_files import pdf
 from ..polling import wait_until
@@ -45,7 +45,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture
 def watched(browser: Any, service: Running) -> Iterator[Watched]:
-    with looking_at(browser, service.url, viewport=WIDE) as watched:
+    with open_page(browser, service.url, viewport=WIDE) as watched:
         yield watched
 
 
@@ -157,7 +157,7 @@ class TestFailure:
         failure.get_by_role("heading", name="Unknown job type").wait_for()
 
     def test_what_is_not_there_is_said_so(self, browser: Any, service: Running) -> None:
-        with looking_at(browser, service.url) as watched:
+        with open_page(browser, service.url) as watched:
             watched.page.goto(f"{service.url}/#/job/job-none")
             watched.page.get_by_role("heading", name="Not found").wait_for()
             # The browser itself logs the 404.
@@ -258,7 +258,7 @@ class TestLogin:
     ) -> None:
         program = Program(tmp_path, SECRETARY_API_KEYS="right-key")
         key = {"Authorization": "Bearer right-key"}
-        with program.serving() as service, looking_at(browser, service.url) as watched:
+        with program.serving() as service, open_page(browser, service.url) as watched:
             page = watched.page
             page.goto(f"{service.url}/#/jobs")
             page.get_by_label("API key", exact=True).fill("wrong")
@@ -284,7 +284,7 @@ class TestLooks:
     def test_the_language_is_the_browsers(
         self, browser: Any, service: Running, locale: str, text: str
     ) -> None:
-        with looking_at(browser, service.url, locale=locale) as watched:
+        with open_page(browser, service.url, locale=locale) as watched:
             watched.page.goto(f"{service.url}/")
             watched.page.get_by_role("link", name=text, exact=True).wait_for()
             assert watched.page.evaluate("document.documentElement.lang") == said_in(text)
@@ -294,7 +294,7 @@ class TestLooks:
     def test_every_view_fits_a_phone(
         self, browser: Any, service: Running, view: str, scheme: str
     ) -> None:
-        with looking_at(browser, service.url, viewport=PHONE, color_scheme=scheme) as watched:
+        with open_page(browser, service.url, viewport=PHONE, color_scheme=scheme) as watched:
             page = watched.page
             page.goto(f"{service.url}/#/{view}")
             page.locator(f".view-{view} h1").wait_for(state="attached")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ..browser import looking_at, started
+from ..browser import open_page, started
 from ..dashboard_demo import fill, views
 from ..requirements import missing
 from ..sample_documents import rich_pdf
@@ -41,7 +41,7 @@ def test_no_view_has_a_serious_fault(service: Running, axe: str) -> None:
     faults: list[str] = []
     with started() as browser:
         for look, options in LOOKS.items():
-            with looking_at(browser, service.url, **options) as watched:
+            with open_page(browser, service.url, **options) as watched:
                 for view in views(ids):
                     watched.page.goto(f"{service.url}/#{view.address}")
                     watched.page.locator(view.ready).first.wait_for()

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from ..audio_files import made, sound, speech
-from ..browser import Watched, looking_at, started
+from ..browser import Watched, open_page, started
 from ..sample_documents import encrypted_pdf, scan_of, words
 from ..video_files import film, five_slides, shown
 from .program import Program, Running
@@ -37,7 +37,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture
 def watched(browser: Any, service: Running) -> Iterator[Watched]:
-    with looking_at(browser, service.url, viewport=WIDE) as watched:
+    with open_page(browser, service.url, viewport=WIDE) as watched:
         yield watched
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ..browser import Watched, looking_at, started
+from ..browser import Watched, open_page, started
 from .program import Program, Running
 
 
@@ -20,7 +20,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Watched,
         service.wait_until(failed, "failed")
         runs = service.submit(job_type="selftest", parameters={"seconds": 600, "steps": 600})
         service.wait_until(runs, "processing")
-        with looking_at(browser, service.url, viewport={"width": 1280, "height": 900}) as page:
+        with open_page(browser, service.url, viewport={"width": 1280, "height": 900}) as page:
             yield page, service
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ..browser import Watched, drop, looking_at, started
+from ..browser import Watched, drop, open_page, started
 from ..http_servers import answering
 from ..minimal_files import PNG, office, pdf
 from ..polling import wait_until
@@ -75,7 +75,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, model: str) -> Iterator[Ru
 
 @pytest.fixture
 def watched(browser: Any, service: Running) -> Iterator[Watched]:
-    with looking_at(browser, service.url, viewport=WIDE) as watched:
+    with open_page(browser, service.url, viewport=WIDE) as watched:
         yield watched
 
 
@@ -271,7 +271,7 @@ class TestTemplates:
     def test_a_missing_language_model_is_reported(self, browser: Any, tmp_path: Path) -> None:
         with (
             Program(tmp_path).serving() as service,
-            looking_at(browser, service.url) as watched,
+            open_page(browser, service.url) as watched,
         ):
             page = watched.page
             page.goto(f"{service.url}/#/template/Blog_en")

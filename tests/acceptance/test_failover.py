@@ -195,7 +195,7 @@ async def test_a_worker_that_is_cut_off_stops_and_writes_nothing_more(
             stack.enter_context(worker(tmp_path / "near", url))
             done = await ended(store, job.job_id, seconds=90)
             before = await as_stored(store, job.job_id)
-            link.mend()
+            link.restore()
             await until(lambda: is_back(store), what="the return of the worker")
             assert await as_stored(store, job.job_id) == before, (
                 "the returning worker must not change the job"

@@ -171,7 +171,7 @@ async def test_a_stopped_worker_does_not_work_on_while_another_has_its_job(
             return job if job.attempt == 2 else None
 
         await until(again, seconds=20, what="the second attempt")
-        remaining = [pid for pid in at_work if processes.find(pid) and not _is_guard(pid)]
+        remaining = [pid for pid in at_work if processes.find(pid) and not _is_watchdog(pid)]
         assert remaining == []
         worker.process.send_signal(signal.SIGCONT)
         await until(_all_enlisted(store, 2), what="the return of the first worker")
@@ -181,7 +181,7 @@ async def test_a_stopped_worker_does_not_work_on_while_another_has_its_job(
         second.terminate()
 
 
-def _is_guard(pid: int) -> bool:
+def _is_watchdog(pid: int) -> bool:
     return b"processes.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
@@ -197,13 +197,13 @@ async def test_a_worker_that_was_stopped_for_a_moment_runs_its_job_again_at_no_c
 ) -> None:
     job_id = await submit(store, "decent", parameters={"seconds": 60})
     await running(store, job_id)
-    at_work = [p.pid for p in processes.descendants(worker.pid) if not _is_guard(p.pid)]
+    at_work = [p.pid for p in processes.descendants(worker.pid) if not _is_watchdog(p.pid)]
     worker.process.send_signal(signal.SIGSTOP)
 
-    async def ended_by_its_guard() -> bool:
+    async def killed_by_its_watchdog() -> bool:
         return not any(processes.find(pid) for pid in at_work)
 
-    await until(ended_by_its_guard, seconds=8, what="the end of its processes")
+    await until(killed_by_its_watchdog, seconds=8, what="the end of its processes")
     worker.process.send_signal(signal.SIGCONT)
 
     async def again() -> Job | None:

@@ -47,7 +47,7 @@ def recording(directory: Path) -> Path:
     return made(directory / "long.ogg", *loop, "-c:a", "libvorbis", "-ar", "16000")
 
 
-def heard(data_dir: Path) -> Counter[int]:
+def transcribed_chunks(data_dir: Path) -> Counter[int]:
     """How often each chunk has been transcribed."""
     lines = (
         line
@@ -79,13 +79,13 @@ async def test_two_hours_are_transcribed_in_constant_memory_though_the_worker_di
     first = WorkerProcess(env, tmp_path / "first.log")
 
     async def begun() -> bool:
-        return len(heard(tmp_path / "data")) >= 2
+        return len(transcribed_chunks(tmp_path / "data")) >= 2
 
     try:
         await until(begun, seconds=120, what="the first pieces")
     finally:
         first.kill()
-    before = heard(tmp_path / "data")
+    before = transcribed_chunks(tmp_path / "data")
     second = WorkerProcess(env, tmp_path / "second.log")
     sizes: list[tuple[int, int]] = []
     watching = asyncio.create_task(_watch(second, sizes, tmp_path / "data", len(before)))
@@ -95,7 +95,7 @@ async def test_two_hours_are_transcribed_in_constant_memory_though_the_worker_di
         watching.cancel()
         second.terminate()
     assert done.status is JobStatus.COMPLETED, done.error
-    after = heard(tmp_path / "data")
+    after = transcribed_chunks(tmp_path / "data")
     assert len(before) < len(after)
     assert all(after[number] == 1 for number in before), "no finished chunk is transcribed again"
     results = (await JobFiles(tmp_path / "data").load_results(done)).results
@@ -114,7 +114,7 @@ async def _watch(
     worker: WorkerProcess, sizes: list[tuple[int, int]], data_dir: Path, expected_chunks: int
 ) -> None:
     """Wait until the engines are loaded: each has transcribed a chunk."""
-    while len(heard(data_dir)) < expected_chunks + 2:
+    while len(transcribed_chunks(data_dir)) < expected_chunks + 2:
         await asyncio.sleep(0.1)
     while True:
         sizes.append(await largest(worker))

@@ -73,7 +73,7 @@ class TestFuzzing:
         phases = ("--phases", "examples,fuzzing,stateful", "--max-examples", EXAMPLES)
         assert fuzz(*started_program, *phases, "--seed", SEED) == 0
         operations = {f"{method.upper()} {path}" for method, path in every_operation(document)}
-        unreached = operations - answered_well(started_program[1])
+        unreached = operations - successful_operations(started_program[1])
         assert {name for name in unreached if not OUT_OF_REACH.search(name)} == set()
 
     @pytest.mark.timeout(400)
@@ -267,7 +267,7 @@ def filled(path: str) -> str:
     return re.sub(r"\{\w+\}", "1", path)
 
 
-def answered_well(service: Running) -> set[str]:
+def successful_operations(service: Running) -> set[str]:
     """The operations with a successful response, as counted by the service."""
     text = service.get("/metrics", headers=AUTHORIZED).text
     counted = re.findall(r"(?m)^secretary_http_requests_total\{(.*)\}", text)

@@ -141,9 +141,9 @@ class Target:
         assert body["status"] == "error"
         assert set(body["error"]) == {"code", "message", "details"}
         assert set(body) <= {"status", "error", "message", "error_type"}
-        self.tells_nothing(answer)
+        self.reveals_nothing(answer)
 
-    def tells_nothing(self, answer: Answer) -> None:
+    def reveals_nothing(self, answer: Answer) -> None:
         shown = answer.text + str(answer.headers)
         secrets = [SECRET, "root:x:0", "Traceback", 'File "', str(self.directory), *KEYS.values()]
         assert [each for each in secrets if each in shown] == []
@@ -643,7 +643,7 @@ class TestBodies:
     )
     def test_what_is_only_strange_is_kept_or_refused(self, target: Target, text: str) -> None:
         answer = target.post("/api/jobs", text.encode())
-        target.tells_nothing(answer)
+        target.reveals_nothing(answer)
         if answer.status != 202:
             target.refused(answer, 400)
             return
@@ -660,14 +660,14 @@ class TestBodies:
         for name in ("q", "user_id", "job_type", "batch_id", "status", "cursor", "limit"):
             answer = target.ask(f"/api/jobs?{name}={text}")
             assert answer.status in (200, 400), (name, answer.text)
-            target.tells_nothing(answer)
+            target.reveals_nothing(answer)
 
     @pytest.mark.parametrize("query", [b"q=\xff", b"%", b"%zz", b"a" * 3000, b"&" * 3000])
     def test_a_strange_query(self, target: Target, query: bytes) -> None:
         answer = target.ask(b"/api/batches?" + query)
         assert answer.status in (200, 400)
-        target.tells_nothing(answer)
-        target.tells_nothing(target.ask(b"/api/nothing?" + query))
+        target.reveals_nothing(answer)
+        target.reveals_nothing(target.ask(b"/api/nothing?" + query))
 
     @pytest.mark.parametrize("key", ["", " ", "x" * 256, "ключ"])
     def test_a_strange_idempotency_key(self, target: Target, key: str) -> None:
@@ -683,7 +683,7 @@ class TestBodies:
         headers = [("Content-Type", kind)] if kind else []
         answer = target.ask("/api/jobs", method="POST", headers=headers, body=b'{"a": 1}')
         assert answer.status in (202, 400)
-        target.tells_nothing(answer)
+        target.reveals_nothing(answer)
 
 
 def _answered_before_the_end(connection: socket.socket, chunks: list[bytes]) -> bytes:
@@ -708,13 +708,13 @@ class TestProtocol:
     def test_a_method_that_is_not_there(self, target: Target, method: str) -> None:
         answer = target.ask("/api/jobs", method=method)
         assert answer.status == 405
-        target.tells_nothing(answer)
+        target.reveals_nothing(answer)
 
     @pytest.mark.parametrize("method", ["FOO", "get", "GET\x00", "", "CONNECT", "X" * 5000])
     def test_a_method_that_is_none(self, target: Target, method: str) -> None:
         answer = target.ask("/api/jobs", method=method)
         assert answer.status in (0, 400, 404, 405)
-        target.tells_nothing(answer)
+        target.reveals_nothing(answer)
 
     AUTH = f"Authorization: Bearer {KEYS[None]}\r\n".encode()
     SMUGGLED = b"GET /api/smuggled HTTP/1.1\r\nHost: x\r\n" + AUTH + b"\r\n"
@@ -775,7 +775,7 @@ class TestProtocol:
     def test_what_is_no_request_does_no_harm(self, target: Target, data: bytes) -> None:
         for answer in send(target.url, data, seconds=0.3):
             assert 400 <= answer.status < 500
-            target.tells_nothing(answer)
+            target.reveals_nothing(answer)
 
     @pytest.mark.parametrize(
         "headers",
@@ -793,7 +793,7 @@ class TestProtocol:
     def test_many_headers(self, target: Target, headers: list[tuple[str, str]]) -> None:
         answer = target.ask("/api/jobs/job-1", headers=headers)
         assert answer.status in (0, 400, 404, 431)
-        target.tells_nothing(answer)
+        target.reveals_nothing(answer)
 
 
 class TestSlowness:

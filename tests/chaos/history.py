@@ -95,7 +95,7 @@ def _of_jobs(history: History) -> list[str]:
         faults = [
             *_of_end(job, history.max_crashes),
             *_of_attempts(job, history.clock_went_back),
-            *(_of_life(job, lives) if one.kind == "chaos" else ()),
+            *(_of_journal(job, lives) if one.kind == "chaos" else ()),
             *_changed_after_its_end(job, history.sightings.get(one.job_id)),
             *history.wrong_results.get(one.job_id, ()),
         ]
@@ -126,7 +126,7 @@ def _of_attempts(job: Job, clock_went_back: float) -> list[str]:
     return wrong
 
 
-def _of_life(job: Job, lives: Lives) -> list[str]:
+def _of_journal(job: Job, lives: Lives) -> list[str]:
     """From the handler's own journal, and from what it reported to the store."""
     wrong = []
     if job.status is JobStatus.COMPLETED:
@@ -237,4 +237,4 @@ def _of_deliveries(
 
 def faults_of(job: Job, lives: Lives) -> list[str]:
     """The attempts of one job in the journal, whichever worker ran it."""
-    return [*_of_end(job, 2), *_of_attempts(job, 0.0), *_of_life(job, lives)]
+    return [*_of_end(job, 2), *_of_attempts(job, 0.0), *_of_journal(job, lives)]

@@ -62,7 +62,7 @@ class Member:
             await asyncio.sleep(LOOK_EVERY)
             if self._lock.locked() or self._process.poll() is None:
                 continue
-            output = self._said()
+            output = self._output()
             if self._ready in output:
                 last = output.strip().splitlines()[-1:]
                 text = f"{self.name} ended by itself with code {self._process.returncode}: {last}"
@@ -73,7 +73,7 @@ class Member:
             if self._wanted and not self._lock.locked() and self._process.poll() is not None:
                 self._start()
 
-    def _said(self) -> str:
+    def _output(self) -> str:
         with self._log.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
@@ -105,7 +105,7 @@ class Member:
                 await self._ended(hurry=False)
 
     async def _ended(self, *, hurry: bool) -> None:
-        was_up = self._ready in self._said()
+        was_up = self._ready in self._output()
         self._signal(signal.SIGTERM)
         if hurry:
             self._signal(signal.SIGTERM)

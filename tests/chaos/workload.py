@@ -72,7 +72,7 @@ def _synthetic(workload: Workload, number: int) -> Order:
     dice = workload.dice
     paths = [workload.path(f"{number}/{index}") for index in range(dice.randint(1, 5))]
     whole = workload.path(f"{number}/batch")
-    jobs = [{"job_type": "chaos", "parameters": _life(workload)} for _ in paths]
+    jobs = [{"job_type": "chaos", "parameters": _parameters(workload)} for _ in paths]
     for job, path in zip(jobs, paths, strict=True):
         if path:
             job["webhook"] = workload.hook(path)
@@ -82,7 +82,7 @@ def _synthetic(workload: Workload, number: int) -> Order:
     return Order("chaos", "/api/batches", document, hooks=tuple(paths), batch_hook=whole)
 
 
-def _life(workload: Workload) -> dict[str, Any]:
+def _parameters(workload: Workload) -> dict[str, Any]:
     dice = workload.dice
     return {
         "journal": workload.journal,

@@ -199,7 +199,7 @@ class TestIngress:
 
 
 def routes() -> Iterator[tuple[str, str]]:
-    job_service = JobService(None, Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # nobody asks it
+    job_service = JobService(None, Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # not used
     for path, methods in create_api(job_service).openapi()["paths"].items():
         for method in methods:
             yield method.upper(), path

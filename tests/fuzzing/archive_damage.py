@@ -8,7 +8,7 @@ from lxml import etree
 
 from ..hostile_office import members, squeezed
 from ..minimal_files import zipped
-from .damage import TOKENS, hurt
+from .damage import TOKENS, damage_bytes
 
 #: What attributes are set to, besides the values of other attributes.
 ODD_VALUES = (
@@ -33,7 +33,7 @@ def part(content: bytes, chance: random.Random) -> bytes:
     """The bytes of one part."""
     parts = members(content)
     victim = chance.choice(sorted(parts))
-    return zipped(parts | {victim: hurt(parts[victim], chance)})
+    return zipped(parts | {victim: damage_bytes(parts[victim], chance)})
 
 
 def contents(content: bytes, chance: random.Random) -> bytes:

@@ -16,7 +16,7 @@ from secretary.core.files import OFFICE_TYPES
 from ..sample_documents import GOOD
 from ..sample_recordings import GOOD_RECORDINGS, GOOD_SUBTITLES
 from . import archive_damage, chunk_formats, pdf_damage, picture_damage
-from .damage import Damage, hurt
+from .damage import Damage, damage_bytes
 
 PICTURES = Path(__file__).parents[1] / "pictures"
 HEIC: dict[str, Callable[[], bytes]] = {"a.heic": cache((PICTURES / "words.heic").read_bytes)}
@@ -70,11 +70,11 @@ class Case:
         good = KINDS[self.kind][self.name]()
         inside = () if self.name == SEALED else INSIDE.get(PurePath(self.name).suffix, ())
         if not inside or chance.random() < AS_IT_IS:
-            return hurt(good, chance)
+            return damage_bytes(good, chance)
         try:
             return chance.choice(inside)(good, chance)
         except UNWRITABLE:
-            return hurt(good, chance)
+            return damage_bytes(good, chance)
 
 
 def _of(*suffixes: str) -> dict[str, Callable[[], bytes]]:

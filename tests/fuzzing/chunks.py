@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from .damage import Damage, hurt
+from .damage import Damage, damage_bytes
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ def _damage(chunks: list[Chunk], chance: random.Random) -> None:
         case 5:
             _nest(siblings, at, chance.choice((3, 30, 300)))
         case _:
-            siblings[at].content = hurt(siblings[at].content, chance)
+            siblings[at].content = damage_bytes(siblings[at].content, chance)
 
 
 def _nest(siblings: list[Chunk], at: int, depth: int) -> None:

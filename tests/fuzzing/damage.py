@@ -52,15 +52,15 @@ HOW_MANY = (1, 1, 2, 3, 8, 30)
 DIGITS = re.compile(rb"[0-9]+")
 
 
-def hurt(content: bytes, chance: random.Random) -> bytes:
+def damage_bytes(content: bytes, chance: random.Random) -> bytes:
     """Flips bits, inserts tokens, repeats, removes and truncates parts, changes numbers."""
-    hurting = bytearray(content)
+    damaged = bytearray(content)
     for _ in range(chance.choice(HOW_MANY)):
-        _hurt_once(hurting, chance)
-    return bytes(hurting)
+        _damage_once(damaged, chance)
+    return bytes(damaged)
 
 
-def _hurt_once(content: bytearray, chance: random.Random) -> None:
+def _damage_once(content: bytearray, chance: random.Random) -> None:
     at = chance.randrange(len(content) + 1)
     match chance.randrange(7):
         case 0 | 1 if at < len(content):

@@ -86,10 +86,10 @@ async def survey(every: Iterable[Case]) -> Report:
         roots.mkdir()
         storage = {"source_roots": [str(roots)]}
         async with running_service(Path(directory, "data"), storage=storage, **SETTINGS) as service:
-            with _heard() as trouble:
+            with _recorded_logs() as trouble:
                 for group in chain([first] if first else [], groups):
                     await _try_all(service, roots, group, report, trouble)
-                    await _look_round(service, group, report, tmp)
+                    await _check_leftovers(service, group, report, tmp)
         remaining = [one for one in processes.descendants(os.getpid()) if one.pid not in before]
         if first and remaining:
             report.defects.append(Find(group[-1], f"Processes are left at the end: {remaining}"))
@@ -118,7 +118,7 @@ def _temporary(directory: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _heard() -> Iterator[Trouble]:
+def _recorded_logs() -> Iterator[Trouble]:
     trouble, logger = Trouble(), logging.getLogger("secretary")
     logger.addHandler(trouble)
     try:
@@ -241,7 +241,9 @@ def _urls(value: Any) -> Iterator[str]:
                 yield from _urls(item)
 
 
-async def _look_round(service: ServiceClient, group: list[Case], report: Report, tmp: Path) -> None:
+async def _check_leftovers(
+    service: ServiceClient, group: list[Case], report: Report, tmp: Path
+) -> None:
     """Leftovers belong to a file of the group; the service must respond as before."""
     remaining = await service.leftovers(uploads=False)
     remaining += sorted(os.listdir(tmp))

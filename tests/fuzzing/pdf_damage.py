@@ -7,7 +7,7 @@ from typing import Any
 
 import pikepdf
 
-from .damage import HOW_MANY, NUMBERS, TOKENS, hurt
+from .damage import HOW_MANY, NUMBERS, TOKENS, damage_bytes
 
 NAMES = (
     *("/Type", "/Page", "/Pages", "/Font", "/XObject", "/Image", "/Form", "/DeviceRGB", "/Indexed"),
@@ -87,10 +87,10 @@ def streams(content: bytes, chance: random.Random) -> bytes:
         candidates = [one for one in document.objects if isinstance(one, pikepdf.Stream)]
         stream = chance.choice(candidates)
         try:
-            stream.write(hurt(stream.read_bytes(), chance))
+            stream.write(damage_bytes(stream.read_bytes(), chance))
         except pikepdf.PdfError:  # an image: damaged bytewise
             kind: Any = stream.get("/Filter")
-            stream.write(hurt(stream.read_raw_bytes(), chance), filter=kind)
+            stream.write(damage_bytes(stream.read_raw_bytes(), chance), filter=kind)
         return _saved(document, chance)
 
 

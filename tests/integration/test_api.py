@@ -517,7 +517,7 @@ class TestRefusals:
             await client.refusal("POST", "/api/jobs", 413, content=pieces(), headers=kind)
 
     async def test_a_store_outage_reveals_no_path_or_server(self, tmp_path: Path) -> None:
-        job_service = JobService(BrokenStore(), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        job_service = JobService(BrokenStore(), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # never valid
         async with Client(create_api(job_service)) as client:
             for method, path in (("POST", "/api/jobs"), ("GET", "/api/health/ready")):
                 response = await client.request(method, path, json={})
@@ -527,7 +527,7 @@ class TestRefusals:
             await client.data("GET", "/api/health/live")
 
     async def test_an_unexpected_error_reveals_only_its_type(self, tmp_path: Path) -> None:
-        job_service = JobService(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # breaks
+        job_service = JobService(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # never valid
         async with Client(create_api(job_service)) as client:
             error = await client.refusal("POST", "/api/jobs", 500, json={})
         assert error == {

@@ -507,13 +507,13 @@ class TestErrors:
         await client.refusal("GET", JOBS, 403, headers={"Origin": "https://evil.example"})
 
     async def test_a_store_outage_is_reported_without_its_address(self, tmp_path: Path) -> None:
-        job_service = JobService(AbsentStore(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        job_service = JobService(AbsentStore(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # never valid
         async with serving(create_api(job_service)) as url, Client(url) as client:
             body = await client.refusal("POST", JOBS, 503, json={})
             assert "db.internal" not in body["message"]
 
     async def test_an_unexpected_error_reveals_only_its_type(self, tmp_path: Path) -> None:
-        job_service = JobService(None, Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        job_service = JobService(None, Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # never valid
         async with serving(create_api(job_service)) as url, Client(url) as client:
             body = await client.refusal("GET", f"{JOBS}/x", 500)
         assert body["message"] == "Internal error"

@@ -11,7 +11,7 @@ from secretary.media.ffmpeg import run_ffmpeg
 
 from ..audio_files import RATE, sound, speech
 from ..service_fixture import ServiceClient, running_service
-from ..web_server import Asked, serving
+from ..web_server import WebRequest, serving
 
 ROUTE = "/api/audio/process"
 YEAR = 365 * 86400.0
@@ -82,10 +82,10 @@ async def test_a_claim_of_hours_costs_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["audio/mpeg", "application/octet-stream"])
 async def test_a_url_that_never_ends_is_given_up(tmp_path: Path, kind: str) -> None:
-    async def answer(asked: Asked) -> None:
-        await asked.send(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode())
+    async def answer(request: WebRequest) -> None:
+        await request.send(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode())
         while True:
-            await asked.send(bytes(65536))
+            await request.send(bytes(65536))
             await asyncio.sleep(0.001)
 
     network = {"allow_hosts": ["127.0.0.1"], "download_max_mb": 2, "download_timeout_sec": 20}
@@ -96,10 +96,10 @@ async def test_a_url_that_never_ends_is_given_up(tmp_path: Path, kind: str) -> N
 
 
 async def test_a_url_that_drips_is_given_up(tmp_path: Path) -> None:
-    async def answer(asked: Asked) -> None:
-        await asked.send(b"HTTP/1.1 200 OK\r\nContent-Type: audio/mpeg\r\n\r\n")
+    async def answer(request: WebRequest) -> None:
+        await request.send(b"HTTP/1.1 200 OK\r\nContent-Type: audio/mpeg\r\n\r\n")
         while True:
-            await asked.send(b"x")
+            await request.send(b"x")
             await asyncio.sleep(0.1)
 
     network = {"allow_hosts": ["127.0.0.1"], "download_timeout_sec": 2}

@@ -19,7 +19,7 @@ from ..hostile_office import (
 from ..office_files import docx_of, odf_of, paragraph
 from ..requirements import needed
 from ..service_fixture import running_service
-from ..web_server import Asked, serving
+from ..web_server import WebRequest, serving
 
 DIRECT, CONVERTED = "/api/office/process", "/api/office/process-via-pdf"
 
@@ -29,8 +29,8 @@ def libreoffice() -> None:
     needed("soffice")
 
 
-async def answered(asked: Asked) -> None:
-    await asked.answer(b"FETCHED")
+async def answered(request: WebRequest) -> None:
+    await request.answer(b"FETCHED")
 
 
 def dead_sockets() -> set[str]:

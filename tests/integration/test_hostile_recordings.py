@@ -17,7 +17,7 @@ from secretary.media.subtitles import extract_subtitles
 
 from ..audio_files import SOUNDS, VIDEOS, long_silence, made, sound, speech, video
 from ..hostile_recordings import DISGUISES, NAMING
-from ..web_server import Asked, serving
+from ..web_server import WebRequest, serving
 
 MINUTE = 60.0
 
@@ -37,8 +37,8 @@ def opened(path: Path, directory: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMING)
 async def test_no_address_is_asked(tmp_path: Path, name: str) -> None:
-    async def answered(asked: Asked) -> None:
-        await asked.answer(speech().read_bytes())
+    async def answered(request: WebRequest) -> None:
+        await request.answer(speech().read_bytes())
 
     async with serving(answered) as web:
         for number, disguise in enumerate(DISGUISES.values()):
@@ -95,12 +95,12 @@ def test_damaged_at_random_it_is_read_or_refused_by_name(tmp_path: Path, name: s
     chance = random.Random(name)
     for _ in range(8):
         path = tmp_path / name
-        path.write_bytes(hurt(content, chance))
+        path.write_bytes(damage(content, chance))
         with contextlib.suppress(JobFailed):
             opened(path, tmp_path)
 
 
-def hurt(content: bytes, chance: random.Random) -> bytes:
+def damage(content: bytes, chance: random.Random) -> bytes:
     """Mostly near the beginning or the end, where the headers are."""
     damaged = bytearray(content)
     for _ in range(chance.choice((1, 3, 10, 40))):

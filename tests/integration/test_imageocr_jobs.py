@@ -117,12 +117,12 @@ async def test_a_picture_without_text_is_read_as_such(service: ServiceClient) ->
 
 
 async def test_a_picture_from_the_web_is_read(tmp_path: Path) -> None:
-    from ..web_server import Asked, serving
+    from ..web_server import WebRequest, serving
 
     content = as_file(page(LINES), "PNG")
 
-    async def answer(asked: Asked) -> None:
-        await asked.answer(content, headers={"Content-Type": "image/png"})
+    async def answer(request: WebRequest) -> None:
+        await request.answer(content, headers={"Content-Type": "image/png"})
 
     async with serving(answer) as web:
         network = {"allow_hosts": ["127.0.0.1"]}

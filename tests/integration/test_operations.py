@@ -65,7 +65,7 @@ async def client_of(app: Any, **headers: str) -> AsyncIterator[httpx.AsyncClient
 
 def broken_service(tmp_path: Path) -> JobService:
     """Every use of its store raises an unexpected error."""
-    return JobService(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+    return JobService(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # never valid
 
 
 class TestHeaders:
@@ -224,11 +224,13 @@ class TestWrongKeys:
         api = create_api(job_service, api_keys=["right"])
         async with serving(api) as url:
             head = b"POST /api/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
-            answer = await said_by(url, head, until=b"}}")
+            answer = await response_to(url, head, until=b"}}")
         assert answer.startswith(b"HTTP/1.1 401 ")
 
 
-async def said_by(url: str, *pieces: bytes, until: bytes | None = None, pause: float = 0) -> bytes:
+async def response_to(
+    url: str, *pieces: bytes, until: bytes | None = None, pause: float = 0
+) -> bytes:
     """The response to these bytes until the server closes the connection or has sent `until`."""
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
@@ -256,7 +258,7 @@ class TestSlowClients:
         self, job_service: JobService
     ) -> None:
         async with serving(create_api(job_service, body_timeout=0.2)) as url:
-            answer = await said_by(url, POST + b'{"job_name":')
+            answer = await response_to(url, POST + b'{"job_name":')
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert b"arrived too slowly" in answer
         assert b"connection: close" in answer.lower()
@@ -268,7 +270,7 @@ class TestSlowClients:
                 began = time.monotonic()
                 # Writing to the closed connection may reset it before the response is read.
                 with suppress(ConnectionResetError):
-                    answer = await said_by(url, POST, *[b" "] * 10, pause=0.1)
+                    answer = await response_to(url, POST, *[b" "] * 10, pause=0.1)
                 assert time.monotonic() - began < 5
                 if answer:
                     break
@@ -281,8 +283,8 @@ class TestSlowClients:
             head_seconds = 0.2
 
         async with serving(create_api(job_service), connection=Hasty) as url:
-            assert await said_by(url) == b""
-            assert await said_by(url, b"GET /api/health/live HTTP/1.1\r\nHost: x\r\n") == b""
+            assert await response_to(url) == b""
+            assert await response_to(url, b"GET /api/health/live HTTP/1.1\r\nHost: x\r\n") == b""
             async with httpx.AsyncClient(base_url=url, verify=NO_TLS, trust_env=False) as client:
                 assert (await client.get("/api/health/live")).status_code == 200
 
@@ -290,7 +292,7 @@ class TestSlowClients:
         flood = b"".join(b"X-Header-%d: %s\r\n" % (n, b"x" * 1000) for n in range(200))
         async with serving(create_api(job_service)) as url:
             try:
-                answer = await said_by(url, b"GET / HTTP/1.1\r\nHost: x\r\n", flood, pause=0.05)
+                answer = await response_to(url, b"GET / HTTP/1.1\r\nHost: x\r\n", flood, pause=0.05)
             except ConnectionError:
                 answer = b""
         assert b" 200 " not in answer
@@ -332,7 +334,7 @@ class TestHealth:
             async def workers(self) -> None:
                 raise StoreUnavailable("The MongoDB at db.internal does not answer")
 
-        job_service = JobService(Away(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        job_service = JobService(Away(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # never valid
         async with client_of(create_api(job_service)) as client:
             answer = await client.get("/api/health")
             assert answer.status_code == 503
@@ -516,7 +518,7 @@ class TestSecrets:
         del raised, store
         gc.collect()
         assert "SECRETPASSWORD" not in str(error)
-        job_service = JobService(Refusing(error), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        job_service = JobService(Refusing(error), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # never valid
         async with client_of(create_api(job_service)) as client:
             for path in ("/api/jobs", "/api/health", "/api/health/ready", "/metrics"):
                 answer = await client.get(path)

@@ -9,7 +9,7 @@ import pytest
 from .. import backends
 from ..audio_files import sound, speech, video
 from ..service_fixture import running_service
-from ..web_server import Asked, serving
+from ..web_server import WebRequest, serving
 
 ROUTE = "/api/audio/process"
 
@@ -64,8 +64,8 @@ async def test_a_known_recording_can_be_played_too(tmp_path: Path) -> None:
 async def test_one_that_was_downloaded_is_kept(tmp_path: Path) -> None:
     content = sound("a.mp3").read_bytes()
 
-    async def talk(asked: Asked) -> None:
-        await asked.answer(content, headers={"Content-Type": "audio/mpeg"})
+    async def talk(request: WebRequest) -> None:
+        await request.answer(content, headers={"Content-Type": "audio/mpeg"})
 
     async with (
         serving(talk) as site,

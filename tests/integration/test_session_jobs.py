@@ -16,7 +16,7 @@ from ..audio_files import WORDS
 from ..llm_server import KEY, Reads, llm_server, says
 from ..service_fixture import ServiceClient, running_service
 from ..speech import word_error_rate
-from ..web_server import Asked, Web, serving
+from ..web_server import Web, WebRequest, serving
 from .test_video_jobs import talk
 
 PAGE = """<!DOCTYPE html><html lang="en">
@@ -53,12 +53,12 @@ async def conference(**changed: tuple[bytes, str] | None) -> AsyncIterator[Web]:
     }
     files |= {path: value for path, value in changed.items()}
 
-    async def answer(asked: Asked) -> None:
-        content = files.get(asked.target)
+    async def answer(request: WebRequest) -> None:
+        content = files.get(request.target)
         if content is None:
-            await asked.answer(b"gone", status="404 Not Found")
+            await request.answer(b"gone", status="404 Not Found")
         else:
-            await asked.answer(content[0], headers={"Content-Type": content[1]})
+            await request.answer(content[0], headers={"Content-Type": content[1]})
 
     async with serving(answer) as web:
         yield web

@@ -18,7 +18,7 @@ from ..minimal_files import pdf
 from ..model_server import ModelServer
 from ..office_files import docx_of, paragraph
 from ..service_fixture import ServiceClient, running_service
-from ..web_server import Asked, serving
+from ..web_server import WebRequest, serving
 from .test_audio_jobs import silence
 
 TEXT = "/api/transformer/text"
@@ -460,8 +460,8 @@ class TestSources:
             + "<script>alert(1)</script></main><footer>Imprint</footer></body></html>"
         )
 
-        async def answer(asked: Asked) -> None:
-            await asked.answer(page.encode(), headers={"Content-Type": "text/html"})
+        async def answer(request: WebRequest) -> None:
+            await request.answer(page.encode(), headers={"Content-Type": "text/html"})
 
         async with serving(answer) as web:
             groups = {"network": {"allow_hosts": ["127.0.0.1"]}}

@@ -11,7 +11,7 @@ from ..audio_files import WORDS, made, speech
 from ..service_fixture import running_service
 from ..speech import word_error_rate
 from ..video_files import film, five_slides, shown
-from ..web_server import Asked, serving
+from ..web_server import WebRequest, serving
 
 ROUTE = "/api/video/process"
 #: How long each slide is shown.
@@ -113,8 +113,8 @@ async def test_subtitles_inside_the_file_are_used(tmp_path: Path) -> None:
 
 class TestUrls:
     async def test_a_file_is_downloaded(self, tmp_path: Path) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.answer(talk(), headers={"Content-Type": "video/mp4"})
+        async def answer(request: WebRequest) -> None:
+            await request.answer(talk(), headers={"Content-Type": "video/mp4"})
 
         allowed = {"allow_hosts": ["127.0.0.1"]}
         async with serving(answer) as web, running_service(tmp_path, network=allowed) as service:
@@ -138,9 +138,9 @@ class TestUrls:
             "/talk.vtt": (vtt, "text/vtt"),
         }
 
-        async def answer(asked: Asked) -> None:
-            content, kind = files[asked.target]
-            await asked.answer(content, headers={"Content-Type": kind})
+        async def answer(request: WebRequest) -> None:
+            content, kind = files[request.target]
+            await request.answer(content, headers={"Content-Type": kind})
 
         allowed = {"allow_hosts": ["127.0.0.1"]}
         async with serving(answer) as web, running_service(tmp_path, network=allowed) as service:

@@ -274,8 +274,8 @@ class TestRetries:
     async def test_a_redirect_is_a_failure_and_not_followed(
         self, store: Store, receiver: Receiver, status: int
     ) -> None:
-        external_services = {"Location": receiver.url("/elsewhere")}
-        receiver.answer(Reply(status, external_services), 200)
+        headers = {"Location": receiver.url("/elsewhere")}
+        receiver.answer(Reply(status, headers), 200)
         job = await ended(store, hook(receiver))
         async with sending(store):
             delivery = await settled(store, job)

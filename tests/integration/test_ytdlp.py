@@ -33,7 +33,7 @@ from secretary.network import DownloadLimits
 from secretary.network.client import Network, connect_tcp
 from secretary.storage.sources import SourceFile
 from secretary.worker.sandbox import Limits, Sandbox
-from tests.web_server import Answer, Asked, Web, serving
+from tests.web_server import Answer, Web, WebRequest, serving
 from tests.ytdlp_media import SECONDS, make_site, seconds_of, streams_of
 
 LIMITS = DownloadLimits(
@@ -63,14 +63,14 @@ def site(files: dict[str, bytes], **pages: bytes) -> Answer:
     """A site with these files, and pages by their names. HOST in them is the site's own address."""
     files = files | {f"/{name}.html": content for name, content in pages.items()}
 
-    async def answer(asked: Asked) -> None:
-        path = asked.target.partition("?")[0]
+    async def answer(request: WebRequest) -> None:
+        path = request.target.partition("?")[0]
         if path not in files:
-            return await asked.answer(status="404 Not Found")
+            return await request.answer(status="404 Not Found")
         kind = TYPES.get(Path(path).suffix, "application/octet-stream")
-        host = asked.headers["host"].encode()
+        host = request.headers["host"].encode()
         content = files[path].replace(b"HOST", host) if kind == "text/html" else files[path]
-        await asked.answer(content, headers={"Content-Type": kind})
+        await request.answer(content, headers={"Content-Type": kind})
 
     return answer
 
@@ -252,8 +252,8 @@ class TestWhereItGoes:
     ) -> None:
         async with serving(site(files)) as inside:
 
-            async def answer(asked: Asked) -> None:
-                await asked.redirect(target.format(inside.port))
+            async def answer(request: WebRequest) -> None:
+                await request.redirect(target.format(inside.port))
 
             async with serving(answer) as web:
                 request = site_request(web, tmp_path, url="http://site.example/talk.html")
@@ -308,8 +308,8 @@ class TestWhereItGoes:
     async def test_the_sandbox_allows_connections_to_the_egress_proxy_only(
         self, tmp_path: Path
     ) -> None:
-        async def hello(asked: Asked) -> None:
-            await asked.answer(b"hello")
+        async def hello(request: WebRequest) -> None:
+            await request.answer(b"hello")
 
         tries = (
             "import socket, sys\n"
@@ -363,12 +363,12 @@ class TestWhatIsTooMuch:
         assert isinstance(error, FileTooLarge)
 
     async def test_a_film_that_never_ends(self, tmp_path: Path, files: dict[str, bytes]) -> None:
-        async def answer(asked: Asked) -> None:
-            if asked.target == "/talk.html":
-                return await site(files, talk=page('<video src="/film.mp4"></video>'))(asked)
-            await asked.send(b"HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\n\r\n")
+        async def answer(request: WebRequest) -> None:
+            if request.target == "/talk.html":
+                return await site(files, talk=page('<video src="/film.mp4"></video>'))(request)
+            await request.send(b"HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\n\r\n")
             while True:
-                await asked.send(bytes(100_000))
+                await request.send(bytes(100_000))
 
         error = await refusal(answer, tmp_path, limits=replace(LIMITS, max_bytes=1_000_000))
         assert isinstance(error, FileTooLarge)
@@ -383,12 +383,12 @@ class TestWhatIsTooMuch:
         slow: str,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        async def answer(asked: Asked) -> None:
-            if asked.target != slow:
-                return await site(files, talk=page('<video src="/film.mp4"></video>'))(asked)
-            await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        async def answer(request: WebRequest) -> None:
+            if request.target != slow:
+                return await site(files, talk=page('<video src="/film.mp4"></video>'))(request)
+            await request.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
             while True:
-                await asked.send(b"x")
+                await request.send(b"x")
                 await asyncio.sleep(0.1)
 
         monkeypatch.setenv(processes.SANDBOX_VARIABLE, MARK)
@@ -428,8 +428,8 @@ class TestWhatIsNotThere:
     async def test_a_site_that_says_no(
         self, tmp_path: Path, status: str, kind: type[JobFailed], retryable: bool
     ) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.answer(status=status)
+        async def answer(request: WebRequest) -> None:
+            await request.answer(status=status)
 
         error = await refusal(answer, tmp_path)
         assert (type(error), error.retryable) == (kind, retryable)
@@ -457,10 +457,10 @@ class TestWhatIsNotThere:
 
 
 def endless_film(files: dict[str, bytes], begun: asyncio.Event) -> Answer:
-    async def answer(asked: Asked) -> None:
-        if asked.target == "/talk.html":
-            return await site(files, talk=page('<video src="/film.mp4"></video>'))(asked)
-        await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nbegin")
+    async def answer(request: WebRequest) -> None:
+        if request.target == "/talk.html":
+            return await site(files, talk=page('<video src="/film.mp4"></video>'))(request)
+        await request.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nbegin")
         begun.set()
         await asyncio.sleep(60)
 
@@ -588,10 +588,10 @@ class TestHowItIsChosen:
     async def test_a_site_that_talks_to_browsers_only(
         self, tmp_path: Path, files: dict[str, bytes]
     ) -> None:
-        async def answer(asked: Asked) -> None:
-            if "Mozilla" not in asked.headers["user-agent"]:
-                return await asked.answer(status="403 Forbidden")
-            await site(files, talk=page('<video src="/film.mp4"></video>'))(asked)
+        async def answer(request: WebRequest) -> None:
+            if "Mozilla" not in request.headers["user-agent"]:
+                return await request.answer(status="403 Forbidden")
+            await site(files, talk=page('<video src="/film.mp4"></video>'))(request)
 
         async with serving(answer) as web, self.choosing() as run:
             media = await fetch_media(site_request(web, tmp_path), run, Network([web.host]))

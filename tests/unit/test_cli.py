@@ -74,7 +74,7 @@ class TestBackends:
         blob = blob_store.path_of("jobs/job-1/1/frames/1.jpg")
         blob.parent.mkdir(parents=True)
         blob.write_bytes(b"a picture")
-        job_service = JobService(None, Registry(), JobFiles(tmp_path, blob_store=blob_store))  # type: ignore[arg-type]  # nobody asks it
+        job_service = JobService(None, Registry(), JobFiles(tmp_path, blob_store=blob_store))  # type: ignore[arg-type]  # not used
         backend, job = (
             LocalBackend(Application(Settings()), job_service),
             Job(job_id="job-1", attempt=1).document(),

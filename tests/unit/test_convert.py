@@ -100,7 +100,7 @@ class TestJobRequest:
 
 class TestOutput:
     async def output_of(self, file: Path, data: Path, **results: object) -> OutputFiles:
-        job_service = JobService(None, Registry(), JobFiles(data))  # type: ignore[arg-type]  # nobody asks it
+        job_service = JobService(None, Registry(), JobFiles(data))  # type: ignore[arg-type]  # not used
         job = Job(job_id="job-1", attempt=1, results=results).document()
         return await collect_output(
             LocalBackend(Application(Settings()), job_service), file, job, data / "unused"

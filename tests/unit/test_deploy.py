@@ -137,7 +137,7 @@ class TestSettings:
 
 class TestProbes:
     def test_the_routes_are_there(self) -> None:
-        job_service = JobService(None, Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # nobody asks it
+        job_service = JobService(None, Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # not used
         metrics = Metrics((), ServiceStats(job_service))
         apps = {
             "http": create_api(job_service),
@@ -155,9 +155,9 @@ class TestProbes:
     ) -> None:
         script = DEPLOY / "docker/healthcheck.py"
         async with serving(create_api(job_service)) as url:
-            scripted_llm = {"HEALTH_URL": f"{url}/api/health/live"}
-            assert await ended(script, scripted_llm) == 0
-        assert await ended(script, scripted_llm) == 1
+            env = {"HEALTH_URL": f"{url}/api/health/live"}
+            assert await ended(script, env) == 0
+        assert await ended(script, env) == 1
 
 
 async def ended(script: Path, environment: dict[str, str]) -> int:

@@ -11,7 +11,7 @@ from secretary.core.errors import ContextExceeded, EngineUnavailable, UpstreamFa
 
 from ..llm_fixture import scripted_llm
 from ..llm_server import KEY, Reads, Reply, fails, says
-from ..web_server import Asked
+from ..web_server import WebRequest
 
 TEXTS = ["Hallo", "Welt", "Guten Tag", "Ende"]
 CAPITALS = ["HALLO", "WELT", "GUTEN TAG", "ENDE"]
@@ -99,7 +99,7 @@ class TestTranslations:
         texts = [f"Satz Nummer {number} von vielen" for number in range(400)]
 
         def reply(request: dict[str, Any]) -> Reply:
-            async def slow(asked: Asked) -> None:
+            async def slow(asked: WebRequest) -> None:
                 await asyncio.sleep(0.02)
                 await translates().reply(request)(asked)
 
@@ -183,7 +183,7 @@ class TestCarelessModels:
 class TestFailures:
     async def test_one_failure_ends_all_requests(self) -> None:
         def reply(request: dict[str, Any]) -> Reply:
-            async def never(asked: Asked) -> None:
+            async def never(request: WebRequest) -> None:
                 await asyncio.sleep(60)
 
             is_first = "Satz 0" in pieces(request).values()

@@ -112,12 +112,12 @@ def test_lone_surrogates_are_replaced(page_store: PageStore) -> None:
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no second file system")
 def test_files_are_copied_where_hard_links_are_impossible(tmp_path: Path) -> None:
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as external_services:
-        if os.stat(external_services).st_dev == tmp_path.stat().st_dev:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+        if os.stat(other).st_dev == tmp_path.stat().st_dev:
             pytest.skip("no second file system")
-        page_store = PageStore(str(tmp_path), external_services)
+        page_store = PageStore(str(tmp_path), other)
         page_store.save(page(1))
-        assert Path(external_services, "page_001.txt").read_text() == "Hello"
+        assert Path(other, "page_001.txt").read_text() == "Hello"
 
 
 def test_an_aborted_write_leaves_no_file(page_store: PageStore) -> None:

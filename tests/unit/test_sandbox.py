@@ -629,8 +629,8 @@ from tests import sandbox_functions as functions
 async def main():
     sandbox = Sandbox(2)
     await sandbox.open()
-    heard = lambda message: print(message, flush=True)
-    await sandbox.run(getattr(functions, sys.argv[1]), on_message=heard)
+    on_message = lambda message: print(message, flush=True)
+    await sandbox.run(getattr(functions, sys.argv[1]), on_message=on_message)
 
 asyncio.run(main())
 """

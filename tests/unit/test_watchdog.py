@@ -10,7 +10,7 @@ from secretary.core import processes
 from secretary.worker.sandbox.pool import Watchdog
 
 
-def guards(token: str) -> list[int]:
+def watchdogs_with(token: str) -> list[int]:
     """The processes that were started with this token."""
     watchdogs = []
     for directory in Path("/proc").iterdir():
@@ -26,7 +26,7 @@ def guards(token: str) -> list[int]:
 
 async def until_there_is_one(token: str) -> int:
     async with asyncio.timeout(20):
-        while not (watchdogs := guards(token)):
+        while not (watchdogs := watchdogs_with(token)):
             await asyncio.sleep(0.01)
     return watchdogs[0]
 
@@ -36,12 +36,12 @@ async def test_a_dead_watchdog_is_replaced() -> None:
     first = await until_there_is_one("test-of-a-guard")
     os.kill(first, signal.SIGKILL)
     async with asyncio.timeout(20):
-        while guards("test-of-a-guard") in ([first], []):
+        while watchdogs_with("test-of-a-guard") in ([first], []):
             guard.heartbeat()
             await asyncio.sleep(0.01)
     guard.heartbeat()
     await guard.close()
-    assert guards("test-of-a-guard") == []
+    assert watchdogs_with("test-of-a-guard") == []
 
 
 async def test_it_is_replaced_at_once_and_acts_even_without_further_heartbeats() -> None:
@@ -58,4 +58,4 @@ async def test_it_is_replaced_at_once_and_acts_even_without_further_heartbeats()
         work.wait()
     await guard.close()
     assert code == -signal.SIGKILL
-    assert guards(token) == []
+    assert watchdogs_with(token) == []
