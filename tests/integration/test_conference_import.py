@@ -132,7 +132,7 @@ async def test_a_schedule_is_fetched_from_its_address(client: httpx.AsyncClient)
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "code", "says"),
+    ("body", "status", "code", "says"),
     [
         ({}, 400, "VALIDATION_ERROR", "exactly one of file, url and schedule"),
         ({"schedule": FRAB, "url": "https://x.example/"}, 400, "VALIDATION_ERROR", "one of"),
@@ -154,13 +154,13 @@ async def test_a_schedule_is_fetched_from_its_address(client: httpx.AsyncClient)
 async def test_what_does_not_fit_is_refused_whole(
     client: httpx.AsyncClient,
     store: Store,
-    request: dict[str, Any],
+    body: dict[str, Any],
     status: int,
     code: str,
     says: str,
 ) -> None:
     before = await count(store)
-    response = await client.post(PATH, json=request)
+    response = await client.post(PATH, json=body)
     assert response.status_code == status, response.text
     assert response.json()["error"]["code"] == code
     assert says in response.json()["error"]["message"]
