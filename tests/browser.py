@@ -21,7 +21,7 @@ def started() -> Iterator[Any]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        missing("There is no playwright")
+        missing("playwright is not installed")
     program = needed(PROGRAM)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=OPTIONS)

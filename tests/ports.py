@@ -19,4 +19,4 @@ def free_ports(count: int) -> list[int]:
         free.append(port)
         if len(free) == count:
             return free
-    raise AssertionError("There are no free ports")
+    raise AssertionError("No free ports")

@@ -19,4 +19,4 @@ def needed(*programs: str) -> str:
     for program in programs:
         if (executable := shutil.which(program)) is not None:
             return executable
-    missing(f"There is no {programs[0]}")
+    missing(f"{programs[0]} is not installed")

@@ -32,7 +32,7 @@ def axe() -> str:
     try:
         import axe_playwright_python
     except ImportError:
-        missing("There is no axe-core")
+        missing("axe-core is not installed")
     return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 
 

@@ -94,7 +94,9 @@ class TestKeys:
                 secured = bool(document["paths"][path][method]["security"])
                 assert (status == 401) is secured, f"{method} {path}: {status}"
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="Others have one loopback address only")
+    @pytest.mark.skipif(
+        sys.platform != "linux", reason="other systems have a single loopback address"
+    )
     def test_none_takes_a_wrong_one(self, service: Running, document: dict[str, Any]) -> None:
         """From another address every ten requests, because of the rate limit for wrong keys."""
         secured = [

@@ -698,7 +698,7 @@ def _answered_before_the_end(connection: socket.socket, chunks: list[bytes]) -> 
                 return received(connection)
             assert writable, "The server neither reads nor responds"
             data = data[connection.send(data) :]
-    raise AssertionError("The server reads for ever")
+    raise AssertionError("The server never stops reading")
 
 
 class TestProtocol:

@@ -133,7 +133,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     point.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(point)]
     if subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("a file system can be mounted by root only")
+        pytest.skip("only root can mount file systems")
     yield point
     subprocess.run(["umount", "--lazy", str(point)], check=True)
 

@@ -175,7 +175,7 @@ def test_an_interrupted_copy_can_be_resumed(program: Program, mongod: Mongod, ki
         if 0 < (count := interrupted(program, source, target, url)) < 1200:
             break
     else:
-        pytest.fail("none was caught midway")
+        pytest.fail("no copy was interrupted halfway")
     refused = program.run("store", "copy", str(source), target)
     assert (refused.code, "--into-existing" in refused.err) == (1, True)
     went_on = program.run(

@@ -43,7 +43,7 @@ def peak_memory(serving: Running) -> int:
     for line in Path(f"/proc/{serving.process.pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
-    raise AssertionError("The system does not tell")
+    raise AssertionError("The system does not report it")
 
 
 async def test_a_hundred_uploads_at_once_are_taken_and_done_three_at_a_time(

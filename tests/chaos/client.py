@@ -73,7 +73,7 @@ async def _insisted(client: httpx.AsyncClient, order: Order, book: Book) -> dict
             return None
         book.refused += 1
         await asyncio.sleep(0.3)
-    book.broken.append(f"nobody took a job of type {order.kind} for {PATIENCE:.0f} s")
+    book.broken.append(f"a job of type {order.kind} was not accepted within {PATIENCE:.0f} s")
     return None
 
 

@@ -112,7 +112,9 @@ class _Run:
         forward_at = time.monotonic() + FORWARD_EVERY
         while (remaining := await self._open_jobs()) != {}:
             if time.monotonic() > deadline:
-                self._report.broken.append(f"jobs did not end in {SETTLE_SECONDS} s: {remaining}")
+                self._report.broken.append(
+                    f"jobs did not finish in {SETTLE_SECONDS} s: {remaining}"
+                )
                 return
             if time.monotonic() > forward_at:
                 forward_at = time.monotonic() + FORWARD_EVERY

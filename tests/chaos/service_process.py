@@ -114,10 +114,10 @@ class Member:
         except subprocess.TimeoutExpired:
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
-            self.broken.append(f"{self.name} did not end within {END_SECONDS} s")
+            self.broken.append(f"{self.name} did not exit within {END_SECONDS} s")
             return
         if code != 0 and was_up:
-            self.broken.append(f"{self.name} was asked to end and did with code {code}")
+            self.broken.append(f"{self.name} exited with code {code} when it was stopped")
 
     async def signal_child(self, dice: float, number: signal.Signals, seconds: float) -> bool:
         """Send a signal to one of its children, and SIGCONT later; return whether there was one."""

@@ -65,7 +65,7 @@ class TestReference:
 
     def test_an_event_is_verified_with_node_too(self) -> None:
         if shutil.which("node") is None:
-            pytest.skip("There is no node")
+            pytest.skip("node is not installed")
         (code,) = blocks("docs/reference/webhooks.md", "js")
         secret, headers, body = signed_event()
         for sent, verdict in ((body, 0), (body + b" ", 1)):

@@ -21,7 +21,7 @@ from .examples import ROOT, pages
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built in strict mode: a broken link or anchor, or a page missing in the menu, is an error."""
     if find_spec("material") is None:
-        missing("There is no mkdocs-material")
+        missing("mkdocs-material is not installed")
     directory = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "-d", str(directory)],

@@ -49,5 +49,5 @@ class Report:
     def keep(self, directory: Path = DIRECTORY) -> None:
         for find in (*self.defects, *self.deaths):
             print(find)
-            print(f"Kept as {find.keep(directory)}")
+            print(f"Stored as {find.keep(directory)}")
         print(self)

@@ -203,20 +203,20 @@ def _request_for(case: Case) -> tuple[str, dict[str, str]]:
 def _fault(job: dict[str, Any], directory: str) -> str | None:
     error, status = job["error"], job["status"]
     if status not in ("completed", "failed"):
-        return f"It is {status}"
+        return f"The job is {status}"
     if status == "failed" and error["code"] not in codes_of_files():
         return f"{error['code']}: {error['message']} {error['details']}"
     if status == "completed" and not isinstance(job["results"], dict):
-        return "It is completed, and there are no results"
+        return "The job completed without results"
     if directory in json.dumps(job):
         return "A path of this machine is exposed"
     for attempt in job["attempts"]:
         began, ended = (datetime.fromisoformat(attempt[key]) for key in ("started_at", "ended_at"))
         if (ended - began).total_seconds() > JOB_SECONDS + STEP_SECONDS:
-            return f"It took {ended - began}"
+            return f"The attempt took {ended - began}"
     peak = job["resources"].get("peak_memory_bytes", 0)
     if peak > 1.5 * MEMORY_MB * 1024 * 1024 and (error or {}).get("code") != "OUT_OF_MEMORY":
-        return f"It took {peak:,.0f} bytes of memory"
+        return f"The job took {peak:,.0f} bytes of memory"
     return None
 
 
@@ -249,8 +249,8 @@ async def _check_leftovers(
     remaining += sorted(os.listdir(tmp))
     if remaining:
         report.defects.append(
-            Find(group[-1], f"Left by one of {len(group)} up to this: {remaining}")
+            Find(group[-1], f"Left behind by one of the last {len(group)}: {remaining}")
         )
     health = await service.client.get("/api/health")
     if health.status_code != 200:
-        report.defects.append(Find(group[-1], f"The service answers {health.text}"))
+        report.defects.append(Find(group[-1], f"The service responds with {health.text}"))

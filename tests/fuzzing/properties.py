@@ -14,7 +14,7 @@ def fuzz_for(seconds: float, seed: int) -> int:
     until = time.monotonic() + seconds
     exit_code = 0
     while not exit_code and time.monotonic() < until:
-        print(f"All values of seed {seed}", flush=True)
+        print(f"Property tests, seed {seed}", flush=True)
         options = ["-q", "-x", "-m", "hypothesis", f"--hypothesis-seed={seed}", "--timeout=1200"]
         command = [sys.executable, "-m", "pytest", *options, "tests"]
         exit_code = subprocess.run(command, env=os.environ | {FACTOR: "20"}, check=False).returncode

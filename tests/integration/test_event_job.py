@@ -526,7 +526,7 @@ class TestErrors:
             sent.append(message)
 
         async def receive() -> Message:
-            raise AssertionError("nobody should read")
+            raise AssertionError("must not be read")
 
         scope = {"type": "http", "path": f"{JOBS}/job-1", "headers": []}
         await error_response(status, "No")(scope, receive, send)

@@ -77,7 +77,7 @@ async def test_one_that_was_downloaded_is_kept(tmp_path: Path) -> None:
     assert await service.leftovers() == []
 
 
-@pytest.mark.skipif(bool(backends.KIND), reason="in a blob store it is a file of its own")
+@pytest.mark.skipif(bool(backends.KIND), reason="a blob store has a separate copy")
 async def test_it_is_the_same_file_under_another_name(tmp_path: Path) -> None:
     """Nothing is copied: a file read from a source root is hard-linked."""
     (tmp_path / "root").mkdir()

@@ -26,7 +26,7 @@ from secretary.core.errors import (
     JobFailed,
     UnsupportedFile,
 )
-from secretary.media.ytdlp import landlock as fence
+from secretary.media.ytdlp import landlock
 from secretary.media.ytdlp.fetch import fetch_from_site, fetch_in_sandbox, fetch_media
 from secretary.media.ytdlp.metadata import SiteMedia, SiteRequest, SiteSubtitles
 from secretary.network import DownloadLimits
@@ -304,7 +304,7 @@ class TestWhereItGoes:
             await fetch_from_site(SiteRequest(url=url, directory=tmp_path, limits=LIMITS))
         assert list(tmp_path.iterdir()) == []
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such a fence")
+    @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has Landlock")
     async def test_the_sandbox_allows_connections_to_the_egress_proxy_only(
         self, tmp_path: Path
     ) -> None:
@@ -323,7 +323,14 @@ class TestWhereItGoes:
         (tmp_path / "work").mkdir()
         async with serving(hello) as gateway, serving(hello) as other:
             ports = [str(gateway.port), str(other.port)]
-            command = [sys.executable, "-I", "-S", fence.__file__, ports[0], str(tmp_path / "work")]
+            command = [
+                sys.executable,
+                "-I",
+                "-S",
+                landlock.__file__,
+                ports[0],
+                str(tmp_path / "work"),
+            ]
             process = await asyncio.create_subprocess_exec(
                 *command, sys.executable, "-c", tries, *ports,
                 cwd=tmp_path / "work", stdout=subprocess.PIPE,

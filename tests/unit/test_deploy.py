@@ -257,7 +257,7 @@ class TestUnits:
     @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
     def test_systemd_finds_no_fault(self, path: Path, tmp_path: Path) -> None:
         if shutil.which("systemd-analyze") is None:
-            pytest.skip("There is no systemd-analyze")
+            pytest.skip("systemd-analyze is not installed")
         text = path.read_text().replace("/opt/secretary/bin/secretary", "/bin/true")
         copy = tmp_path / path.name.replace("@", "@documents")
         copy.write_text(text)

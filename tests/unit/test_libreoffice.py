@@ -257,7 +257,7 @@ def test_without_it_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if Path("/Applications/LibreOffice.app").exists():
-        pytest.skip("It is where every Mac has it")
+        pytest.skip("LibreOffice is installed in the default place")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EngineUnavailable, match="install libreoffice-impress-nogui"):
         convert_to_pdf(str(tmp_path / "file"), "docx", str(tmp_path), timeout_s=SECONDS)

@@ -455,7 +455,7 @@ def small_disk(path: Path) -> Iterator[Path]:
     try:
         subprocess.run(["mount", *options, path], check=True, capture_output=True, timeout=10)
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("no disk can be mounted here")
+        pytest.skip("file systems cannot be mounted here")
     try:
         yield path
     finally:
