@@ -2,11 +2,11 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# One process more than there are cores: many tests wait for child processes or timers.
+# One process more than cores: many tests wait for child processes or timers.
 PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := $(BIN)/pytest -q --numprocesses $(PROCESSES) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-# Without bytecode caching, every process that the tests start would compile everything again.
+# Without cached bytecode, every process that the tests start would recompile everything.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
@@ -21,7 +21,7 @@ run: .venv/.installed ## Start the service; pass options with ARGS="--port 8000"
 test: .venv/.dev lint types ## Run all checks and tests
 	@$(PYTEST)
 
-test-extended: .venv/.dev ## Run the slow variants that `make test` leaves out
+test-extended: .venv/.dev ## Run the slow variants that `make test` skips
 	@$(PYTEST) -m extended
 
 SHARED := tests/contract tests/integration tests/unit/test_dashboard.py tests/unit/test_openapi.py
@@ -29,9 +29,9 @@ test-shared: .venv/.dev ## Run the store, API and integration suites on MongoDB 
 	@TEST_STORE=gridfs $(PYTEST) $(SHARED)
 	@TEST_STORE=s3 $(PYTEST) $(SHARED)
 
-check: format test holes ## Format, check and test the code before you submit a change
+check: format test security ## Format, check and test the code before you submit a change
 
-holes: .venv/.group-security ## Scan for vulnerabilities with bandit and pip-audit (bandit only, if offline)
+security: .venv/.group-security ## Scan for vulnerabilities with bandit and pip-audit (only bandit if offline)
 	@$(BIN)/bandit --quiet --recursive --configfile pyproject.toml src scripts
 	@$(BIN)/python scripts/audit.py --report
 
@@ -90,19 +90,19 @@ bench-scale: .venv/.dev ## Benchmark many workers on MongoDB next to Celery and 
 simulate: .venv/.dev ## Simulate a day of mixed jobs with the claim policy; ARGS="--seed 7"
 	@$(BIN)/python bench/simulate.py $(ARGS)
 
-soak: .venv/.dev ## Soak test: half an hour at full load, does anything grow? ARGS="--minutes 4"
+soak: .venv/.dev ## Soak test: half an hour at full load to find leaks; ARGS="--minutes 4"
 	@$(BIN)/python bench/soak.py $(ARGS)
 
-chaos: .venv/.dev ## Faults of every kind at random, longer than the tests do; ARGS="--seed 7 --seconds 600"
+chaos: .venv/.dev ## Chaos test: inject random faults for longer than `make test` does; ARGS="--seed 7 --seconds 600"
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
-fuzz: .venv/.dev ## Damaged files, any request, any value, longer than the tests do; ARGS="--seed 7 --seconds 600 --kinds media,office"
+fuzz: .venv/.dev ## Fuzz files, requests and values for longer than `make test` does; ARGS="--seed 7 --seconds 600 --kinds media,office"
 	@$(BIN)/python -m tests.fuzzing $(ARGS)
 
-fuzz-api: .venv/.dev ## Only any request, with what Schemathesis takes; ARGS="--seed 7 --max-examples 500"
+fuzz-api: .venv/.dev ## Fuzz the HTTP API with Schemathesis; ARGS="--seed 7 --max-examples 500"
 	@$(BIN)/python -m tests.fuzzing.api --max-examples 200 $(ARGS)
 
-clean: ## Remove everything that can be made again; your data stays
+clean: ## Remove everything that can be rebuilt; your data is kept
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis fuzz-finds dist site
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,8 +1,7 @@
-"""Asks for each package that an installation needs whether a hole in its version is known.
+"""Checks every package of an installation for known vulnerabilities.
 
-It fails where one is, and where it could not ask: that is no clean bill. With --report it fails
-only for holes, and says loudly that it could not ask; with CI in the environment it fails then,
-too, because nobody reads what a machine says."""
+Fails if there are any, or if the vulnerability database cannot be reached. With --report, an
+unreachable database is only a warning, unless CI is set: nobody reads warnings in CI."""
 
 import json
 import os
@@ -17,28 +16,29 @@ from typing import Any
 
 from write_licences import licences_by_group
 
-#: Asking a service that is there takes seconds.
-SECONDS = 300
+#: A reachable database answers within seconds.
+TIMEOUT = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """`packages` were asked for; None: not for all of them, and `why` tells the reason."""
+class AuditResult:
+    """`packages` is the number of packages checked; None if some were not, for this `reason`."""
 
     packages: int | None = None
-    holes: tuple[str, ...] = ()
-    why: str = ""
+    vulnerabilities: tuple[str, ...] = ()
+    reason: str = ""
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "requirements.txt"
         file.write_text("\n".join(installed()))
-        verdict = asked([*PROGRAM, "--requirement", str(file)])
-    sys.exit(exit_code(verdict, may_be_missing="--report" in sys.argv and not os.environ.get("CI")))
+        result = run_audit([*PROGRAM, "--requirement", str(file)])
+    may_be_offline = "--report" in sys.argv and not os.environ.get("CI")
+    sys.exit(exit_code(result, may_be_offline=may_be_offline))
 
 
-#: The versions are known: nothing is resolved and nothing installed.
+#: All versions are pinned, so nothing is resolved or installed.
 PROGRAM = [
     sys.executable, "-m", "pip_audit", "--format=json", "--no-deps", "--disable-pip",
     "--progress-spinner=off", "--timeout=15",
@@ -46,49 +46,52 @@ PROGRAM = [
 
 
 def installed() -> list[str]:
-    """What the default installation and all extras need, in the versions that are here."""
+    """The packages of the default installation and all extras, in their installed versions."""
     names = {name for group in licences_by_group().values() for name in group}
     return [f"{name}=={version(name)}" for name in sorted(names)]
 
 
-def asked(command: Sequence[str]) -> Verdict:
-    """pip-audit ends with 1 for holes and for faults alike; only with an answer it was asked."""
+def run_audit(command: Sequence[str]) -> AuditResult:
+    """pip-audit exits with 1 for vulnerabilities and for errors; its output tells them apart."""
     try:
-        done = subprocess.run(  # nosec B603  # no shell, and all of it is ours
-            command, capture_output=True, text=True, timeout=SECONDS
+        done = subprocess.run(  # nosec B603  # no shell and no outside input
+            command, capture_output=True, text=True, timeout=TIMEOUT
         )
     except subprocess.TimeoutExpired:
-        return Verdict(why=f"There was no answer within {SECONDS} s")
+        return AuditResult(reason=f"no response within {TIMEOUT} s")
     try:
         packages: list[dict[str, Any]] = json.loads(done.stdout)["dependencies"]
     except (ValueError, KeyError, TypeError):
-        lines = done.stderr.strip().splitlines() or [f"pip-audit ended with {done.returncode}"]
-        return Verdict(why=lines[-1])
-    # By itself it calls that a clean bill, also when it knows none of them.
+        lines = done.stderr.strip().splitlines() or [f"pip-audit exited with {done.returncode}"]
+        return AuditResult(reason=lines[-1])
+    vulnerabilities = tuple(
+        _describe(one, vuln) for one in packages for vuln in one.get("vulns", ())
+    )
+    # pip-audit itself succeeds if packages are unknown to the database, even if all of them are.
     skipped = [package for package in packages if "skip_reason" in package]
-    holes = tuple(_describe(one, hole) for one in packages for hole in one.get("vulns", ()))
     if skipped:
-        why = f"of {len(packages)} packages {len(skipped)} are unknown there, as "
-        return Verdict(None, holes, f"{why}{skipped[0]['name']}: {skipped[0]['skip_reason']}")
-    return Verdict(len(packages), holes)
+        first = f"{skipped[0]['name']}: {skipped[0]['skip_reason']}"
+        reason = f"{len(skipped)} of {len(packages)} packages were skipped, such as {first}"
+        return AuditResult(None, vulnerabilities, reason)
+    return AuditResult(len(packages), vulnerabilities)
 
 
-def _describe(package: dict[str, Any], hole: dict[str, Any]) -> str:
-    mended = ", ".join(hole["fix_versions"]) or "no version yet"
-    return f"{package['name']} {package['version']}: {hole['id']}, mended in {mended}"
+def _describe(package: dict[str, Any], vulnerability: dict[str, Any]) -> str:
+    fixed = ", ".join(vulnerability["fix_versions"]) or "no version yet"
+    return f"{package['name']} {package['version']}: {vulnerability['id']}, fixed in {fixed}"
 
 
-def exit_code(verdict: Verdict, *, may_be_missing: bool) -> int:
-    """The exit code: 0, 1 for holes, 2 for an audit that was not done."""
-    for hole in verdict.holes:
-        print(hole, file=sys.stderr)
-    if verdict.packages is None:
-        print(f"THE AUDIT OF PACKAGES WAS NOT DONE: {verdict.why}", file=sys.stderr)
-        print("Whether one of them has a known hole is open; run `make audit`.", file=sys.stderr)
-        return 1 if verdict.holes else 0 if may_be_missing else 2
-    if not verdict.holes:
-        print(f"No hole is known in the {verdict.packages} packages of an installation.")
-    return 1 if verdict.holes else 0
+def exit_code(result: AuditResult, *, may_be_offline: bool) -> int:
+    """0 if all is well, 1 for vulnerabilities, 2 for an incomplete audit."""
+    for vulnerability in result.vulnerabilities:
+        print(vulnerability, file=sys.stderr)
+    if result.packages is None:
+        print(f"PACKAGE AUDIT INCOMPLETE: {result.reason}", file=sys.stderr)
+        print("There may be known vulnerabilities; run `make audit` again.", file=sys.stderr)
+        return 1 if result.vulnerabilities else 0 if may_be_offline else 2
+    if not result.vulnerabilities:
+        print(f"No known vulnerabilities in {result.packages} packages.")
+    return 1 if result.vulnerabilities else 0
 
 
 if __name__ == "__main__":

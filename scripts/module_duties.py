@@ -1,4 +1,4 @@
-"""The table of packages in docs/explanation/architecture.md, written from their docstrings."""
+"""Generates the table of packages in docs/explanation/architecture.md from their docstrings."""
 
 import ast
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src" / "secretary"
 
-#: The order in which a job passes through them. A package missing here stops the script.
+#: In the order in which a job passes through them. The script fails if a package is missing here.
 ORDER = [
     "api",
     "cli",
@@ -37,7 +37,9 @@ OMITTED = {"__init__", "__main__"}
 def table() -> str:
     purposes = dict(_purposes())
     if wrong := set(ORDER) ^ (purposes.keys() - OMITTED):
-        raise SystemExit(f"scripts/module_duties.py: not listed, or gone: {sorted(wrong)}")
+        raise SystemExit(
+            f"Update ORDER in scripts/module_duties.py, which does not match: {sorted(wrong)}"
+        )
     rows = "\n".join(f"| `{name}` | {purposes[name]} |" for name in ORDER)
     return f"| package | purpose |\n|---|---|\n{rows}\n"
 

@@ -1,4 +1,4 @@
-"""Takes the pictures of the dashboard that the documentation shows: `make pictures`."""
+"""Takes the dashboard screenshots for the documentation: `make pictures`."""
 
 import tempfile
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 import typst
 
 from tests.acceptance.program import Program
-from tests.browser import looking_at, started
+from tests.browser import open_page, started
 from tests.dashboard_demo import fill, views
 
-PLACE = Path(__file__).parents[1] / "docs" / "img"
+OUTPUT = Path(__file__).parents[1] / "docs" / "img"
 WIDE = {"width": 1280, "height": 800}
 
-#: What is below shows where programs are on the machine that takes the picture.
+#: The part below shows paths of the machine that takes the screenshot.
 CLIPS = {"system": {"x": 0, "y": 0, "width": 1280, "height": 440}}
 
 REPORT = """
@@ -40,22 +40,24 @@ hundred people came to the open day.
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as place:
-        directory = Path(place)
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
         source = directory / "report.typ"
         source.write_text(REPORT)
         report = typst.compile(str(source))
         assert isinstance(report, bytes)
         with Program(directory).serving() as service, started() as browser:
             ids = fill(service, report)
-            with looking_at(
+            with open_page(
                 browser, service.url, viewport=WIDE, color_scheme="light", device_scale_factor=1
             ) as watched:
                 for view in views(ids):
                     watched.page.goto(f"{service.url}/#{view.address}")
                     watched.page.locator(view.ready).first.wait_for()
-                    watched.page.wait_for_timeout(500)  # pictures are drawn, bars have moved
-                    path = PLACE / f"dashboard-{view.name}.png"
+                    watched.page.wait_for_timeout(
+                        500
+                    )  # until images are drawn and animations have ended
+                    path = OUTPUT / f"dashboard-{view.name}.png"
                     watched.page.screenshot(path=path, clip=CLIPS.get(view.name))
 
 

@@ -1,8 +1,8 @@
-"""Writes under which licences the packages stand that Secretary needs, and refuses those that ask
-too much of its users.
+"""Lists the licences of all packages that Secretary depends on, and rejects licences that are not
+allowed.
 
-`make licences` runs it. With --check it writes nothing and fails where the page is out of date:
-names and licences, not versions, which differ from machine to machine."""
+`make licences` runs it. With --check it writes nothing and fails if the page is out of date. Names
+and licences are compared, not versions, which differ between machines."""
 
 import re
 import sys
@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "reference" / "licences.md"
 START = "<!-- written by scripts/write_licences.py -->\n"
 END = "<!-- up to here -->"
 
-#: They ask for no more than that their text goes along.
+#: They only require that their text is included.
 PERMISSIVE = frozenset(
     {
         "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "CNRI-Python", "ISC",
@@ -27,10 +27,10 @@ PERMISSIVE = frozenset(
         "Unlicense", "Zlib",
     }
 )  # fmt: skip
-#: They ask for the source of changes to their own files, and of nothing else. We change none.
+#: They only require the source of changes to their own files, and we change none.
 BY_FILE = frozenset({"MPL-1.1", "MPL-2.0"})
 
-#: What packages write that know no SPDX expression.
+#: What packages without an SPDX expression declare.
 SPELLINGS = {
     "3-Clause BSD License": "BSD-3-Clause",
     "Apache 2.0": "Apache-2.0",
@@ -51,7 +51,7 @@ def main() -> None:
     found = licences_by_group()
     licences = {name: text for group in found.values() for name, text in group.items()}
     if refused := [f"{name}: {text}" for name, text in licences.items() if not is_allowed(text)]:
-        sys.exit("Not on the list of scripts/write_licences.py:\n" + "\n".join(refused))
+        sys.exit("Not allowed by scripts/write_licences.py:\n" + "\n".join(refused))
     before = PAGE.read_text()
     if "--check" not in sys.argv:
         PAGE.write_text(written(before, found))
@@ -60,33 +60,33 @@ def main() -> None:
 
 
 def licences_by_group() -> dict[str, Licences]:
-    """Of what comes with the default installation, and of what each extra adds to it."""
+    """The licences of the default installation, and of the packages that each extra adds."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     default = licences(project["dependencies"])
     extras: Mapping[str, list[str]] = project["optional-dependencies"]
     more = {name: licences(needed) for name, needed in extras.items()}
     added = {
-        name: {one: said for one, said in all_.items() if one not in default}
+        name: {one: text for one, text in all_.items() if one not in default}
         for name, all_ in more.items()
     }
     return {"": default, **added}
 
 
 def licences(requirements: Iterable[str]) -> Licences:
-    """Of these packages and of all they need in turn, as they are installed here."""
+    """The licences of these packages and of all their dependencies, as installed."""
     found: dict[tuple[str, str], Distribution] = {}
     waiting = [Requirement(text) for text in requirements]
     while waiting:
         wanted = waiting.pop()
         for extra in ("", *wanted.extras):
-            place = (canonicalize_name(wanted.name), extra)
-            if place in found:
+            key = (canonicalize_name(wanted.name), extra)
+            if key in found:
                 continue
             try:
-                found[place] = distribution(wanted.name)
+                found[key] = distribution(wanted.name)
             except PackageNotFoundError:
-                sys.exit(f"{wanted.name} is not installed: its licence cannot be read")
-            waiting += _needed(found[place], extra)
+                sys.exit(f"{wanted.name} is not installed, so its licence cannot be read")
+            waiting += _needed(found[key], extra)
     return {name: licence(found[name, extra]) for name, extra in sorted(found)}
 
 
@@ -98,7 +98,7 @@ def _needed(package: Distribution, extra: str) -> Iterator[Requirement]:
 
 
 def licence(package: Distribution) -> str:
-    """An SPDX expression, whatever the package writes."""
+    """The licence as an SPDX expression, whatever form the package uses."""
     about = package.metadata
     written = [
         text for name in ("License-Expression", "License") for text in about.get_all(name, [])
@@ -112,7 +112,7 @@ def licence(package: Distribution) -> str:
 
 
 def is_allowed(expression: str) -> bool:
-    """Of what `OR` joins one is enough, of what `AND` joins all are needed."""
+    """Whether the expression is allowed: one operand of `OR` is enough, `AND` needs all."""
     tokens = re.findall(r"\(|\)|[^\s()]+", expression)
 
     def either() -> bool:
@@ -146,16 +146,16 @@ def written(page: str, found: Mapping[str, Licences]) -> str:
 
 def tables(found: Mapping[str, Licences]) -> Iterator[str]:
     for group, all_ in found.items():
-        yield f"### The extra `{group}`\n" if group else "### Always\n"
+        yield f"### Extra `{group}`\n" if group else "### Default installation\n"
         yield "| package | licence |\n|---|---|"
         yield "\n".join(rows({group: all_})) + "\n"
 
 
 def rows(found: Mapping[str, Licences]) -> list[str]:
     return [
-        f"| `{name}` | {said.replace('LicenseRef-', '')} |"
+        f"| `{name}` | {text.replace('LicenseRef-', '')} |"
         for all_ in found.values()
-        for name, said in all_.items()
+        for name, text in all_.items()
     ]
 
 

@@ -1,6 +1,6 @@
-"""Writes the parts of the docs that the program itself can tell: routes, job types, modules.
+"""Generates the reference docs of routes, job types and modules from the code.
 
-`make docs` runs it. With --check it writes nothing and fails where a page is out of date."""
+`make docs` runs it. With --check it writes nothing and fails if a page is out of date."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,27 +20,33 @@ DOCS = Path(__file__).parents[1] / "docs"
 PART = "<!-- written by scripts/write_reference.py: {} -->\n"
 END = "<!-- up to here -->"
 
-#: The heading and the page with more, by the tag of a route.
+#: The heading and a link to more details, by the tag of the routes.
 TOPICS = {
-    "ingress": ("Files and URLs", "Fields, waiting, idempotency: [Files and URLs](ingress.md)."),
-    "jobs": ("Jobs", "Of each job type: [Job types](job-types.md)."),
-    "batches": ("Batches", "A schedule: [Import a conference](../how-to/import-a-conference.md)."),
-    "files": ("Files of jobs", "More: [The files of a job](ingress.md#the-files-of-a-job)."),
-    "streams": ("Streams", "Their events: [Streams](streams.md)."),
-    "templates": ("Templates", "What they are: [Templates](templates.md)."),
-    "overview": ("At a glance", "Their fields: [Operations](operations.md#at-a-glance)."),
-    "health": ("Health", "More: [Operations](operations.md#health)."),
-    "metrics": ("Metrics", "All of them: [Metrics](metrics.md)."),
-    "event-job": ("For older clients", "More: [The event-job API](event-job.md)."),
+    "ingress": (
+        "Files and URLs",
+        "See [Files and URLs](ingress.md) for fields, waiting and idempotency.",
+    ),
+    "jobs": ("Jobs", "See [Job types](job-types.md) for the parameters."),
+    "batches": (
+        "Batches",
+        "See [Import a conference](../how-to/import-a-conference.md) for schedules.",
+    ),
+    "files": ("Job files", "See [The files of a job](ingress.md#the-files-of-a-job)."),
+    "streams": ("Streams", "See [Streams](streams.md) for the events."),
+    "templates": ("Templates", "See [Templates](templates.md)."),
+    "overview": ("Overview", "See [Operations](operations.md#at-a-glance) for the fields."),
+    "health": ("Health", "See [Operations](operations.md#health)."),
+    "metrics": ("Metrics", "See [Metrics](metrics.md) for the full list."),
+    "event-job": ("Legacy clients", "See [The event-job API](event-job.md)."),
 }
-#: Where the results of a job type are described.
+#: Links to the description of each job type's results.
 RESULTS = {
     "audio": "[Recordings](recordings.md#results)",
     "imageocr": "[Documents](documents.md#results)",
     "office": "[Documents](documents.md#results)",
     "pdf": "[Documents](documents.md#results)",
     "selftest": "`structured_data {seconds, steps, python}`",
-    "session": "[Talks of a conference](sessions.md#results)",
+    "session": "[Conference talks](sessions.md#results)",
     "transformer": "[Texts](transformer.md#results)",
     "video": "[Recordings](recordings.md#results)",
 }
@@ -48,7 +54,7 @@ RESULTS = {
 
 def main() -> None:
     registry = Registry(BUILTIN)
-    job_service = JobService(None, registry, JobFiles(DOCS))  # type: ignore[arg-type]  # nobody asks it
+    job_service = JobService(None, registry, JobFiles(DOCS))  # type: ignore[arg-type]  # not used
     document = create_api(job_service).openapi()
     pages = {
         "reference/api.md": {"routes": "\n".join(routes(document))},
@@ -61,7 +67,7 @@ def main() -> None:
 
 
 def put(page: Path, parts: Mapping[str, str]) -> bool:
-    """Write the parts into the page, unless only asked. False: it was out of date."""
+    """Update the page unless `--check` is given; return whether it was up to date."""
     before = after = page.read_text()
     for name, text in parts.items():
         start = after.index(PART.format(name)) + len(PART.format(name))
@@ -80,20 +86,20 @@ def routes(document: Mapping[str, Any]) -> Iterator[str]:
     for tag, rows in rows_by_tag.items():
         heading, more = TOPICS.get(tag, (tag.capitalize(), ""))
         yield f"### {heading}\n\n{more}\n"
-        yield "| route | what it does | in the query | answers |\n|---|---|---|---|"
+        yield "| route | description | query parameters | status |\n|---|---|---|---|"
         yield "\n".join(rows) + "\n"
 
 
 def route(method: str, path: str, operation: Mapping[str, Any]) -> str:
     query = [f"`{one['name']}`" for one in operation.get("parameters", ()) if one["in"] == "query"]
-    answers = sorted(status for status in operation["responses"] if status < "400")
+    statuses = sorted(status for status in operation["responses"] if status < "400")
     purpose = " ".join(operation["description"].partition("\n\n")[0].split())
-    return f"| `{method} {path}` | {purpose} | {', '.join(query)} | {', '.join(answers)} |"
+    return f"| `{method} {path}` | {purpose} | {', '.join(query)} | {', '.join(statuses)} |"
 
 
 def job_types() -> Iterator[str]:
     shared = LanguageParameters.model_json_schema()["properties"]
-    yield "## Parameters of all\n\nOf every type below but `selftest`.\n"
+    yield "## Common parameters\n\nAccepted by every type below except `selftest`.\n"
     yield table(shared)
     for handler in BUILTIN:
         yield f"## {handler.job_type}\n"
@@ -104,14 +110,14 @@ def job_type(handler: Handler[Any], shared: Mapping[str, Any]) -> Iterator[str]:
     hours = f"{handler.timeout.total_seconds() / 3600:g} hours" if handler.timeout else ""
     limit = hours or "[`generic_worker.timeout_sec`](settings.md#generic_worker)"
     yield f"{purpose(handler)}\n"
-    yield f"An attempt may take {limit}; {handler.max_attempts} attempts."
+    yield f"Timeout per attempt: {limit}. Attempts: at most {handler.max_attempts}."
     yield f"Results: {RESULTS[handler.job_type]}.\n"
     own = handler.parameters.model_json_schema()["properties"]
     yield table({name: field for name, field in own.items() if shared.get(name) != field})
 
 
 def purpose(handler: Handler[Any]) -> str:
-    """The first line of its module, behind the name of the job type."""
+    """The summary of the handler's module, without the job type in front of it."""
     summary = (sys.modules[handler.run.__module__].__doc__ or "").partition(": ")[2]
     return summary[:1].upper() + summary[1:]
 
@@ -121,15 +127,17 @@ def table(fields: Mapping[str, Mapping[str, Any]]) -> str:
     for name, field in fields.items():
         meaning = field.get("description", "").replace("|", r"\|")
         rows.append(f"| `{name}` | {kind(field)} | {default(field)} | {meaning} |")
-    return "\n".join(["| parameter | what | default | meaning |", "|---|---|---|---|", *rows, ""])
+    return "\n".join(
+        ["| parameter | type | default | description |", "|---|---|---|---|", *rows, ""]
+    )
 
 
 def kind(field: Mapping[str, Any]) -> str:
-    """The type of a parameter in words, with its limits."""
+    """The type of a parameter, with its range."""
     some = next((one for one in field.get("anyOf", ()) if one.get("type") != "null"), field)
     if "enum" in some:
         return ", ".join(f"`{value}`" for value in some["enum"])
-    names = {"string": "text", "array": "list", "boolean": "yes or no", "integer": "whole number"}
+    names = {"array": "list"}
     name = names.get(some["type"], some["type"])
     least, most = some.get("minimum"), some.get("maximum")
     if least is not None and most is not None:

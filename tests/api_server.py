@@ -1,4 +1,4 @@
-"""An application that answers on a real socket of this machine."""
+"""Serves an application on a real socket on loopback."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ from secretary.serve import Connection, HttpServer, listen
 
 @asynccontextmanager
 async def served(app: Any, **options: Any) -> AsyncIterator[tuple[str, HttpServer]]:
-    """Its address, and the server."""
+    """The URL and the server."""
     url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     with listen("127.0.0.1", 0, loopback_only=True) as listener:
         server = HttpServer(app, listener, url.set_result, **options)
@@ -24,7 +24,7 @@ async def served(app: Any, **options: Any) -> AsyncIterator[tuple[str, HttpServe
 
 @asynccontextmanager
 async def serving(app: Any, connection: type[Connection] = Connection) -> AsyncIterator[str]:
-    """The address alone; a proxy of this machine may stand before it."""
+    """Only the URL; a proxy on this machine may be in front of it."""
     options = {"connection": connection, "trusted_proxies": ["127.0.0.1"]}
     async with served(app, **options) as (url, _):
         yield url

@@ -1,4 +1,4 @@
-"""Recordings for tests: real words by Debian's speech programs, in any form by the real ffmpeg."""
+"""Test recordings: words by Debian's speech synthesizers, in any format by the real ffmpeg."""
 
 import atexit
 import os
@@ -21,7 +21,7 @@ WORDS = (
 WORDS_DE = "Guten Tag. Das Wetter ist heute schön, und wir gehen in den Garten."
 RATE = 16_000
 
-#: Names of files, and the arguments by which ffmpeg makes them of a sound.
+#: File names and the ffmpeg arguments that encode audio as such a file.
 SOUNDS = {
     "a.mp3": (),
     "a.m4a": ("-c:a", "aac"),
@@ -44,7 +44,7 @@ SOUNDS = {
     "stereo.mp3": ("-ac", "2", "-ar", "44100"),
     "five.flac": ("-ac", "6", "-ar", "48000"),
 }
-#: The same, of moving pictures and a sound.
+#: The same for video with audio.
 VIDEOS = {
     "v.mp4": ("-c:v", "libx264", "-c:a", "aac"),
     "fast.mp4": ("-c:v", "libx264", "-c:a", "aac", "-movflags", "+faststart"),
@@ -73,7 +73,7 @@ def _directory() -> Path:
 
 @cache
 def speech(words: str = WORDS, voice: str = "slt") -> Path:
-    """Spoken by flite, in English: a WAV with 16,000 samples a second."""
+    """Spoken by flite in English: a WAV at 16 kHz."""
     path = _directory() / f"speech_{len(list(_directory().iterdir()))}.wav"
     command = [needed("flite"), "-voice", voice, "-t", words, "-o", str(path)]
     subprocess.run(command, check=True, timeout=60)
@@ -82,7 +82,7 @@ def speech(words: str = WORDS, voice: str = "slt") -> Path:
 
 @cache
 def german_speech(words: str = WORDS_DE) -> Path:
-    """Spoken by Pico where it is, else by eSpeak."""
+    """Spoken by Pico if available, else by eSpeak."""
     path = _directory() / f"german_{len(list(_directory().iterdir()))}.wav"
     if pico := shutil.which("pico2wave"):
         command = [pico, "-l", "de-DE", "-w", str(path), words]
@@ -93,7 +93,7 @@ def german_speech(words: str = WORDS_DE) -> Path:
 
 
 def made(path: Path, *arguments: str | Path) -> Path:
-    """What ffmpeg makes; the arguments are all that stand before the name of the result."""
+    """Run ffmpeg with these arguments followed by the name of the output."""
     command = [find_ffmpeg(), "-nostdin", "-v", "error", "-y", *map(str, arguments), str(path)]
     subprocess.run(command, check=True, timeout=100)
     return path
@@ -107,29 +107,29 @@ def sound(name: str) -> Path:
 
 @cache
 def video(name: str) -> Path:
-    """The same with a picture that moves, as a file of `VIDEOS`."""
+    """The same with moving pictures, as a file of `VIDEOS`."""
     return made(_directory() / name, *moving(7), "-i", speech(), *VIDEOS[name])
 
 
 def moving(seconds: float) -> tuple[str, ...]:
-    """An input of ffmpeg's."""
+    """An ffmpeg input."""
     return ("-f", "lavfi", "-i", f"testsrc2=size=320x240:rate=10:duration={seconds:g}")
 
 
 def long_sound(path: Path, seconds: float, *arguments: str) -> Path:
-    """The words again and again."""
+    """The words, repeated."""
     return made(path, "-stream_loop", "-1", "-i", speech(), "-t", f"{seconds:g}", *arguments)
 
 
 @cache
 def minute(name: str) -> bytes:
-    """A minute of words; the kind is that of the name."""
+    """A minute of words, in the format of the file name."""
     path = _directory() / f"minute_{name}"
     return long_sound(path, 60, "-ar", "48000", "-movflags", "+faststart").read_bytes()
 
 
 def long_silence(path: Path, seconds: float) -> Path:
-    """A WAV that takes hardly any room on disk."""
+    """A sparse WAV that takes hardly any disk space."""
     size = round(seconds * RATE) * 2
     with wave.open(str(path), "wb") as file:
         file.setparams((1, 2, RATE, size // 2, "NONE", "not compressed"))
@@ -141,7 +141,7 @@ def long_silence(path: Path, seconds: float) -> Path:
 
 
 def length_of(path: Path) -> float:
-    """Of a WAV, in seconds."""
+    """The length of a WAV in seconds."""
     with wave.open(str(path)) as file:
         frames, rate = int(file.getnframes()), int(file.getframerate())
     return frames / rate

@@ -1,5 +1,5 @@
-"""Where the suites keep jobs and files: on this machine, or with TEST_STORE=gridfs or s3 in a
-MongoDB, with the files there or in a bucket (`make test-shared`)."""
+"""Where the tests store jobs and files: on this machine, or with TEST_STORE=gridfs or s3 in
+MongoDB, with the files in GridFS or a bucket (`make test-shared`)."""
 
 import os
 from pathlib import Path
@@ -24,13 +24,13 @@ _known: dict[Path, dict[str, Any]] = {}
 
 
 def use(mongod: Mongod, s3: S3Server | None) -> None:
-    """From now on rooms and desks are on these servers."""
+    """Put all stores and files on these servers from now on."""
     _mongod[:] = [mongod]
     _s3[:] = [s3] if s3 else []
 
 
 def storage(data_dir: Path) -> dict[str, Any]:
-    """The settings that go with a data directory: for each a database and a place of its own."""
+    """The settings for a data directory, each with its own database and file storage."""
     if not _mongod:
         return {}
     if data_dir not in _known:
@@ -56,7 +56,7 @@ def files_in(data_dir: Path, store: Store, uploads: dict[str, Any] | None = None
 
 
 async def stored_uploads(data_dir: Path, store: Store) -> dict[str, bytes]:
-    """What is kept of files that came with requests, by job and name."""
+    """The uploads that are stored, by job and name."""
     blob_store = files_in(data_dir, store).blob_store or DirectoryBlobStore(data_dir)
     return {
         blob.key.partition("/")[2]: b"".join([piece async for piece in blob_store.read(blob)])

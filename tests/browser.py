@@ -1,4 +1,4 @@
-"""A real browser for tests of the dashboard. It watches for what a good page never does."""
+"""A real browser for dashboard tests. It reports anything a good page never does."""
 
 import mimetypes
 import time
@@ -17,11 +17,11 @@ PATIENCE_MS = 15_000
 
 @contextmanager
 def started() -> Iterator[Any]:
-    """Chromium, without a window."""
+    """Headless Chromium."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        missing("There is no playwright")
+        missing("playwright is not installed")
     program = needed(PROGRAM)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=OPTIONS)
@@ -33,39 +33,39 @@ def started() -> Iterator[Any]:
 
 @dataclass
 class Watched:
-    """A page, what its console said was wrong, and whom it asked beside its own service."""
+    """A page with the errors of its console and the requests it made to other hosts."""
 
     page: Any
     origin: str
     faults: list[str] = field(default_factory=list)
-    external_services: list[str] = field(default_factory=list)
+    external_requests: list[str] = field(default_factory=list)
 
     def watch(self) -> None:
-        self.page.on("console", self._heard)
+        self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
-        self.page.on("request", self._asked)
+        self.page.on("request", self._on_request)
 
     def until(self, script: str, argument: Any = None) -> None:
-        """Wait until this is true on the page. The browser's own way to wait for a script needs
+        """Wait until this is true on the page. Playwright's own way of waiting for a script needs
         what the page's policy forbids."""
         deadline = time.monotonic() + PATIENCE_MS / 1000
         while not self.page.evaluate(script, argument):
             assert time.monotonic() < deadline, script
             self.page.wait_for_timeout(20)
 
-    def _heard(self, message: Any) -> None:
+    def _on_console(self, message: Any) -> None:
         if message.type in ("error", "warning"):
             self.faults.append(f"{message.text} ({message.location.get('url')})")
 
-    def _asked(self, request: Any) -> None:
+    def _on_request(self, request: Any) -> None:
         parts = urlsplit(request.url)
         if parts.scheme not in ("blob", "data") and parts.netloc != urlsplit(self.origin).netloc:
-            self.external_services.append(request.url)
+            self.external_requests.append(request.url)
 
 
 @contextmanager
-def looking_at(browser: Any, url: str, **options: Any) -> Iterator[Watched]:
-    """A page of its own, closed and judged at the end."""
+def open_page(browser: Any, url: str, **options: Any) -> Iterator[Watched]:
+    """A new page, closed and checked at the end."""
     context = browser.new_context(locale=options.pop("locale", "en-GB"), **options)
     context.set_default_timeout(PATIENCE_MS)
     try:
@@ -73,7 +73,7 @@ def looking_at(browser: Any, url: str, **options: Any) -> Iterator[Watched]:
         watched.watch()
         yield watched
         assert not watched.faults, watched.faults
-        assert not watched.external_services, watched.external_services
+        assert not watched.external_requests, watched.external_requests
     finally:
         context.close()
 

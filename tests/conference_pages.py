@@ -1,4 +1,4 @@
-"""Pages of talks that were never given, built as the programs of real conferences build theirs."""
+"""Fictional talk pages, built as the programs of real conferences build theirs."""
 
 FOSDEM = """<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Transitional//EN"
  "http://www.w3.org/TR/xhtml1/DTD/xhtml1-transitional.dtd">

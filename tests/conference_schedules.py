@@ -1,4 +1,4 @@
-"""Schedules of conferences that never were, as the programs of real ones write them."""
+"""Fictional conference schedules, as the programs of real conferences write them."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Real servers for all tests: SQLite in a temporary directory, a MongoDB, a language model."""
+"""Real servers for all tests: SQLite in a temporary directory, MongoDB, a language model."""
 
 import gc
 import os
@@ -16,14 +16,14 @@ from .mongod import Mongod, MongodMissing
 from .requirements import missing
 from .s3_server import S3Server
 
-#: Tests that take any value take the same ones each time; `make fuzz` takes others, and more.
+#: Property tests use the same values each time; `make fuzz` uses others, and more of them.
 hypothesis.settings.register_profile("same each time", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("same each time")
 FUZZ_FACTOR = int(os.environ.get("FUZZ_FACTOR", "0"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What a test says for itself, how many values it takes for instance, is changed here alone."""
+    """Only here can settings of the tests themselves be changed, such as `max_examples`."""
     for item in items if FUZZ_FACTOR else ():
         test = getattr(item, "obj", None)
         test = getattr(test, "__func__", test)
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if usual := getattr(test, USED_SETTINGS, None):
             setattr(test, USED_SETTINGS, _more(usual))
         elif isinstance(usual := getattr(machine, "settings", None), hypothesis.settings):
-            setattr(machine, "settings", _more(usual))  # noqa: B010  (a class made by hypothesis)
+            setattr(machine, "settings", _more(usual))  # noqa: B010  (a class created by hypothesis)
 
 
 USED_SETTINGS = "_hypothesis_internal_use_settings"
@@ -43,14 +43,14 @@ def _more(usual: hypothesis.settings) -> hypothesis.settings:
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests are known now and stay: not to be looked through at each collection."""
+    """The thousands of collected tests stay in memory; exclude them from garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def mongod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
-    """A MongoDB server of our own, as a replica set of one."""
+    """A MongoDB server for the tests, as a single-node replica set."""
     try:
         server = Mongod(tmp_path_factory.mktemp("mongod"))
         server.start()
@@ -62,7 +62,7 @@ def mongod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """An S3 server of our own, whose keys are in the environment as programs expect them."""
+    """An S3 server for the tests, with its keys in the environment as programs expect them."""
     server = S3Server(tmp_path_factory.mktemp("s3"))
     server.start()
     with pytest.MonkeyPatch.context() as patch:
@@ -82,7 +82,7 @@ def shared_backends(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def model_server() -> Iterator[ModelServer]:
-    """A small language model of our own."""
+    """A small language model for the tests."""
     server = ModelServer()
     try:
         server.start()
@@ -94,14 +94,14 @@ def model_server() -> Iterator[ModelServer]:
 
 @pytest.fixture(params=["sqlite", "mongodb"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of an empty store, of every kind in turn."""
+    """The URL of an empty store, of each kind in turn."""
     if request.param == "sqlite":
         yield f"sqlite://{tmp_path}/jobs.db"
         return
     server: Mongod = request.getfixturevalue("mongod")
-    name = server.lend()
+    name = server.borrow_database()
     yield server.url(name)
-    server.take_back(name)
+    server.return_database(name)
 
 
 @pytest.fixture

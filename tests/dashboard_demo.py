@@ -1,4 +1,4 @@
-"""A service with something to see in every view of the dashboard."""
+"""A service with something to show in every view of the dashboard."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from .sample_documents import encrypted_pdf
 
 @dataclass(frozen=True)
 class View:
-    """Where a view is, and what is there when it is ready."""
+    """The URL of a view, and what it shows when it is ready."""
 
     name: str
     address: str
@@ -18,7 +18,7 @@ class View:
 
 
 def fill(service: Running, report: bytes) -> dict[str, str]:
-    """Jobs of every kind and state. Their ids by name."""
+    """Jobs of every kind and state; their IDs by name."""
     ids = {
         "pdf": service.submit_file(
             "pdf", "Annual report.pdf", report, extraction_method="preview_and_native"

@@ -1,4 +1,4 @@
-"""Handlers whose log and whose results give the dashboard much to show."""
+"""Handlers with logs and results that give the dashboard much to show."""
 
 import asyncio
 from base64 import b64decode
@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from secretary import JobContext, Registry, handles
 
-#: The smallest picture.
+#: The smallest image.
 PNG = b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 )
@@ -43,7 +43,7 @@ async def chatty(ctx: JobContext[ChattyParameters]) -> dict[str, Any]:
 
 @handles("gathered")
 async def gathered(ctx: JobContext[BaseModel]) -> dict[str, Any]:
-    """A document in a directory of its own, with a picture beside it; a part is missing."""
+    """A document in a directory of its own with an image beside it; one part is missing."""
     (ctx.directory / "talks" / "assets").mkdir(parents=True)
     (ctx.directory / "talks" / "minutes.md").write_text(DOCUMENT)
     (ctx.directory / "talks" / "numbers.txt").write_text("1 2 3")

@@ -1,8 +1,8 @@
-"""How far recognised text is from what was printed."""
+"""The character error rate of recognised text."""
 
 
 def character_error_rate(printed: str, recognised: str) -> float:
-    """Changes, losses and additions for each printed character; kinds of space do not matter."""
+    """Substitutions, deletions and insertions per printed character, ignoring whitespace."""
     printed, recognised = " ".join(printed.split()), " ".join(recognised.split())
     row = list(range(len(recognised) + 1))
     for above, expected in enumerate(printed, 1):

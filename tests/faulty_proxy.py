@@ -1,4 +1,4 @@
-"""A way to the service that breaks where a test says."""
+"""A proxy in front of the service that fails where a test says."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,11 +14,11 @@ class Fault:
     """What happens to the next `times` requests that have this text in their head."""
 
     where: bytes
-    #: So many bytes of the request go through, then the connection breaks.
+    #: The connection breaks after this many bytes of the request.
     request_bytes: int | None = None
-    #: The service gets the request; so many bytes of its answer come back.
+    #: The service gets the request, but only this many bytes of its response come back.
     answer_bytes: int | None = None
-    #: Answered like this, and the service hears nothing.
+    #: The proxy responds with this, and the service gets nothing.
     reply: bytes | None = None
     times: int = 1
 
@@ -27,14 +27,14 @@ class Fault:
 class FaultyProxy:
     url: str = ""
     faults: list[Fault] = field(default_factory=list)
-    #: The first lines of all requests.
+    #: The request lines of all requests.
     requests: list[bytes] = field(default_factory=list)
     #: What has come back so far.
     answers: bytearray = field(default_factory=bytearray)
     connections: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def cut(self) -> None:
-        """All connections there are break."""
+        """Break all open connections."""
         broken = list(self.connections)
         for connection in broken:
             connection.cancel()
@@ -58,7 +58,7 @@ def reply(status: str, *headers: str, body: bytes = b"") -> bytes:
 
 @asynccontextmanager
 async def breaking(url: str, *faults: Fault) -> AsyncIterator[FaultyProxy]:
-    """A proxy before the service at this address."""
+    """A proxy in front of the service at this URL."""
     way = FaultyProxy(faults=list(faults))
     target = urlsplit(url)
 
@@ -93,7 +93,7 @@ class _Connection:
         self._answer_left: int | None = None
 
     async def forward(self) -> None:
-        """In both directions, until one of them ends or is to break."""
+        """Forward in both directions until one of them ends or has to break."""
         both = [asyncio.create_task(self._requests()), asyncio.create_task(self._answers())]
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -111,7 +111,7 @@ class _Connection:
                 self._to_client.write(fault.reply)
                 await self._to_client.drain()
                 while await self._from_client.read(PIECE):
-                    pass  # the rest of the request; who reads none of it breaks the connection
+                    pass  # the rest of the request: unread data would reset the connection
                 return
             if fault is not None:
                 self._request_left, self._answer_left = fault.request_bytes, fault.answer_bytes

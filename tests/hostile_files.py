@@ -1,4 +1,4 @@
-"""Files that want to do harm, and how each is to end."""
+"""Malicious files, and the expected outcome of each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ from .office_files import docx_of, odf_of, ole_of, paragraph
 from .sample_documents import GOOD, encrypted_pdf
 
 PDF, OFFICE, PICTURE = "/api/pdf/process", "/api/office/process", "/api/imageocr/process"
-OUT_OF_MEMORY = ("OUT_OF_MEMORY", "WORKER_CRASHED")  # PDFium ends itself when it gets none
-ENDLESS = (*OUT_OF_MEMORY, "PROCESSING_TIMEOUT")  # whichever limit is met first
+OUT_OF_MEMORY = ("OUT_OF_MEMORY", "WORKER_CRASHED")  # PDFium aborts if it gets none
+ENDLESS = (*OUT_OF_MEMORY, "PROCESSING_TIMEOUT")  # whichever limit is reached first
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Hostile:
     name: str
     route: str
     make: Callable[[], bytes]
-    #: Its error; or, of what does no harm, a text that is read all the same.
+    #: The expected error; or, for harmless files, a text that must be read.
     code: str | tuple[str, ...] = ()
     says: str = ""
     file: str = ""

@@ -1,4 +1,4 @@
-"""Office files that want to do harm, each small on disk."""
+"""Malicious office files, each small on disk."""
 
 import io
 import struct
@@ -46,11 +46,11 @@ def odt_with_doctype(doctype: str, use: str) -> bytes:
 
 
 def with_raw_member(file: bytes, name: str, deflated: bytes, size: int) -> bytes:
-    """Puts in a member that is packed already: it may be larger than our own memory."""
+    """Adds a member that is already compressed: it may be larger than our own memory."""
     marked = members(file)
     marked[name] = deflated[2:-4]
     whole = bytearray(zipped(marked))
-    # Both headers say "stored, so many bytes": now they say "deflated, to so many".
+    # Change both headers from "stored, n bytes" to "deflated, m bytes".
     for mark, method, sizes in ((b"PK\x03\x04", 8, 18), (b"PK\x01\x02", 10, 20)):
         at = 0
         while (at := whole.find(mark, at)) >= 0:
@@ -79,7 +79,7 @@ def many_parts(count: int = 20_000) -> bytes:
 
 
 def overlapping_parts(count: int = 20_000, mebibytes: int = 4) -> bytes:
-    """All entries of the contents point to the same member."""
+    """All entries of the directory point to the same member."""
     related = {f"i{at}": ("image", f"m/{at}") for at in range(count)}
     file = docx_of(paragraph("x"), related)
     data = zeros(mebibytes * MIB)
@@ -199,7 +199,7 @@ def shape(text: str, level: int = 0) -> str:
 
 
 def docx_that_fetches(address: str) -> bytes:
-    """Everything by which a document can ask for something elsewhere."""
+    """Every way for a document to request an external resource."""
     related = {
         "image": ("image", f"{address}/image.png"),
         "chunk": ("aFChunk", f"{address}/chunk.html"),
@@ -246,7 +246,7 @@ def rtf_that_fetches(address: str) -> bytes:
 
 
 def odt_that_acts(file: str) -> bytes:
-    """Writes the file as soon as it is opened, if it is let."""
+    """Writes the file as soon as it is opened, if allowed to."""
     scripts = "http://openoffice.org/2000/script"
     library = "http://openoffice.org/2000/library"
     content = members(odf_of("text", "<text:p>Seen</text:p>"))["content.xml"].decode()

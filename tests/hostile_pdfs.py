@@ -1,4 +1,4 @@
-"""PDFs that want to do harm, each small on disk."""
+"""Malicious PDFs, each small on disk."""
 
 import zlib
 from collections.abc import Sequence
@@ -136,7 +136,7 @@ def _endless_tile() -> bytes:
 
 
 def second_of_three_for_ever() -> bytes:
-    """A page that is drawn at once, one that never is, and one more."""
+    """A page that renders at once, one that never does, and another one."""
     quick = (
         b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 99 99] /Contents 4 0 R /Resources << >> >>"
     )
@@ -173,7 +173,7 @@ def picture(entries: bytes, content: bytes) -> bytes:
 
 
 def cut_scan() -> bytes:
-    """A picture of the whole page, of which only the head is there."""
+    """An image of the whole page, of which only the header exists."""
     jpeg = good_picture("JPEG", "L")
     return picture(
         b"/Width 600 /Height 120 /ColorSpace /DeviceGray /BitsPerComponent 8 /Filter /DCTDecode",
@@ -254,7 +254,7 @@ def long_line(letters: int) -> bytes:
 
 
 def mapped_to(*characters: str) -> bytes:
-    """Letters whose Unicode values are these."""
+    """Letters with these Unicode values."""
     lines = b"".join(
         b"<%02x> <%s>\n" % (65 + at, "".join(f"{ord(c):04x}" for c in chars).encode())
         for at, chars in enumerate(characters)

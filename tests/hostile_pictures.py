@@ -1,4 +1,4 @@
-"""Pictures that want to do harm, each small on disk."""
+"""Malicious images, each small on disk."""
 
 import struct
 import zlib
@@ -11,7 +11,7 @@ MIB = 1024 * 1024
 
 
 def zeros(count: int) -> bytes:
-    """So many of them, packed: one block is packed and repeated."""
+    """This many zero bytes, compressed: one block is compressed and repeated."""
     packer = zlib.compressobj(9)
     head = packer.compress(bytes(MIB)) + packer.flush(zlib.Z_FULL_FLUSH)
     again = packer.compress(bytes(MIB)) + packer.flush(zlib.Z_FULL_FLUSH)
@@ -46,7 +46,7 @@ def png(
 
 
 def huge_png(side: int) -> bytes:
-    """Black, with one bit for a pixel."""
+    """Black, with one bit per pixel."""
     return png(side, side, zeros(((side + 7) // 8 + 1) * side))
 
 
@@ -60,12 +60,12 @@ def png_with_bombs() -> bytes:
 
 
 def png_that_lies(width: int, height: int) -> bytes:
-    """Much is announced, little comes."""
+    """Announces much data and contains little."""
     return png(width, height, zlib.compress(bytes(100)))
 
 
 def tiff(frames: int, *, loop: bool = False) -> bytes:
-    """Frames of one white pixel, all of the same strip."""
+    """Frames of one white pixel, all with the same strip."""
     head = bytearray(b"II*\x00" + struct.pack("<I", 16) + b"\xff" * 8)
     entries = [
         (256, 3, 1, 1),
@@ -150,7 +150,7 @@ def webp_canvas(side: int) -> bytes:
 
 
 def heic_that_lies(side: int) -> bytes:
-    """The size is announced, and behind it is nothing."""
+    """Announces a size, and contains nothing."""
 
     def box(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content) + 8) + kind + content
@@ -188,7 +188,7 @@ def exif_garbage() -> bytes:
 
 
 def scans_without_end(scans: int) -> bytes:
-    """A progressive JPEG whose last scan comes again and again: each is a walk over all of it."""
+    """A progressive JPEG that repeats its last scan: each one is a pass over all of it."""
     real = as_file(Image.new("L", (9000, 9000), 128), "JPEG", progressive=True)
     at = real.rindex(b"\xff\xda")
     last = real[at:-2]

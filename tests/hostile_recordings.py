@@ -1,9 +1,9 @@
-"""Recordings that name other files or addresses, and want them read."""
+"""Recordings that refer to other files or URLs, to have them read."""
 
 import struct
 from collections.abc import Callable
 
-#: Makes of an address (of a file or of a server) a file that asks for it.
+#: Turns a path or URL into a file that refers to it.
 Hostile = Callable[[str], bytes]
 
 
@@ -81,14 +81,14 @@ def _box(kind: bytes, *parts: bytes) -> bytes:
 
 
 def quicktime_reference(address: str) -> bytes:
-    """A film that is only a pointer to another."""
+    """A movie that is only a reference to another."""
     name = address.encode() + b"\0"
     pointer = _box(b"rdrf", bytes(4), b"url ", struct.pack(">I", len(name)), name)
     return _box(b"ftyp", b"qt  ", bytes(8)) + _box(b"moov", _box(b"rmra", _box(b"rmda", pointer)))
 
 
 def quicktime_elsewhere(address: str) -> bytes:
-    """A film with a track whose samples are in another file."""
+    """A movie with a track whose samples are in another file."""
     name = address.encode() + b"\0"
     entry = _box(
         b"sowt", bytes(6), b"\0\1", bytes(8), struct.pack(">HHHHI", 1, 16, 0, 0, 16000 << 16)
@@ -120,7 +120,7 @@ def _riff(kind: bytes, *parts: bytes) -> bytes:
 
 
 def avi_with_playlist(address: str) -> bytes:
-    """Subtitles inside an AVI are a file of their own, whose kind its reader guesses."""
+    """Subtitles inside an AVI are a separate file, whose format the reader guesses."""
     name = "x".encode("utf-16-le") + bytes(2)
     list_ = hls(address)
     text = b"".join((

@@ -1,4 +1,4 @@
-"""A handler whose name, log, error and results are all made to run a script in a browser."""
+"""A handler whose name, log, error and results all try to run a script in the browser."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Videos that are meant to break whoever looks at them."""
+"""Videos that are meant to break their reader."""
 
 import struct
 from pathlib import Path
@@ -26,7 +26,7 @@ def cut_off(path: Path) -> Path:
 
 
 def a_year_long(path: Path) -> Path:
-    """Says so in its header; holds nine seconds."""
+    """Claims a length in its header, but contains nine seconds."""
     film(path, shown(five_slides()[:3], [3] * 3))
     content = bytearray(path.read_bytes())
     for name in (b"mvhd", b"tkhd", b"mdhd"):
@@ -40,7 +40,7 @@ def a_year_long(path: Path) -> Path:
 
 
 def damaged(path: Path) -> Path:
-    """Every thousandth byte of the pictures is another."""
+    """Every thousandth byte of the pictures is changed."""
     film(path, shown(five_slides(), [3] * 5), options=(*H264, "-g", "8", "-movflags", "+faststart"))
     content = numpy.frombuffer(path.read_bytes(), numpy.uint8).copy()
     content[6000::1000] ^= 255
@@ -49,7 +49,7 @@ def damaged(path: Path) -> Path:
 
 
 def no_pictures_inside(path: Path) -> Path:
-    """The index is whole; all it points to is gone."""
+    """The index is intact; everything it points to is gone."""
     film(path, shown(five_slides(), [3] * 5), options=(*H264, "-movflags", "+faststart"))
     content = path.read_bytes()
     offset = content.index(b"mdat") + 4
@@ -58,7 +58,7 @@ def no_pictures_inside(path: Path) -> Path:
 
 
 def growing(path: Path) -> Path:
-    """The size of the pictures changes on the way."""
+    """The size of the pictures changes midway."""
     small = film(path.with_suffix(".a.ts"), shown(five_slides(320)[:2], [3, 3]))
     large = film(path.with_suffix(".b.ts"), shown(five_slides(640)[2:4], [3, 3]))
     path.write_bytes(small.read_bytes() + large.read_bytes())

@@ -1,4 +1,4 @@
-"""HTTP servers in threads of this process: what the program fetches from and calls."""
+"""HTTP servers in threads of this process, which the program calls or downloads from."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def listening(server: ThreadingHTTPServer) -> Iterator[str]:
-    """The server's address, while it answers."""
+    """The URL of the server, while it runs."""
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:

@@ -4,7 +4,7 @@ import sys
 
 import xllamacpp
 
-#: For each of the two requests that it answers at once.
+#: Per request; it answers two at a time.
 CONTEXT_TOKENS = 2048
 
 

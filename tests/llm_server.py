@@ -1,4 +1,4 @@
-"""A server on loopback that speaks OpenAI's protocol and answers as a test says, with faults."""
+"""A server on loopback that speaks OpenAI's protocol, with scripted answers and faults."""
 
 import asyncio
 import json
@@ -11,16 +11,16 @@ from typing import Any
 
 from secretary.llm import LlmOptions, Model, Price, Provider
 
-from .web_server import Asked, Web, serving
+from .web_server import Web, WebRequest, serving
 
 KEY = "sk-a-key-nobody-may-see-1234567890"
 
-Reply = Callable[[Asked], Awaitable[None]]
+Reply = Callable[[WebRequest], Awaitable[None]]
 
 
 @dataclass(frozen=True)
 class Reads:
-    """A reply that depends on what was asked."""
+    """A reply that depends on the request."""
 
     reply: Callable[[dict[str, Any]], Reply]
 
@@ -28,7 +28,7 @@ class Reads:
 def says(
     content: str | None, *, finish_reason: str = "stop", usage: bool = True, **message: Any
 ) -> Reply:
-    """An answer of the model; of 100 and 20 tokens."""
+    """An answer of the model, with 100 and 20 tokens."""
     document: dict[str, Any] = {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -64,7 +64,7 @@ def heard(*segments: tuple[float, float, str], **answer: Any) -> Reply:
 
 
 def fails(status: str, message: str = "", **headers: str) -> Reply:
-    """An error as OpenAI shows them; `Retry_After` is the header with a dash."""
+    """An error in OpenAI's format; `Retry_After` is the header with a hyphen."""
     body = json.dumps({"error": {"message": message, "type": "error", "code": None}}).encode()
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
     return gives(body, status=status, headers=fields)
@@ -73,22 +73,22 @@ def fails(status: str, message: str = "", **headers: str) -> Reply:
 def gives(
     body: bytes, *, status: str = "200 OK", headers: Mapping[str, str] | None = None
 ) -> Reply:
-    async def reply(asked: Asked) -> None:
+    async def reply(request: WebRequest) -> None:
         fields = {"Content-Type": "application/json", **(headers or {})}
-        await asked.answer(body, status=status, headers=fields)
+        await request.answer(body, status=status, headers=fields)
 
     return reply
 
 
-async def hangs(asked: Asked) -> None:
+async def hangs(request: WebRequest) -> None:
     await asyncio.sleep(60)
 
 
-async def hangs_up(asked: Asked) -> None:
-    asked.writer.transport.abort()
+async def hangs_up(request: WebRequest) -> None:
+    request.writer.transport.abort()
 
 
-async def echoes_the_key(asked: Asked) -> None:
+async def echoes_the_key(asked: WebRequest) -> None:
     message = f"Bad request from {asked.headers['authorization']}, key {KEY[:12]}...{KEY[-6:]}: no"
     await fails("400 Bad Request", message)(asked)
 
@@ -97,9 +97,9 @@ async def echoes_the_key(asked: Asked) -> None:
 class LlmServer:
     web: Web
     requests: list[dict[str, Any]] = field(default_factory=list)
-    #: How many requests were being answered at once, at the most.
+    #: The highest number of concurrent requests.
     most_at_once: int = 0
-    #: How many were given up by the client.
+    #: How many were aborted by the client.
     given_up: int = 0
 
     def provider(self, **options: Any) -> Provider:
@@ -118,11 +118,11 @@ class LlmServer:
         return LlmOptions({"chat": model, "vision": model, "transcription": model})
 
 
-def asked_form(asked: Asked) -> Callable[[bytes], dict[str, Any]]:
-    """Reads a multipart form: its fields as texts, its file as its name and content."""
+def parse_form(request: WebRequest) -> Callable[[bytes], dict[str, Any]]:
+    """Parses a multipart form: its fields as texts, its file as name and content."""
 
     def read(body: bytes) -> dict[str, Any]:
-        head = f"Content-Type: {asked.headers.get('content-type')}\r\n\r\n".encode()
+        head = f"Content-Type: {request.headers.get('content-type')}\r\n\r\n".encode()
         form: dict[str, Any] = {}
         for part in BytesParser(policy=policy.HTTP).parsebytes(head + body).iter_parts():
             name = part.get_param("name", header="content-disposition")
@@ -137,29 +137,31 @@ def asked_form(asked: Asked) -> Callable[[bytes], dict[str, Any]]:
 
 @asynccontextmanager
 async def llm_server(*replies: Reply | Reads) -> AsyncIterator[LlmServer]:
-    """Answers the requests one by one like this; the last reply is for all that follow."""
+    """Reply to the requests one by one like this; the last reply is used for all that follow."""
     script = list(replies)
     at_once = 0
 
-    async def answer(asked: Asked) -> None:
+    async def answer(request: WebRequest) -> None:
         nonlocal at_once
-        read = {"/v1/chat/completions": json.loads, "/v1/audio/transcriptions": asked_form(asked)}
-        server.requests.append({**read[asked.target](await asked.body()), "headers": asked.headers})
+        read = {"/v1/chat/completions": json.loads, "/v1/audio/transcriptions": parse_form(request)}
+        server.requests.append(
+            {**read[request.target](await request.body()), "headers": request.headers}
+        )
         next_one = script.pop(0) if len(script) > 1 else script[0]
         reply = next_one.reply(server.requests[-1]) if isinstance(next_one, Reads) else next_one
         at_once += 1
         server.most_at_once = max(server.most_at_once, at_once)
         try:
-            await _unless_given_up(reply(asked), asked)
+            await _unless_given_up(reply(request), request)
         finally:
             at_once -= 1
 
-    async def _unless_given_up(reply: Awaitable[None], asked: Asked) -> None:
-        replying, gone = asyncio.ensure_future(reply), asyncio.ensure_future(asked.reader.read(1))
+    async def _unless_given_up(reply: Awaitable[None], request: WebRequest) -> None:
+        replying, gone = asyncio.ensure_future(reply), asyncio.ensure_future(request.reader.read(1))
         await asyncio.wait({replying, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not replying.done():
             server.given_up += 1
-            asked.writer.close()
+            request.writer.close()
         for each in (replying, gone):
             each.cancel()
         await asyncio.gather(replying, gone, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Small real files of every kind, made here."""
+"""Small real files of every kind, generated here."""
 
 import io
 import zipfile

@@ -1,4 +1,4 @@
-"""Handlers from outside that do what handlers must not."""
+"""Custom handlers that do what handlers must not do."""
 
 import ctypes
 import os
@@ -42,7 +42,7 @@ async def endless(ctx: Context) -> None:
 
 @handles("stubborn")
 async def stubborn(ctx: Context) -> None:
-    """Forks children that will not be ended, and will not be ended itself."""
+    """Forks children that cannot be stopped, and cannot be stopped itself."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for _ in range(3):
         subprocess.Popen([sys.executable, "-c", STUBBORN])

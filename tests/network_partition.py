@@ -28,7 +28,7 @@ class NetworkLink:
     def cut(self) -> None:
         self._whole.clear()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         self._whole.set()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Small office files, written part by part where the libraries for making them cannot."""
+"""Small office files, written part by part where the libraries for creating them cannot."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ RELATION = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 
 def relations(**targets: tuple[str, str]) -> bytes:
-    """Id -> the kind of relation, and its target; one with `://` in it is outside."""
+    """Relation ID -> type and target; a target with `://` is external."""
     entries = "".join(
         f'<Relationship Id="{identity}" Type="{RELATION}/{kind}" Target="{target}"'
         f"{' TargetMode=' + chr(34) + 'External' + chr(34) if '://' in target else ''}/>"
@@ -31,7 +31,7 @@ def relations(**targets: tuple[str, str]) -> bytes:
 def docx_of(
     body: str, related: Mapping[str, tuple[str, str]] | None = None, **parts: str | bytes
 ) -> bytes:
-    """A docx with this body; parts are by name (`styles`), bound by a relation of that name."""
+    """A docx with this body; `parts` are given by name (`styles`), with a relation of that name."""
     bound = {name: (name, f"{name}.xml") for name in parts} | dict(related or {})
     document = f"<w:document {NAMES}><w:body>{body}</w:body></w:document>"
     return zipped(
@@ -50,14 +50,14 @@ def paragraph(text: str, properties: str = "", run: str = "") -> str:
 
 
 def read(content: bytes | Path, kind: str, directory: Path, **options: object) -> OfficeDocument:
-    """`directory` takes the file, and its pictures in `pictures`."""
+    """`directory` receives the file, and its images in `pictures`."""
     path = content
     if isinstance(content, bytes):
         path = directory / f"file.{kind}"
         path.write_bytes(content)
     pictures = directory / "pictures"
     pictures.mkdir(exist_ok=True)
-    return read_office(str(path), kind, str(pictures), **options)  # type: ignore[arg-type]  # tests name them
+    return read_office(str(path), kind, str(pictures), **options)  # type: ignore[arg-type]  # checked by read_office
 
 
 def markdown(content: bytes | Path, kind: str, directory: Path, **options: object) -> str:

@@ -1,4 +1,4 @@
-"""A real OTLP receiver on a free loopback port: it keeps the spans that it is sent."""
+"""A real OTLP receiver on a free loopback port that stores the spans it receives."""
 
 import gzip
 import time

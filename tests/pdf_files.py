@@ -1,4 +1,4 @@
-"""PDFs as real programs set them, made here."""
+"""PDFs as real programs write them, generated here."""
 
 import io
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ Draw = Callable[[Canvas], object]
 
 
 def pdf_of(*pages: Draw, size: tuple[float, float] = A4) -> bytes:
-    """Each page drawn by a function."""
+    """Each page is drawn by a function."""
     file = io.BytesIO()
     canvas = Canvas(file, pagesize=size, invariant=True)
     for draw in pages:
@@ -29,7 +29,7 @@ def pdf_of(*pages: Draw, size: tuple[float, float] = A4) -> bytes:
 
 
 def lines_of(text: str, width: int) -> list[str]:
-    """Broken at spaces, at most so many characters long."""
+    """Broken at spaces, with at most this many characters per line."""
     lines = [""]
     for word in text.split():
         if len(lines[-1]) + len(word) >= width:
@@ -42,7 +42,7 @@ def write(
     canvas: Canvas, lines: Iterable[str], *, x: float = 72, y: float = 760, size: float = 11,
     font: str = "Helvetica", pitch: float = 1.2,
 ) -> float:  # fmt: skip
-    """One line below the other; returns where the next would be."""
+    """One line below the other; returns the position of the next."""
     canvas.setFont(font, size)
     for line in lines:
         canvas.drawString(x, y, line)

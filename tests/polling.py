@@ -1,4 +1,4 @@
-"""Waiting until something is so, with a deadline."""
+"""Waiting for a condition, with a deadline."""
 
 import asyncio
 import inspect
@@ -13,7 +13,7 @@ LOOK_EVERY = 0.01
 async def until(
     condition: Callable[[], Any], *, seconds: float = SECONDS, what: str = "what is waited for"
 ) -> Any:
-    """What the condition gives, or its coroutine, once that is true."""
+    """The value of the condition, or of its coroutine, once it is truthy."""
     deadline = time.monotonic() + seconds
     while True:
         held = condition()
@@ -28,7 +28,7 @@ async def until(
 def wait_until(
     condition: Callable[[], Any], *, seconds: float = SECONDS, what: str = "what is waited for"
 ) -> Any:
-    """The same for a test without a loop."""
+    """The same for tests without an event loop."""
     deadline = time.monotonic() + seconds
     while not (held := condition()):
         assert time.monotonic() < deadline, f"{what} did not happen within {seconds:g} s"

@@ -3,8 +3,8 @@
 import random
 import socket
 
-#: Below those that the system gives to connections: such a one may be taken before its server
-#: begins, or while that is restarted.
+#: Below the system's ephemeral ports: one of those may be taken before its server starts, or while
+#: it restarts.
 RANGE = range(12_000, 32_000)
 
 
@@ -19,4 +19,4 @@ def free_ports(count: int) -> list[int]:
         free.append(port)
         if len(free) == count:
             return free
-    raise AssertionError("There are no free ports")
+    raise AssertionError("No free ports")

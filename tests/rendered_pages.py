@@ -1,4 +1,4 @@
-"""Pages of print as pictures, drawn from PDFs: their fonts come with the library that draws."""
+"""Printed pages as images, rendered from PDFs: the fonts come with the rendering library."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class Print(NamedTuple):
 
 
 def page(lines: Iterable[str], *, size: float = 11, dpi: float = 150) -> Image.Image:
-    """Lines below each other, on a sheet no higher than they need."""
+    """Lines below each other, on a page no higher than they need."""
     lines = list(lines)
     prints = [Print(50, 40 + 1.4 * size * (i + 1), line, size) for i, line in enumerate(lines)]
     return sheet(prints, height=80 + 1.4 * size * len(lines), dpi=dpi)
@@ -46,7 +46,7 @@ def page(lines: Iterable[str], *, size: float = 11, dpi: float = 150) -> Image.I
 def sheet(
     prints: Iterable[Print], *, width: float = 480, height: float = 400, dpi: float = 150
 ) -> Image.Image:
-    """Sizes and places are in points, from the top left corner."""
+    """Sizes and positions are in points, from the top left corner."""
     with pypdfium2.PdfDocument(_pdf(list(prints), width, height)) as document:
         bitmap = document[0].render(scale=dpi / 72)
         picture: Image.Image = bitmap.to_pil().convert("L")

@@ -1,4 +1,4 @@
-"""What tests need and a machine may not have: without it they are skipped, but in CI they fail."""
+"""Requirements of tests that a machine may not meet: the tests are then skipped, but fail in CI."""
 
 import os
 import shutil
@@ -15,8 +15,8 @@ def missing(what: str) -> NoReturn:
 
 
 def needed(*programs: str) -> str:
-    """Where the first of these programs is that is here."""
+    """The path of the first of these programs that is installed."""
     for program in programs:
         if (executable := shutil.which(program)) is not None:
             return executable
-    missing(f"There is no {programs[0]}")
+    missing(f"{programs[0]} is not installed")

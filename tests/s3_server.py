@@ -32,7 +32,7 @@ class S3Server:
         return f"http://127.0.0.1:{self._ports[0]}"
 
     def new_bucket(self) -> str:
-        """The address of an empty place in the bucket, as the setting `storage.files` takes it."""
+        """The URL of an empty prefix in the bucket, for the setting `storage.files`."""
         return f"s3://{BUCKET}/{uuid4().hex[:12]}?endpoint={self.endpoint}"
 
     def environment(self) -> dict[str, str]:
@@ -70,8 +70,8 @@ class S3Server:
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + 60
         while not self._answers():
-            assert self._process is not None and self._process.poll() is None, "The server ended"
-            assert time.monotonic() < deadline, "The S3 server does not answer"
+            assert self._process is not None and self._process.poll() is None, "The server exited"
+            assert time.monotonic() < deadline, "The S3 server does not respond"
             time.sleep(0.1)
 
     def _make_bucket(self) -> None:
@@ -83,13 +83,13 @@ class S3Server:
             region="us-east-1",
             client_options={"allow_http": True},
         )
-        obstore.put(store, "first", b"")  # the server makes the bucket with it
+        obstore.put(store, "first", b"")  # the server creates the bucket with it
 
     def _answers(self) -> bool:
         try:
             with urllib.request.urlopen(self.endpoint, timeout=2):
                 return True
         except urllib.error.HTTPError as error:
-            return error.code == 403  # it asks for a key
+            return error.code == 403  # it requires a key
         except OSError:
             return False

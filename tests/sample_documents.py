@@ -1,4 +1,4 @@
-"""A good document of every kind that is read: what tests damage or submit."""
+"""A valid document of every supported kind, which tests damage or submit."""
 
 import io
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def picture(kind: str, mode: str = "RGB", **options: Any) -> bytes:
 
 
 def rich_pdf(**options: Any) -> bytes:
-    """Compressed streams, two fonts, a picture, a ruled table, a curve."""
+    """Compressed streams, two fonts, an image, a ruled table, a curve."""
     file = io.BytesIO()
     canvas = Canvas(file, pageCompression=1, **options)
     canvas.setTitle("Fruit")
@@ -71,7 +71,7 @@ def table_pdf() -> bytes:
 
 
 def scan_of(*pictures: Image.Image, dpi: float = 150) -> bytes:
-    """A PDF that holds nothing but pictures."""
+    """A PDF that contains only images."""
     first, *others = (picture.convert("L") for picture in pictures)
     return as_file(first, "PDF", resolution=dpi, save_all=True, append_images=others)
 
@@ -168,7 +168,7 @@ def an_html() -> bytes:
     )
 
 
-#: By the name of a file.
+#: By file name.
 GOOD: dict[str, Callable[[], bytes]] = {
     name: cache(make)
     for name, make in {

@@ -1,4 +1,4 @@
-"""A short good recording of every kind that is read: what tests damage."""
+"""A short valid recording of every supported kind, which tests damage."""
 
 import tempfile
 from collections.abc import Callable
@@ -30,7 +30,7 @@ leaves &amp; runs
 """
 ABOUT = ";FFMETADATA1\ntitle=Trains\n[CHAPTER]\nTIMEBASE=1/1000\nSTART=0\nEND=900\ntitle=One\n"
 
-#: Names of files, and the arguments by which ffmpeg makes them of a sound.
+#: File names and the ffmpeg arguments that encode audio as such a file.
 SOUNDS = {
     "a.wav": (),
     "alaw.wav": ("-c:a", "pcm_alaw"),
@@ -44,7 +44,7 @@ SOUNDS = {
     "a.wma": ("-c:a", "wmav2", "-ar", "16000"),
     "a.aiff": (),
 }
-#: The same, of moving pictures, a sound and subtitles.
+#: The same for video with audio and subtitles.
 TEXT = ("-map", "2", "-c:s")
 VIDEOS = {
     "v.mp4": ("-c:v", "libx264", "-c:a", "aac", *TEXT, "mov_text"),
@@ -86,12 +86,12 @@ def a_video(name: str) -> bytes:
         return path.read_bytes()
 
 
-#: By the name of a file.
+#: By file name.
 GOOD_RECORDINGS: dict[str, Callable[[], bytes]] = {
     **{name: cache(partial(a_sound, name)) for name in SOUNDS},
     **{name: cache(partial(a_video, name)) for name in VIDEOS},
 }
-#: Subtitles that lie beside a recording, by the endings of their names.
+#: Subtitle files beside a recording, by extension.
 GOOD_SUBTITLES: dict[str, Callable[[], bytes]] = {
     "a.srt": SUBTITLES.encode,
     "a.vtt": WEBVTT.encode,

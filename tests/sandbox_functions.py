@@ -106,7 +106,7 @@ def segfault_with_children() -> None:
 
 
 def eat_steadily(upto_bytes: int) -> None:
-    """Takes memory so slowly that whoever samples it sees every step."""
+    """Allocates memory so slowly that a sampler sees every step."""
     taken = []
     for _ in range(0, upto_bytes, 8 * MIB):
         taken.append(touched(8 * MIB))
@@ -177,7 +177,7 @@ async def sleep_async() -> None:
 
 
 def spin_in_native_code() -> None:
-    """No signal handler and no other thread gets a turn in this."""
+    """No signal handler and no other thread gets to run during this."""
     inside.send("spinning")
     deque(itertools.repeat(None), maxlen=0)
 

@@ -33,7 +33,7 @@ class ServiceClient:
     async def submit_file(
         self, route: str, content: bytes, name: str, *, user: str | None = None, **fields: Any
     ) -> str:
-        """A file is uploaded; the id of its job."""
+        """Upload a file; return its job ID."""
         headers = {"X-User-ID": user} if user else {}
         data = {key: str(value) for key, value in fields.items()}
         files = {"file": (name, content)}
@@ -58,7 +58,7 @@ class ServiceClient:
     async def ended(self, job_id: str, user: str | None = None) -> dict[str, Any]:
         async with asyncio.timeout(SECONDS):
             while (job := await self.job(job_id, user))["completed_at"] is None:
-                await asyncio.sleep(0.05)  # each look takes 3 ms of CPU, which the job could use
+                await asyncio.sleep(0.05)  # each poll takes 3 ms of CPU, which the job could use
         return job
 
     async def read(
@@ -85,16 +85,16 @@ class ServiceClient:
         return response
 
     async def archived(self, url: str) -> list[str]:
-        """The names of what is in a ZIP."""
+        """The names of the members of a ZIP."""
         with zipfile.ZipFile(io.BytesIO((await self.get(url)).content)) as archive:
             return archive.namelist()
 
     async def leftovers(self, *, uploads: bool = True) -> list[str]:
-        """What ended jobs have left where nobody looks: scratch, uploads, unfinished files. A
-        worker tidies up behind the end of a job, so it is waited for a moment."""
+        """What finished jobs have left behind: scratch files, uploads, unfinished files. A worker
+        cleans up after a job has finished, so this waits for a moment."""
         deadline = time.monotonic() + 10
         while True:
-            with suppress(FileNotFoundError):  # it is tidied up this very moment
+            with suppress(FileNotFoundError):  # it is being removed right now
                 remaining = self.current_leftovers(uploads)
                 if not remaining or time.monotonic() > deadline:
                     return remaining

@@ -1,4 +1,4 @@
-"""Speech to listen to, real and made, and how far what was heard is from what was said."""
+"""Real and synthetic speech, and the word error rate of its transcription."""
 
 import functools
 import importlib.util
@@ -47,7 +47,7 @@ che il tetto era in ritardo a causa della pioggia, ma che i muri erano quasi fin
 
 
 def needs(*programs: str) -> pytest.MarkDecorator:
-    """In CI they have to be there, but for pico, which not every system can have."""
+    """Required in CI, except for pico, which is not available on every system."""
     missing = [name for name in programs if shutil.which(name) is None]
     needed = [name for name in missing if name != "pico2wave"]
     is_forgiven = bool(missing) and ("CI" not in os.environ or not needed)
@@ -56,7 +56,7 @@ def needs(*programs: str) -> pytest.MarkDecorator:
 
 @functools.cache
 def read_aloud(text: str, voice: str = "slt") -> np.ndarray:
-    """By flite, without the silence before and after."""
+    """Spoken by flite, without the silence before and after."""
     sound = _made("flite", "-voice", voice, "-t", text, "-o")
     loud = np.flatnonzero(np.abs(sound) > 0.02)
     return sound[loud[0] : loud[-1] + 1]
@@ -94,7 +94,7 @@ def sound_of(path: Path) -> np.ndarray:
         assert (file.getnchannels(), file.getsampwidth()) == (1, 2)
         rate, block = file.getframerate(), file.readframes(file.getnframes())
     sound = np.frombuffer(block, "<i2").astype(np.float32) / 32768
-    # Another rate by cutting off or filling up the spectrum.
+    # Resample by truncating or padding the spectrum.
     wanted = round(len(sound) * SAMPLE_RATE / rate)
     spectrum = np.fft.rfft(sound)[: wanted // 2 + 1]
     return np.asarray(np.fft.irfft(spectrum, wanted) * (wanted / len(sound)), np.float32)
@@ -105,7 +105,7 @@ def silence(seconds: float) -> np.ndarray:
 
 
 def noise(seconds: float, loudness: float = 1.0) -> np.ndarray:
-    """As in a room: the deeper the louder. The same each time."""
+    """Room noise: louder at low frequencies. Always the same."""
     count = round(seconds * SAMPLE_RATE)
     spectrum = np.fft.rfft(np.random.default_rng(1).standard_normal(count))
     sound = np.fft.irfft(spectrum / np.sqrt(np.maximum(np.arange(len(spectrum)), 1)), count)
@@ -113,7 +113,7 @@ def noise(seconds: float, loudness: float = 1.0) -> np.ndarray:
 
 
 def tones(seconds: float, pitches: Sequence[float], length: float) -> np.ndarray:
-    """A tune of struck strings."""
+    """A melody of plucked strings."""
     time = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
     since = time % length
     pitch = np.array(pitches)[(time // length).astype(int) % len(pitches)]
@@ -123,18 +123,18 @@ def tones(seconds: float, pitches: Sequence[float], length: float) -> np.ndarray
 
 def over_the_telephone(sound: np.ndarray) -> np.ndarray:
     spectrum, pitch = np.fft.rfft(sound), np.fft.rfftfreq(len(sound), 1 / SAMPLE_RATE)
-    # With slopes: a sharp edge would be heard before a word begins.
+    # With slopes: a sharp edge would ring before a word begins.
     spectrum *= np.interp(pitch, (200, 350, 3300, 3700), (0, 1, 1, 0))
     return np.fft.irfft(spectrum, len(sound)).astype(np.float32)
 
 
 def written(sound: np.ndarray, path: Path) -> Path:
-    """Raw sound, as recordings are decoded to."""
+    """PCM, as recordings are decoded to."""
     (np.clip(sound, -1, 1) * 32767).round().astype("<i2").tofile(path)
     return path
 
 
-def hear(
+def transcribe_audio(
     sound: np.ndarray, directory: Path, *, pieces: Sequence[Chunk] | None = None
 ) -> list[Transcription]:
     path = written(sound, directory / "sound.raw")
@@ -153,7 +153,7 @@ def text_of(transcriptions: Sequence[Transcription]) -> str:
 
 
 def word_error_rate(reference: str, hypothesis: str) -> float:
-    """Words changed, lost and added for each word said; marks and capitals do not matter."""
+    """Substitutions, deletions and insertions per spoken word; punctuation and case are ignored."""
     expected, recognised = words_of(reference), words_of(hypothesis)
     row = list(range(len(recognised) + 1))
     for above, word in enumerate(expected, 1):

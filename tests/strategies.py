@@ -1,4 +1,4 @@
-"""What tests take when any value must do: JSON, texts, jobs, batches."""
+"""Hypothesis strategies for arbitrary values: JSON, texts, jobs, batches."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +21,7 @@ from secretary.core.job import (
     Webhook,
 )
 
-#: Texts that break what takes them for something else.
+#: Texts that break code that mistakes them for something else.
 HOSTILE = (
     *("", " ", "\n", "\r\n", "\0", "\t", "---", "```", "|", "\\", "<script>", "&amp;", "a\u2028b"),
     *(
@@ -52,9 +52,9 @@ HOSTILE = (
         "![a](b)",
     ),
 )
-#: As it comes by JSON: half a surrogate pair may be in it.
+#: As received in JSON: may contain lone surrogates.
 ANY_TEXT = st.text(max_size=40) | st.sampled_from(HOSTILE)
-#: As far as it can be written: half a surrogate pair is no text.
+#: As it can be stored: without lone surrogates.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | st.sampled_from(HOSTILE)
 NAME = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
 SCALAR = (
@@ -70,7 +70,7 @@ JSON = st.recursive(
     max_leaves=10,
 )
 OBJECT = st.dictionaries(TEXT, JSON, max_size=4)
-#: Microseconds, as stores keep them.
+#: In microseconds, as stored.
 TIME = st.datetimes(
     min_value=datetime(1971, 1, 1), max_value=datetime(2200, 1, 1), timezones=st.just(UTC)
 )
@@ -136,9 +136,9 @@ ASKED: dict[str, st.SearchStrategy[Any]] = {
     "webhook": st.none() | WEBHOOK,
     "traceparent": st.none() | st.just("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
 }
-#: As a client can ask for it.
+#: As a client can request it.
 NEW_JOB = st.builds(Job, **ASKED)
-#: In any state, also in such as no work brings about.
+#: In any state, even in states that do not occur.
 JOB = st.builds(
     Job,
     **ASKED,

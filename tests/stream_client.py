@@ -1,4 +1,4 @@
-"""Clients that read streams as they come."""
+"""Clients that read event streams."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Sent:
-    """An event as a client gets it."""
+    """An event as a client receives it."""
 
     name: str
     event_id: str
@@ -22,7 +22,7 @@ class Sent:
 
 
 class OpenStream:
-    """The answer to a request for a stream, read line by line."""
+    """The response to a stream request, read line by line."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.response = response
@@ -35,7 +35,7 @@ class OpenStream:
             return await self._next()
 
     async def until(self, name: str, seconds: float = SECONDS) -> list[Sent]:
-        """The events up to the next of this name."""
+        """The events up to the next one with this name."""
         events: list[Sent] = []
         async with asyncio.timeout(seconds):
             while not events or events[-1].name != name:
@@ -69,7 +69,7 @@ class OpenStream:
                 assert name not in fields, line
                 fields[name] = value
             elif set(fields) == {"id"}:
-                fields = {}  # where the stream begins
+                fields = {}  # the start position of the stream
             elif fields:
                 assert set(fields) == {"id", "event", "retry", "data"}
                 return Sent(fields["event"], fields["id"], json.loads(fields["data"]))

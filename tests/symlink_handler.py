@@ -1,4 +1,4 @@
-"""A handler that leaves files behind, with links among them that lead away."""
+"""A handler that leaves files behind, including symlinks that point elsewhere."""
 
 import zipfile
 from pathlib import Path

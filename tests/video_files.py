@@ -1,4 +1,4 @@
-"""Videos as tests need them: slides of printed text, a speaker beside them, moving scenes."""
+"""Test videos: slides with printed text, a speaker beside them, moving scenes."""
 
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from .rendered_pages import Print, sheet
 
 Picture = NDArray[numpy.uint8]
 
-#: Frames a second of what is made here.
+#: The frame rate of generated videos.
 RATE = 8
 H264 = ("-c:v", "libx264", "-preset", "ultrafast", "-crf", "23", "-pix_fmt", "yuv420p")
 
@@ -48,7 +48,7 @@ def shown(pictures: Sequence[Picture], seconds: Sequence[float]) -> Iterator[Pic
 
 
 def faded(pictures: Sequence[Picture], seconds: float, *, fade: float) -> Iterator[Picture]:
-    """Each for some seconds, and between them one turning into the other."""
+    """Each for some seconds, with a cross-fade in between."""
     steps = round(fade * RATE)
     for before, after in pairwise(pictures):
         yield from shown([before], [seconds])
@@ -69,7 +69,7 @@ def with_speaker(frames: Iterable[Picture], *, seed: int = 5) -> Iterator[Pictur
 
 
 def in_a_hall(frames: Iterable[Picture]) -> Iterator[Picture]:
-    """On a screen that is filmed from a tripod; below it the speaker sways."""
+    """On a screen filmed from a tripod; below it, the speaker sways."""
     chance = numpy.random.default_rng(3)
     for index, frame in enumerate(frames):
         height, width = frame.shape
@@ -83,7 +83,7 @@ def in_a_hall(frames: Iterable[Picture]) -> Iterator[Picture]:
 
 
 def scene(seconds: float, *, width: int = 320, seed: int = 1) -> Iterator[Picture]:
-    """Waves of light and dark that wander, as a camera in motion sees the world."""
+    """Drifting waves of light and dark, as seen by a moving camera."""
     chance = numpy.random.default_rng(seed)
     y, x = numpy.mgrid[0:45, 0:80] / 80
     waves, speeds = chance.uniform(-30, 30, (6, 2)), chance.uniform(1, 6, 6)

@@ -1,4 +1,4 @@
-"""A handler from outside that asks a vision model, and looks at the templates."""
+"""A custom handler that calls a vision model and reads the templates."""
 
 from typing import Any
 

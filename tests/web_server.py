@@ -1,4 +1,4 @@
-"""A web server on loopback that answers as a test says, byte by byte if need be."""
+"""A web server on loopback with scripted responses, byte by byte if necessary."""
 
 import asyncio
 import ssl
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request as it came."""
+class WebRequest:
+    """A request as it was received."""
 
     target: str
     headers: dict[str, str]
@@ -19,7 +19,7 @@ class Asked:
     async def answer(
         self, body: bytes = b"", *, status: str = "200 OK", headers: dict[str, str] | None = None
     ) -> None:
-        """A whole answer; any header may be replaced, or left out with an empty value."""
+        """A complete response; any header can be replaced, or omitted with an empty value."""
         fields = {"Content-Length": str(len(body)), **(headers or {})}
         lines = [f"{name}: {value}\r\n" for name, value in fields.items() if value]
         await self.send(f"HTTP/1.1 {status}\r\n{''.join(lines)}\r\n".encode() + body)
@@ -35,14 +35,14 @@ class Asked:
         await self.answer(status=status, headers={"Location": location})
 
 
-Answer = Callable[[Asked], Awaitable[None]]
+Answer = Callable[[WebRequest], Awaitable[None]]
 
 
 @dataclass
 class Web:
     port: int = 0
     scheme: str = "http"
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[WebRequest] = field(default_factory=list)
     connections: int = 0
 
     def url(self, path: str = "/", host: str = "127.0.0.1") -> str:
@@ -84,8 +84,8 @@ async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIte
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _read(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Asked:
+def _read(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> WebRequest:
     first, *lines = head.decode("latin-1").split("\r\n")
     fields = (line.partition(":") for line in lines if line)
     headers = {name.lower(): value.strip() for name, _, value in fields}
-    return Asked(first.split(" ")[1], headers, reader, writer)
+    return WebRequest(first.split(" ")[1], headers, reader, writer)

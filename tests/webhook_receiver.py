@@ -41,9 +41,9 @@ class Reply:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     delay: float = 0.0
-    #: Take the connection down instead of answering.
+    #: Reset the connection instead of responding.
     reset: bool = False
-    #: Send the beginning of an answer, then hang up.
+    #: Send the beginning of a response, then close the connection.
     cut: bool = False
 
 
@@ -75,7 +75,7 @@ class Receiver:
         return f"http://{self.host}{path}"
 
     def answer(self, *replies: Reply | int, path: str = "/hook") -> None:
-        """Answer the next requests to a path like this; the last reply is for all that follow."""
+        """Respond to the next requests to a path like this; the last reply is then repeated."""
         with self._lock:
             self._replies[path] = deque(
                 Reply(status=reply) if isinstance(reply, int) else reply for reply in replies
@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("content-length", 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
         body = self.rfile.read(length)
-        if len(body) < length:  # the sender has given up in the midst of it: no request
+        if len(body) < length:  # the sender gave up midway: no request
             self.close_connection = True
             return
         reply = self.server.receiver.take(Received(self.path, headers, body, time.monotonic()))

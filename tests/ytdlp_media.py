@@ -1,16 +1,16 @@
-"""Small recordings, and the lists of pieces that sites make of them."""
+"""Small recordings, and the segment lists that sites make of them."""
 
 import subprocess
 from importlib import import_module
 from pathlib import Path
 
 SECONDS = 3
-#: Else the static program breaks at the names inside MPEG-TS.
+#: Otherwise, the static ffmpeg crashes on the names inside MPEG-TS.
 PLAIN = {"GCONV_PATH": "/nonexistent"}
 
 
 def make_site(directory: Path) -> dict[str, bytes]:
-    """The files of a site by their paths: a film, and the same for HLS and for DASH."""
+    """The files of a site by path: a movie, and the same for HLS and DASH."""
     _ffmpeg(
         "-f", "lavfi", "-i", f"testsrc=duration={SECONDS}:size=320x240:rate=10",
         "-f", "lavfi", "-i", f"sine=duration={SECONDS}",
@@ -29,7 +29,7 @@ def make_site(directory: Path) -> dict[str, bytes]:
 
 
 def seconds_of(path: Path) -> float:
-    """How long it really is, decoded to the end."""
+    """The actual length, decoded to the end."""
     output = _ffmpeg("-stats", "-i", path, "-f", "null", "-")
     time = output.rpartition("time=")[2].split()[0]
     hours, minutes, seconds = time.split(":")

@@ -1,6 +1,6 @@
-"""Does the process in this container answer? HEALTH_URL names another place to ask.
+"""Checks that the process in this container is alive; HEALTH_URL overrides the URL.
 
-Not whether the store answers: to start again would not bring it back.
+The store is not checked: restarting the container would not bring it back.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The command line as its users run it: real processes, in a directory of their own."""
+"""Runs the command line as users do: as real processes, in their own directory."""
 
 import json
 import os
@@ -60,14 +60,14 @@ class Program:
         return Result(done.returncode, done.stdout, done.stderr)
 
     def json(self, *arguments: str) -> Any:
-        """What a command prints with --json; it must go well."""
+        """The parsed output of a command with --json, which must succeed."""
         result = self.run(*arguments, "--json")
         assert result.code == 0, result.err
         return result.json
 
     @contextmanager
     def started(self, *arguments: str) -> Iterator["Running"]:
-        """The program in the background; ended, if it has not by itself."""
+        """Run the program in the background; stop it if it has not exited by itself."""
         running = Running([*COMMAND, *arguments], self.env, self.directory)
         try:
             yield running
@@ -82,7 +82,7 @@ class Program:
 
 
 class Running:
-    """A process in the background. It leads a group, as a terminal's foreground job does."""
+    """A background process. It leads a process group, like a foreground job in a terminal."""
 
     url = ""
 
@@ -109,16 +109,16 @@ class Running:
         return self._err.read_text()
 
     def wait_for(self, pattern: str, *, seconds: float = 30) -> str:
-        """Wait until it has printed this; gives the first group of the pattern."""
+        """Wait until the output matches the pattern; return its first group."""
         deadline = time.monotonic() + seconds
         while (match := re.search(pattern, self.out + self.err)) is None:
-            assert self.process.poll() is None, f"It ended: {self.err}"
+            assert self.process.poll() is None, f"The process exited: {self.err}"
             assert time.monotonic() < deadline, f"No {pattern!r} in: {self.out}{self.err}"
             time.sleep(0.02)
         return match[1] if match.groups() else match[0]
 
     def interrupt(self) -> None:
-        """Ctrl-C: a terminal sends it to the whole group."""
+        """Press Ctrl-C: a terminal sends the signal to the whole process group."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def wait(self, *, seconds: float = 30) -> int:
@@ -149,7 +149,7 @@ class Running:
         return job_id
 
     def submit_file(self, route: str, name: str, content: bytes, **fields: str) -> str:
-        """A file, to `/api/<route>/process`."""
+        """Upload a file to `/api/<route>/process`."""
         response = self.post(f"/api/{route}/process", files={"file": (name, content)}, data=fields)
         assert response.status_code == 202, response.text
         job_id: str = response.json()["job_id"]
@@ -169,7 +169,7 @@ class Running:
     def wait_for_answer(
         self, path: str, *, status: int = 200, text: str = "", seconds: float = 5
     ) -> httpx.Response:
-        """Wait until it answers so, with this text in it."""
+        """Wait until the response has this status and contains this text."""
 
         def answered() -> httpx.Response | None:
             answer = self.get(path)

@@ -1,4 +1,4 @@
-"""A client that sends what no decent client would, byte by byte."""
+"""A client that sends malformed requests, byte by byte."""
 
 import json
 import socket
@@ -16,7 +16,7 @@ SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Answer:
-    """`status` is 0 when the server only hung up."""
+    """`status` is 0 if the server closed the connection without a response."""
 
     status: int
     headers: dict[str, str]
@@ -40,16 +40,16 @@ def connected(url: str) -> Iterator[socket.socket]:
 
 
 def send(url: str, data: bytes, *, seconds: float = SECONDS) -> list[Answer]:
-    """All answers that come on one connection until the server closes it, or says no more."""
+    """All responses on one connection until the server closes it or stops sending."""
     with connected(url) as connection:
-        with suppress(OSError):  # it may be refused while it is sent
+        with suppress(OSError):  # the server may close the connection while we send
             connection.sendall(data)
         connection.settimeout(seconds)
         return answers(received(connection))
 
 
 def received(connection: socket.socket) -> bytes:
-    """Everything up to the end of the connection."""
+    """Everything until the connection is closed."""
     data = bytearray()
     with suppress(ConnectionResetError, TimeoutError):
         while piece := connection.recv(65536):
@@ -78,7 +78,7 @@ def ask(
     headers: list[tuple[str, str]] | None = None,
     body: bytes = b"",
 ) -> Answer:
-    """One request whose target and headers go out as they are."""
+    """A request whose target and headers are sent as they are."""
     raw = target if isinstance(target, bytes) else target.encode()
     lines = [("Host", urlsplit(url).netloc), ("Connection", "close"), *(headers or [])]
     if not any(name.lower() in ("content-length", "transfer-encoding") for name, _ in lines):
@@ -94,10 +94,10 @@ def ask(
 
 @dataclass
 class Listener:
-    """A server on loopback that notes who came, and may send them on."""
+    """A server on loopback that records its clients and can redirect them."""
 
     url: str = ""
-    #: Also those that ask nothing we understand, as with TLS.
+    #: Includes clients whose requests we cannot parse, such as TLS.
     connections: int = 0
     asked: list[str] = field(default_factory=list)
     location: str | None = None

@@ -1,4 +1,4 @@
-"""The program as a process, and a look into its store."""
+"""The program as a process, with access to its store."""
 
 import os
 import signal
@@ -50,7 +50,7 @@ class WorkerProcess:
         self.process.wait()
 
     def terminate(self) -> int:
-        """Ask it to end; a worker that does not is a failure."""
+        """Stop it with SIGTERM; fails if it does not exit."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()

@@ -1,4 +1,4 @@
-"""The program on a terminal, where it draws bars and tables."""
+"""The program on a terminal, where it draws progress bars and tables."""
 
 import fcntl
 import os
@@ -17,8 +17,7 @@ ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 class Terminal:
-    """`secretary …` on a terminal that is so many columns wide, with both outputs or with that for
-    errors alone."""
+    """`secretary …` on a terminal of this width, with both outputs or (piped) with stderr only."""
 
     def __init__(
         self, program: Program, *arguments: str, columns: int = 120, is_piped: bool = False
@@ -40,7 +39,7 @@ class Terminal:
 
     @property
     def shown(self) -> str:
-        """All that was ever drawn, without colours and movements."""
+        """Everything ever drawn, without colours and cursor movements."""
         return ESCAPES.sub(b"", self._raw).decode(errors="replace").replace("\r", "\n")
 
     def wait_for(self, pattern: str, *, seconds: float = 30) -> str:
@@ -55,8 +54,8 @@ class Terminal:
         os.killpg(self.process.pid, sign)
 
     def end(self) -> int:
-        """The exit code. What went into a pipe is in `out` then."""
-        with suppress(OSError):  # nobody writes to the terminal any more
+        """Return the exit code; piped output is in `out` afterwards."""
+        with suppress(OSError):  # no process has the terminal open any more
             while shown := os.read(self._ours, 65536):
                 self._raw += shown
         os.close(self._ours)

@@ -1,7 +1,6 @@
-"""Faults of every kind come while jobs of every kind run, and the history of each is checked.
+"""Injects random faults while jobs of all types run, and checks the history of each job.
 
-`make chaos` does the same for longer. Another seed: CHAOS_SEED=7 make test.
-"""
+`make chaos` does the same for longer. Choose another seed with CHAOS_SEED=7 make test."""
 
 import os
 from pathlib import Path

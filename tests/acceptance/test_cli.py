@@ -29,7 +29,7 @@ def service(owner: Program) -> Iterator[Running]:
         yield running
 
 
-#: The essentials over HTTP are in test_cli_remote; `make test-extended` runs everything.
+#: The essentials over HTTP are in test_cli_remote; `make test-extended` runs all of them.
 REMOTE = pytest.param("remote", marks=pytest.mark.extended)
 
 
@@ -52,7 +52,7 @@ def submit(program: Program, *arguments: str) -> str:
 
 
 def someone() -> str:
-    """A user whose jobs are those of one test."""
+    """A user who owns the jobs of one test."""
     return f"user-{uuid4()}"
 
 

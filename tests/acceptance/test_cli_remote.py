@@ -1,4 +1,4 @@
-"""The command line over HTTP: errors, files sent to the service and output downloaded from it."""
+"""The command line over HTTP: errors, uploads to the service and downloads from it."""
 
 import io
 import os
@@ -29,7 +29,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture
 def remote(service: Running, tmp_path: Path) -> Program:
-    """A machine that knows the service and its key."""
+    """A machine that has the service's URL and API key."""
     return Program(tmp_path, SECRETARY_URL=service.url, SECRETARY_API_KEY=KEY)
 
 
@@ -62,7 +62,7 @@ class TestApiKey:
     def test_missing_permissions_give_exit_code_5(self, remote: Program) -> None:
         job = remote.json("submit", "selftest", "-p", "seconds=0", "--user", "bob")
         remote.env["SECRETARY_API_KEY"] = BOUND
-        assert remote.run("jobs", "show", job["job_id"]).code == 4  # it is bob's
+        assert remote.run("jobs", "show", job["job_id"]).code == 4  # it belongs to bob
         result = remote.run("submit", "selftest", "--user", "bob")
         assert (result.code, "does not allow this" in result.err) == (5, True)
 
@@ -202,7 +202,7 @@ class TestTerminal:
 
 class TestCompletion:
     def completed(self, program: Program, line: str) -> list[str]:
-        """What bash would offer at the end of the line."""
+        """The completions that bash would offer at the end of the line."""
         path = program.directory / "bin" / "secretary"
         path.parent.mkdir(exist_ok=True)
         path.write_text(f'#!/bin/sh\nexec {sys.executable} -m secretary "$@"\n')

@@ -1,4 +1,4 @@
-"""`secretary convert` as a new user tries it: no service, no settings, a file and a result."""
+"""`secretary convert` as a new user tries it: without a service or settings."""
 
 import asyncio
 import io
@@ -20,7 +20,7 @@ from .terminal import Terminal
 
 @pytest.fixture
 def program(tmp_path: Path) -> Program:
-    """In a directory of its own, with a home of its own, and a service's settings in the way."""
+    """In its own directory and home, with the settings of a service present."""
     (tmp_path / "here").mkdir()
     program = Program(tmp_path / "here", MONGODB_URI="mongodb://127.0.0.1:9/none")
     program.env["XDG_CACHE_HOME"] = str(tmp_path / "caches")
@@ -39,7 +39,7 @@ def files(directory: Path) -> list[str]:
 
 
 def leftovers(program: Program) -> list[Path]:
-    """What a run has left in the user's directory, apart from the cache."""
+    """The files a run has left in the user's directory, apart from the cache."""
     home = Path(program.env["XDG_CACHE_HOME"]) / "secretary"
     return [path for path in home.glob("*") if path.name != "cache"]
 
@@ -122,7 +122,7 @@ class TestOfficeFile:
 
 
 def drawn(text: str) -> Image.Image:
-    """A page with a line of text, as a picture."""
+    """A page with a line of text, as an image."""
     picture = Image.new("L", (1240, 1754), "white")
     font = ImageFont.load_default(size=48)
     ImageDraw.Draw(picture).text((100, 100), text, fill="black", font=font)
@@ -134,7 +134,7 @@ class TestCache:
         name = give(program, "a.pdf", pdf("Hello"))
         first = converted(program, name, "--stdout").out
         (cached,) = (tmp_path / "caches").rglob("document.*.md")
-        cached.unlink()  # it may have links
+        cached.unlink()  # it may be hard-linked
         cached.write_text(f"{first} from the cache")
         give(program, "b.pdf", pdf("Hello"))
         assert converted(program, "b.pdf", "--stdout").out == f"{first} from the cache\n"
@@ -177,7 +177,7 @@ class TestSeveralFiles:
         assert positions == sorted(positions)
 
     def test_an_input_file_is_never_overwritten(self, program: Program) -> None:
-        name = give(program, "a.md", pdf("Hello"))  # whatever it is called
+        name = give(program, "a.md", pdf("Hello"))  # whatever its name
         assert converted(program, name).out == "a.md.md\n"
         assert (program.directory / name).read_bytes() == pdf("Hello")
 
@@ -256,7 +256,7 @@ class TestFailures:
 
 
 def on_a_terminal(program: Program, *arguments: str) -> Terminal:
-    """Its errors, and the bar among them; what it prints is for a file."""
+    """Errors and the progress bar go to stderr; stdout is only for results."""
     return Terminal(program, "convert", *arguments, is_piped=True)
 
 

@@ -1,4 +1,4 @@
-"""The dashboard as people use it: a real browser, the real page, the real service."""
+"""The dashboard as users see it: a real browser, the real page, the real service."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ..browser import Watched, drop, looking_at, started
+from ..browser import Watched, drop, open_page, started
 from ..http_servers import files_in
 from ..minimal_files import pdf
 from ..polling import wait_until
@@ -25,7 +25,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A web server with a PDF on it."""
+    """A web server that serves a PDF."""
     directory = tmp_path_factory.mktemp("web")
     (directory / "report.pdf").write_bytes(pdf("Annual report", "Second page"))
     with files_in(directory) as url:
@@ -45,7 +45,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture
 def watched(browser: Any, service: Running) -> Iterator[Watched]:
-    with looking_at(browser, service.url, viewport=WIDE) as watched:
+    with open_page(browser, service.url, viewport=WIDE) as watched:
         yield watched
 
 
@@ -157,10 +157,10 @@ class TestFailure:
         failure.get_by_role("heading", name="Unknown job type").wait_for()
 
     def test_what_is_not_there_is_said_so(self, browser: Any, service: Running) -> None:
-        with looking_at(browser, service.url) as watched:
+        with open_page(browser, service.url) as watched:
             watched.page.goto(f"{service.url}/#/job/job-none")
             watched.page.get_by_role("heading", name="Not found").wait_for()
-            # The browser itself notes the 404.
+            # The browser itself logs the 404.
             assert all("404" in fault for fault in watched.faults)
             watched.faults.clear()
 
@@ -230,8 +230,8 @@ class TestHostility:
             assert page.locator(".prose :is(script, iframe, form, input, style, svg)").count() == 0
             assert page.locator(".prose [style], .prose [onerror]").count() == 0
         assert page.evaluate("window.hacked") is None
-        # What the browser notes all the same: a picture that the document names and nobody made,
-        # and what the policy stops already in the sanitiser's own document, which is not shown.
+        # The browser still logs an image that the document refers to and that does not exist, and
+        # what the policy blocks in the sanitizer's own, invisible document.
         noted = (f"/api/files/{job_id}/x", "/dashboard/vendor/dompurify")
         watched.faults = [one for one in watched.faults if not any(it in one for it in noted)]
 
@@ -258,7 +258,7 @@ class TestLogin:
     ) -> None:
         program = Program(tmp_path, SECRETARY_API_KEYS="right-key")
         key = {"Authorization": "Bearer right-key"}
-        with program.serving() as service, looking_at(browser, service.url) as watched:
+        with program.serving() as service, open_page(browser, service.url) as watched:
             page = watched.page
             page.goto(f"{service.url}/#/jobs")
             page.get_by_label("API key", exact=True).fill("wrong")
@@ -271,8 +271,8 @@ class TestLogin:
             assert page.context.cookies() == []
             sent = service.post("/api/jobs", {"job_type": "selftest"}, headers=key)
             assert sent.status_code == 202
-            page.get_by_role("button", name="1 new").click()  # the stream shows the key too
-            # The browser itself notes each 401.
+            page.get_by_role("button", name="1 new").click()  # the stream sends the key too
+            # The browser itself logs each 401.
             assert all("401" in fault for fault in watched.faults)
             watched.faults.clear()
 
@@ -284,7 +284,7 @@ class TestLooks:
     def test_the_language_is_the_browsers(
         self, browser: Any, service: Running, locale: str, text: str
     ) -> None:
-        with looking_at(browser, service.url, locale=locale) as watched:
+        with open_page(browser, service.url, locale=locale) as watched:
             watched.page.goto(f"{service.url}/")
             watched.page.get_by_role("link", name=text, exact=True).wait_for()
             assert watched.page.evaluate("document.documentElement.lang") == said_in(text)
@@ -294,7 +294,7 @@ class TestLooks:
     def test_every_view_fits_a_phone(
         self, browser: Any, service: Running, view: str, scheme: str
     ) -> None:
-        with looking_at(browser, service.url, viewport=PHONE, color_scheme=scheme) as watched:
+        with open_page(browser, service.url, viewport=PHONE, color_scheme=scheme) as watched:
             page = watched.page
             page.goto(f"{service.url}/#/{view}")
             page.locator(f".view-{view} h1").wait_for(state="attached")

@@ -1,4 +1,4 @@
-"""Nothing in the dashboard shuts anyone out: axe-core looks at every view."""
+"""The dashboard is accessible: axe-core checks every view."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ..browser import looking_at, started
+from ..browser import open_page, started
 from ..dashboard_demo import fill, views
 from ..requirements import missing
 from ..sample_documents import rich_pdf
@@ -32,7 +32,7 @@ def axe() -> str:
     try:
         import axe_playwright_python
     except ImportError:
-        missing("There is no axe-core")
+        missing("axe-core is not installed")
     return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 
 
@@ -41,12 +41,12 @@ def test_no_view_has_a_serious_fault(service: Running, axe: str) -> None:
     faults: list[str] = []
     with started() as browser:
         for look, options in LOOKS.items():
-            with looking_at(browser, service.url, **options) as watched:
+            with open_page(browser, service.url, **options) as watched:
                 for view in views(ids):
                     watched.page.goto(f"{service.url}/#{view.address}")
                     watched.page.locator(view.ready).first.wait_for()
                     watched.page.evaluate(f"{axe};0")
                     violations = watched.page.evaluate(FAULTS)
                     faults += [f"{view.name}, {look}: {fault}" for fault in violations]
-    service.post(f"/api/jobs/{ids['running']}/cancel")  # so that the service can end at once
+    service.post(f"/api/jobs/{ids['running']}/cancel")  # so that the service can shut down at once
     assert faults == []

@@ -1,4 +1,4 @@
-"""One job in the dashboard: its result to look at and listen to, its failure to understand."""
+"""The job page of the dashboard: results, the media player and failures."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from ..audio_files import made, sound, speech
-from ..browser import Watched, looking_at, started
+from ..browser import Watched, open_page, started
 from ..sample_documents import encrypted_pdf, scan_of, words
 from ..video_files import film, five_slides, shown
 from .program import Program, Running
@@ -37,7 +37,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture
 def watched(browser: Any, service: Running) -> Iterator[Watched]:
-    with looking_at(browser, service.url, viewport=WIDE) as watched:
+    with open_page(browser, service.url, viewport=WIDE) as watched:
         yield watched
 
 
@@ -56,7 +56,7 @@ def _on_paper(picture: Image.Image) -> Image.Image:
 
 @cache
 def two_sentences() -> bytes:
-    """With silence between them, so that they are two lines."""
+    """Separated by silence, so that they become two lines."""
     directory = Path(mkdtemp(prefix="dashboard_job_"))
     one, other = speech("It was the age of wisdom."), speech("Please bring a coat.")
     placed = "[1]adelay=9000[b];[0][b]amix=inputs=2:normalize=0"
@@ -66,7 +66,7 @@ def two_sentences() -> bytes:
 
 @cache
 def talk() -> bytes:
-    """Five slides, and someone who speaks, in what every browser plays."""
+    """Five slides with speech, in a format that every browser plays."""
     directory = Path(mkdtemp(prefix="dashboard_job_"))
     pictures = film(directory / "pictures.mp4", shown(five_slides(), (4, 3, 5, 3, 4)))
     coding = ("-c:v", "libvpx", "-deadline", "realtime", "-cpu-used", "8", "-c:a", "libopus")
@@ -140,7 +140,7 @@ class TestRecordings:
         watched.until(f"{media}.currentTime >= {time} && {media}.currentTime < {time} + 4")
         assert third.get_attribute("aria-current") == "true"
 
-    def test_one_that_was_not_kept_is_said_so_and_all_else_is_there(
+    def test_a_recording_that_was_not_kept_is_reported_and_the_rest_is_there(
         self, watched: Watched, service: Running
     ) -> None:
         job_id = service.submit_file("audio", "a.aiff", sound("a.aiff").read_bytes())
@@ -173,7 +173,7 @@ class TestFailures:
         page.get_by_text("Apples and pears").first.wait_for()
         assert service.job(job_id)["status"] == "failed"
 
-    def test_a_change_that_does_not_fit_is_said_beside_it(
+    def test_an_invalid_change_is_reported_beside_its_field(
         self, watched: Watched, service: Running
     ) -> None:
         job_id = service.submit_file("pdf", "secret.pdf", encrypted_pdf(6, "sesame"))
@@ -199,7 +199,7 @@ class TestParts:
         watched.until(f"{count} > 0 && {count} < 200")
         early = page.evaluate(count)
         page.evaluate("document.querySelector('.log li').dataset.mine = 'yes'")
-        # What is there is not drawn anew when more comes, and the end is in view.
+        # Existing lines are not redrawn when more arrive, and the end is scrolled into view.
         watched.until(f"{count} > {early} && document.querySelector('.log li[data-mine]')")
         watched.until(f"{count} === 300")
         log = "document.querySelector('.log')"

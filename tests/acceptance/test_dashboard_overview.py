@@ -1,17 +1,17 @@
-"""The overview in a real browser: what ended by type, who works, what room there is."""
+"""The overview in a real browser: throughput by type, workers, storage."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from ..browser import Watched, looking_at, started
+from ..browser import Watched, open_page, started
 from .program import Program, Running
 
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Watched, Running]]:
-    """One service in which two jobs have ended, and one runs."""
+    """A service with two finished jobs and a running one."""
     program = Program(tmp_path_factory.mktemp("service"))
     with started() as browser, program.serving() as service:
         done = service.submit(job_type="selftest", parameters={"seconds": 0.01, "steps": 1})
@@ -20,7 +20,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Watched,
         service.wait_until(failed, "failed")
         runs = service.submit(job_type="selftest", parameters={"seconds": 600, "steps": 600})
         service.wait_until(runs, "processing")
-        with looking_at(browser, service.url, viewport={"width": 1280, "height": 900}) as page:
+        with open_page(browser, service.url, viewport={"width": 1280, "height": 900}) as page:
             yield page, service
 
 
@@ -34,7 +34,7 @@ def test_finished_jobs_are_counted_by_type_and_by_code(watched: tuple[Watched, R
     done = chart(page, "Completed by type")
     done.locator(".legend li", has_text="selftest 1").wait_for()
     chart(page, "Failures by code").locator(".legend li", has_text="UNKNOWN_JOB_TYPE 1").wait_for()
-    # For those who cannot see it the same numbers are a table.
+    # Screen readers get the same numbers as a table.
     heads = done.locator("table.visually-hidden th[scope=col]").all_inner_texts()
     assert "selftest" in heads
     assert done.locator("table.visually-hidden tbody tr").count() == 30
@@ -47,7 +47,7 @@ def test_a_tooltip_shows_the_numbers_of_the_bar_under_the_pointer(
     page.goto(f"{url}/#/overview?minutes=1440")
     # The previous range stays on screen until this one has loaded.
     watched[0].until("document.querySelector('#range')?.value === '1440'")
-    # By now the job's bar need not be the last one.
+    # By now, the job's bar may no longer be the last one.
     bar = chart(page, "Completed by type").locator(".hit[data-tooltip*='selftest 1']")
     assert bar.count() == 1
     bar.hover()

@@ -1,4 +1,4 @@
-"""Work is submitted, changed in bulk and tried out in the dashboard: a real browser, the real
+"""Submitting jobs, bulk actions and template trial runs in the dashboard: a real browser, the real
 page, the real service."""
 
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ..browser import Watched, drop, looking_at, started
+from ..browser import Watched, drop, open_page, started
 from ..http_servers import answering
 from ..minimal_files import PNG, office, pdf
 from ..polling import wait_until
@@ -32,7 +32,7 @@ def browser() -> Iterator[Any]:
 
 
 class Model(BaseHTTPRequestHandler):
-    """A language model that has one idea."""
+    """A language model that always gives the same answer."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -75,7 +75,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, model: str) -> Iterator[Ru
 
 @pytest.fixture
 def watched(browser: Any, service: Running) -> Iterator[Watched]:
-    with looking_at(browser, service.url, viewport=WIDE) as watched:
+    with open_page(browser, service.url, viewport=WIDE) as watched:
         yield watched
 
 
@@ -129,7 +129,7 @@ class TestHandingIn:
         page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
         page.get_by_text("3 of 3 finished").wait_for()
 
-    def test_what_is_wrong_is_said_beside_it(self, watched: Watched, service: Running) -> None:
+    def test_errors_are_shown_beside_their_field(self, watched: Watched, service: Running) -> None:
         page = watched.page
         page.goto(f"{service.url}/#/new")
         page.get_by_role("button", name="Submit").click()
@@ -147,7 +147,7 @@ class TestHandingIn:
         page.get_by_role("button", name="Submit").click()
         page.locator(
             ".field:has([name=template_content]) .field-error"
-        ).wait_for()  # the service's word
+        ).wait_for()  # the service's message
         assert page.locator(".field-error").count() == 1
         assert page.locator("[name=template_content]").get_attribute("aria-invalid") == "true"
         page.get_by_label("Inline template").fill("")
@@ -155,7 +155,7 @@ class TestHandingIn:
         page.get_by_role("button", name="Submit 2 jobs").click()
         fake = page.locator(".file-list li", has_text="fake.pdf")
         fake.get_by_text("The file type is png").wait_for()
-        # The browser itself notes what was refused.
+        # The browser itself logs rejected requests.
         assert all("400" in fault or "415" in fault for fault in watched.faults)
         watched.faults.clear()
 
@@ -268,10 +268,10 @@ class TestTemplates:
         page.get_by_role("link", name="View job").wait_for()
         assert page.locator("#no-model").count() == 0
 
-    def test_without_a_language_model_that_is_said(self, browser: Any, tmp_path: Path) -> None:
+    def test_a_missing_language_model_is_reported(self, browser: Any, tmp_path: Path) -> None:
         with (
             Program(tmp_path).serving() as service,
-            looking_at(browser, service.url) as watched,
+            open_page(browser, service.url) as watched,
         ):
             page = watched.page
             page.goto(f"{service.url}/#/template/Blog_en")

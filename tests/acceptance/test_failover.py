@@ -1,4 +1,4 @@
-"""Several machines and a MongoDB of three servers: one of them dies, a link is cut."""
+"""Several machines and a MongoDB replica set of three: one member dies, or a link is cut."""
 
 import asyncio
 import statistics
@@ -25,7 +25,7 @@ from .program import Program, Running
 from .service import ended
 
 WORKERS = 4
-#: The stream of jobs goes on for so long; then the primary dies, then it comes back.
+#: How long jobs are submitted; then the primary dies, then it returns.
 SECONDS, KILL_AT, BACK_AT = 22.0, 5.0, 13.0
 HANDLERS = "tests.chaos.handlers:register"
 
@@ -39,8 +39,8 @@ def replica_set(tmp_path: Path) -> Iterator[ReplicaSet]:
 
 
 class Client:
-    """Submits jobs and files as a careful application does: each with a key of its own, and once
-    more until it is accepted."""
+    """Submits jobs and files as a careful client does: each with an idempotency key, retried until
+    it is accepted."""
 
     def __init__(self, apis: list[Running], journal: Path) -> None:
         self._apis = apis
@@ -95,7 +95,7 @@ class Client:
                 assert response.status_code in (429, 503), response.text
             except httpx.TransportError:
                 pass
-            assert time.monotonic() < deadline, "nobody takes the job"
+            assert time.monotonic() < deadline, "the job was not accepted"
             await asyncio.sleep(0.2)
 
 
@@ -142,7 +142,7 @@ def start_machines(
 
 
 async def check(url: str, client: Client, journal: Path, apis: list[Running]) -> None:
-    """Every job that was accepted has one end, and no two workers were at it at once."""
+    """Every accepted job finished once, and no two workers ran it at the same time."""
     async with opened(url) as store:
         jobs = [await ended(store, one, seconds=90) for one in client.accepted + client.files]
         assert [job.error for job in jobs if job.status is not JobStatus.COMPLETED] == []
@@ -151,7 +151,9 @@ async def check(url: str, client: Client, journal: Path, apis: list[Running]) ->
         assert [fault for job in chaos for fault in faults_of(job, lives_by_job[job.job_id])] == []
         assert len(set(client.accepted + client.files)) == len(jobs)
         everything = sum(sum(by.values()) for by in (await store.counts()).values())
-        assert everything == len(jobs), "a key makes one job, however often it is sent"
+        assert everything == len(jobs), (
+            "an idempotency key creates one job, however often it is sent"
+        )
         for number, job_id in enumerate(client.files):
             assert_text_is_served(apis[number % 2], job_id)
 
@@ -193,9 +195,11 @@ async def test_a_worker_that_is_cut_off_stops_and_writes_nothing_more(
             stack.enter_context(worker(tmp_path / "near", url))
             done = await ended(store, job.job_id, seconds=90)
             before = await as_stored(store, job.job_id)
-            link.mend()
+            link.restore()
             await until(lambda: is_back(store), what="the return of the worker")
-            assert await as_stored(store, job.job_id) == before, "it had nothing to add"
+            assert await as_stored(store, job.job_id) == before, (
+                "the returning worker must not change the job"
+            )
     assert (done.status, done.attempt) == (JobStatus.COMPLETED, 2)
     attempts = lives(journal)[job.job_id]
     assert faults_of(done, attempts) == [], "the first attempt stopped before the second began"
@@ -211,7 +215,7 @@ async def begun(journal: Path, job_id: str) -> bool:
 
 
 async def is_back(store: Store) -> bool:
-    """Both workers have been heard of in the last seconds."""
+    """Both workers have sent a heartbeat in the last few seconds."""
     now = time.time()
     seen = [one.seen_at.timestamp() for one in await store.workers()]
     return len([at for at in seen if at > now - 5]) == 2

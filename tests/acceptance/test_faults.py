@@ -1,4 +1,4 @@
-"""Jobs that misbehave and workers that die: the rest goes on, and nothing is left behind."""
+"""Misbehaving jobs and dying workers: everything else continues, and nothing is left behind."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ def env(store_url: str, tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The embedded store, where the worker expects it; MongoDB where a test asks for it."""
+    """The embedded store where the worker expects it, or MongoDB if a test asks for it."""
     return f"sqlite://{tmp_path}/secretary.db"
 
 
@@ -123,7 +123,7 @@ async def test_cancelling_ends_the_whole_process_tree_of_a_job_that_will_not_end
 
 
 def _sleepers(worker: WorkerProcess) -> list[int]:
-    """The children that the stubborn handler forked."""
+    """The children forked by the stubborn handler."""
     pids = []
     for process in processes.descendants(worker.pid):
         try:
@@ -171,7 +171,7 @@ async def test_a_stopped_worker_does_not_work_on_while_another_has_its_job(
             return job if job.attempt == 2 else None
 
         await until(again, seconds=20, what="the second attempt")
-        remaining = [pid for pid in at_work if processes.find(pid) and not _is_guard(pid)]
+        remaining = [pid for pid in at_work if processes.find(pid) and not _is_watchdog(pid)]
         assert remaining == []
         worker.process.send_signal(signal.SIGCONT)
         await until(_all_enlisted(store, 2), what="the return of the first worker")
@@ -181,7 +181,7 @@ async def test_a_stopped_worker_does_not_work_on_while_another_has_its_job(
         second.terminate()
 
 
-def _is_guard(pid: int) -> bool:
+def _is_watchdog(pid: int) -> bool:
     return b"processes.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
@@ -197,13 +197,13 @@ async def test_a_worker_that_was_stopped_for_a_moment_runs_its_job_again_at_no_c
 ) -> None:
     job_id = await submit(store, "decent", parameters={"seconds": 60})
     await running(store, job_id)
-    at_work = [p.pid for p in processes.descendants(worker.pid) if not _is_guard(p.pid)]
+    at_work = [p.pid for p in processes.descendants(worker.pid) if not _is_watchdog(p.pid)]
     worker.process.send_signal(signal.SIGSTOP)
 
-    async def ended_by_its_guard() -> bool:
+    async def killed_by_its_watchdog() -> bool:
         return not any(processes.find(pid) for pid in at_work)
 
-    await until(ended_by_its_guard, seconds=8, what="the end of its processes")
+    await until(killed_by_its_watchdog, seconds=8, what="the end of its processes")
     worker.process.send_signal(signal.SIGCONT)
 
     async def again() -> Job | None:
@@ -226,7 +226,7 @@ async def test_a_hundred_jobs_run_three_at_a_time_and_nothing_grows(
     most, threads, children = 0, set(), set()
     while (now := await store.get_batch(batch.batch_id)).completed_at is None:
         most = max(most, now.counts[JobStatus.PROCESSING])
-        if now.counts[JobStatus.COMPLETED] > 10:  # it is warm
+        if now.counts[JobStatus.COMPLETED] > 10:  # the sandbox is warm
             threads.add(len(os.listdir(f"/proc/{worker.pid}/task")))
             children.add(len(processes.descendants(worker.pid)))
         await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""`secretary import`, as an operator types it."""
+"""`secretary import`, as an operator uses it."""
 
 import json
 import re

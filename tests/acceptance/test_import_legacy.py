@@ -1,4 +1,4 @@
-"""What the older service has stored is taken over, once, and stays there as it was."""
+"""Data of the older service is imported once, and its database is not changed."""
 
 import asyncio
 import base64
@@ -124,7 +124,7 @@ def test_legacy_jobs_are_imported_once(
     ]  # fmt: skip
     assert contents(older) == before
     jobs, batches, started = read(url)
-    assert started == ["job-waits"], "the other one waits for its batch"
+    assert started == ["job-waits"], "the other job waits for its batch"
     done = jobs["job-done"]
     assert (done.results or {})["markdown_file"] == "sessions/FOSDEM/t1.md"
     assert done.parameters["count"] == 5

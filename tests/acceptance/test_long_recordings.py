@@ -1,4 +1,4 @@
-"""Two hours of sound: memory does not grow with them, and a worker that dies loses no piece."""
+"""Two hours of audio: memory use does not grow, and a worker that dies loses no chunk."""
 
 import asyncio
 from collections import Counter
@@ -21,10 +21,10 @@ WORDS = (
     "The committee met on Tuesday morning to discuss the new library. Several members asked whether"
     " the building would be ready before winter."
 )
-#: Said at the beginning of each stretch of so many seconds; the rest of it is silence.
+#: Spoken at the beginning of each interval of this many seconds; the rest is silence.
 STRETCH, STRETCHES = 300, 24
 HOURS = STRETCH * STRETCHES / 3600
-#: Of one process that listens, and of all of them, the worker included, with some reserve.
+#: Limits for one transcribing process and for all processes including the worker, with a margin.
 MEBIBYTE = 1024 * 1024
 MOST_OF_ONE, MOST_GROWTH = 600 * MEBIBYTE, 100 * MEBIBYTE
 
@@ -47,8 +47,8 @@ def recording(directory: Path) -> Path:
     return made(directory / "long.ogg", *loop, "-c:a", "libvorbis", "-ar", "16000")
 
 
-def heard(data_dir: Path) -> Counter[int]:
-    """How often each piece has been listened to."""
+def transcribed_chunks(data_dir: Path) -> Counter[int]:
+    """How often each chunk has been transcribed."""
     lines = (
         line
         for records in data_dir.glob("cache/speech/*/*/records-*")
@@ -58,14 +58,14 @@ def heard(data_dir: Path) -> Counter[int]:
 
 
 async def largest(worker: WorkerProcess) -> tuple[int, int]:
-    """The largest process, and all of them together."""
+    """The largest process, and the sum of all."""
     tree = processes.tree(worker.pid)
     sizes = [process.rss_bytes for process in tree] or [0]
     return max(sizes), sum(sizes)
 
 
 @pytest.mark.timeout(400)
-async def test_two_hours_are_heard_in_flat_memory_though_the_worker_dies(
+async def test_two_hours_are_transcribed_in_constant_memory_though_the_worker_dies(
     store: Store, tmp_path: Path
 ) -> None:
     recording(tmp_path)
@@ -79,13 +79,13 @@ async def test_two_hours_are_heard_in_flat_memory_though_the_worker_dies(
     first = WorkerProcess(env, tmp_path / "first.log")
 
     async def begun() -> bool:
-        return len(heard(tmp_path / "data")) >= 2
+        return len(transcribed_chunks(tmp_path / "data")) >= 2
 
     try:
         await until(begun, seconds=120, what="the first pieces")
     finally:
         first.kill()
-    before = heard(tmp_path / "data")
+    before = transcribed_chunks(tmp_path / "data")
     second = WorkerProcess(env, tmp_path / "second.log")
     sizes: list[tuple[int, int]] = []
     watching = asyncio.create_task(_watch(second, sizes, tmp_path / "data", len(before)))
@@ -95,9 +95,9 @@ async def test_two_hours_are_heard_in_flat_memory_though_the_worker_dies(
         watching.cancel()
         second.terminate()
     assert done.status is JobStatus.COMPLETED, done.error
-    after = heard(tmp_path / "data")
+    after = transcribed_chunks(tmp_path / "data")
     assert len(before) < len(after)
-    assert all(after[number] == 1 for number in before), "no finished piece is heard again"
+    assert all(after[number] == 1 for number in before), "no finished chunk is transcribed again"
     results = (await JobFiles(tmp_path / "data").load_results(done)).results
     assert results is not None
     segments = results["transcription"]["segments"]
@@ -113,8 +113,8 @@ async def test_two_hours_are_heard_in_flat_memory_though_the_worker_dies(
 async def _watch(
     worker: WorkerProcess, sizes: list[tuple[int, int]], data_dir: Path, expected_chunks: int
 ) -> None:
-    """From when its engines are loaded: each has listened to a piece."""
-    while len(heard(data_dir)) < expected_chunks + 2:
+    """Wait until the engines are loaded: each has transcribed a chunk."""
+    while len(transcribed_chunks(data_dir)) < expected_chunks + 2:
         await asyncio.sleep(0.1)
     while True:
         sizes.append(await largest(worker))

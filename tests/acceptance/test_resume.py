@@ -1,4 +1,4 @@
-"""A worker that dies in the midst of a document: the next one goes on where it was."""
+"""A worker that dies while processing a document: the next one continues where it stopped."""
 
 import asyncio
 import json
@@ -32,12 +32,12 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 def scan() -> bytes:
-    """Each page another word, so that none can be taken for another."""
+    """Every page has a different word, so that none can be mistaken for another."""
     return scan_of(*(page([f"Page number {n} of the scan"]) for n in range(1, PAGES + 1)))
 
 
 def made(data_dir: Path) -> Counter[int]:
-    """How often each page has been made."""
+    """How often each page has been processed."""
     lines = (
         line
         for records in data_dir.glob("cache/pdf/*/*/records-*")
@@ -79,8 +79,8 @@ async def test_at_most_the_pages_in_work_are_done_again(store: Store, tmp_path: 
     twice = [number for number, times in after.items() if times > 1]
     assert len(before) < PAGES
     assert sorted(after) == list(range(1, PAGES + 1))
-    # A process of the first worker may have finished the page it was at when the worker died.
-    assert len(twice) <= PROCESSES, f"{len(twice)} pages were done twice: {twice}"
+    # A child of the first worker may have finished its page after the worker died.
+    assert len(twice) <= PROCESSES, f"{len(twice)} pages were processed twice: {twice}"
     directory = tmp_path / "data" / "jobs" / job.job_id / "2"
     texts = [(directory / f"page_{n:03d}.txt").read_text().strip() for n in range(1, PAGES + 1)]
     assert texts == [f"Page number {n} of the scan" for n in range(1, PAGES + 1)]
@@ -89,7 +89,7 @@ async def test_at_most_the_pages_in_work_are_done_again(store: Store, tmp_path: 
 
 
 async def test_what_a_model_has_translated_is_not_asked_again(store: Store, tmp_path: Path) -> None:
-    """The model falls silent in the midst of the text, and the worker is killed."""
+    """The model stops responding halfway through the text, and the worker is killed."""
     text = "".join(f"Paragraph {number} {'is long ' * 40}\n\n" for number in range(100))
     is_silent = asyncio.Event()
 
@@ -124,7 +124,8 @@ async def test_what_a_model_has_translated_is_not_asked_again(store: Store, tmp_
             second.terminate()
         after = [request["messages"][-1]["content"] for request in server.requests[len(before) :]]
     assert done.status is JobStatus.COMPLETED, done.error
-    # Kept are portions of a few requests; only that at which the worker died is asked for again.
+    # Responses are stored in groups of a few requests; only the group that was interrupted is
+    # requested again.
     again = set(before) & set(after)
     assert before[-1] in again and before[0] not in again
     result = tmp_path / "data" / "jobs" / job.job_id / "2" / "result.md"

@@ -1,4 +1,4 @@
-"""A new version is rolled out while work goes on: process by process, old beside new."""
+"""A rolling update under load: process by process, old and new versions side by side."""
 
 import asyncio
 import shutil
@@ -22,7 +22,7 @@ from .program import Program, Running
 from .service import ROOT, ended
 
 NEW_VERSION = "99.0.0"
-#: What the new version can do beside what the old one can.
+#: What the new version supports in addition to the old one.
 FUTURE = """
 from secretary import Registry, handles
 from tests.chaos import handlers as chaos_handlers
@@ -40,7 +40,7 @@ def register(registry: Registry) -> None:
 
 
 class Deploy:
-    """Machines of two versions; the client asks the newest API there is."""
+    """Machines of two versions; the client uses the newest API."""
 
     def __init__(self, directory: Path, url: str) -> None:
         self._directory, self._url = directory, url
@@ -104,7 +104,7 @@ class Client:
                 assert answer.status_code == 503, answer.text
             except httpx.TransportError:
                 pass
-            assert time.monotonic() < deadline, "nobody takes the job"
+            assert time.monotonic() < deadline, "the job was not accepted"
             await asyncio.sleep(0.1)
 
 
@@ -127,7 +127,7 @@ async def test_nothing_is_lost_while_a_new_version_is_rolled_out(
 
 
 def roll_out(deploy: Deploy, client: Client) -> None:
-    """Workers first, one by one; then the API; an old worker is forgotten and works on."""
+    """Workers first, one by one, then the API; one old worker is overlooked and keeps running."""
     old = [deploy.start_worker(f"old-{n}", new=False) for n in range(2)]
     wait_for_jobs(client, 10)
     deploy.start_worker("new-0", new=True)

@@ -1,8 +1,7 @@
-"""Schemathesis makes requests of the API's own description: no answer is a 5xx or another one than
-the description says. tests/fuzzing says what is looked at and what is not, and why.
+"""Schemathesis generates requests from the OpenAPI document: no response is a 5xx or differs from
+the document. See tests/fuzzing for what is checked, what is not, and why.
 
-`make fuzz` does the same for longer. Another seed: SCHEMA_SEED=7 make test.
-"""
+`make fuzz` does the same for longer. Choose another seed with SCHEMA_SEED=7 make test."""
 
 import os
 import re
@@ -25,15 +24,15 @@ from .program import Program, Running
 
 SEED = os.environ.get("SCHEMA_SEED", "1")
 EXAMPLES = os.environ.get("SCHEMA_EXAMPLES", "10")
-#: Routes that share all their code with others: the borders of their fields are those.
+#: Routes that share all their code, and thereby the limits of their fields, with others.
 TWINS = (
     "^/api/(office|imageocr|audio|video|session|transformer/template|pdf/process-url"
     "|jobs/batch$|batches/from-(schedule|files)$|event-job/(batches|submit)$)"
 )
-#: Keys are tried in tests of their own, and that there is no engine is an answer.
+#: Authentication has its own tests, and a missing engine is a valid response.
 ELSEWHERE = [schemathesis.checks.ignored_auth, schemathesis.checks.not_a_server_error]
-#: There is nothing that a fuzzer could replay, and no file that it could name. Whether it cancels a
-#: job that is still open, deletes one that has ended, or finds a URL is luck: below it is none.
+#: A fuzzer has nothing to replay and knows no file names, and only by luck does it cancel an open
+#: job, delete a finished one or find a URL. The tests below do not depend on luck.
 OUT_OF_REACH = re.compile(
     r"/replay|/cancel|/from-files|/files/|/text-content/|/download-archive|/api/events"
     r"|^DELETE /api/(event-job/)?(jobs|batches)/|/process|/youtube|/transformer/"
@@ -74,7 +73,7 @@ class TestFuzzing:
         phases = ("--phases", "examples,fuzzing,stateful", "--max-examples", EXAMPLES)
         assert fuzz(*started_program, *phases, "--seed", SEED) == 0
         operations = {f"{method.upper()} {path}" for method, path in every_operation(document)}
-        unreached = operations - answered_well(started_program[1])
+        unreached = operations - successful_operations(started_program[1])
         assert {name for name in unreached if not OUT_OF_REACH.search(name)} == set()
 
     @pytest.mark.timeout(400)
@@ -95,9 +94,11 @@ class TestKeys:
                 secured = bool(document["paths"][path][method]["security"])
                 assert (status == 401) is secured, f"{method} {path}: {status}"
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="Others have one loopback address only")
+    @pytest.mark.skipif(
+        sys.platform != "linux", reason="other systems have a single loopback address"
+    )
     def test_none_takes_a_wrong_one(self, service: Running, document: dict[str, Any]) -> None:
-        """From another address each ten times: who guesses soon has to wait."""
+        """From another address every ten requests, because of the rate limit for wrong keys."""
         secured = [
             (method, path)
             for method, path in every_operation(document)
@@ -113,7 +114,7 @@ class TestKeys:
 
 
 class TestAnswers:
-    """What a fuzzer does not come upon."""
+    """Cases that a fuzzer does not find."""
 
     @pytest.fixture
     def job_id(self, service: Running) -> str:
@@ -237,7 +238,7 @@ def call(
     path_parameters: dict[str, Any] | None = None,
     **options: Any,
 ) -> Response:
-    """A request, whose answer is looked at as the fuzzer does."""
+    """A request whose response is checked as the fuzzer does."""
     case = schema[path][method].Case(path_parameters=path_parameters or {}, **options)
     return case.call_and_validate(headers=AUTHORIZED, excluded_checks=ELSEWHERE)
 
@@ -268,8 +269,8 @@ def filled(path: str) -> str:
     return re.sub(r"\{\w+\}", "1", path)
 
 
-def answered_well(service: Running) -> set[str]:
-    """The operations that had an answer that is no error, as the service counts them."""
+def successful_operations(service: Running) -> set[str]:
+    """The operations with a successful response, as counted by the service."""
     text = service.get("/metrics", headers=AUTHORIZED).text
     counted = re.findall(r"(?m)^secretary_http_requests_total\{(.*)\}", text)
     labels = [dict(re.findall(r'(\w+)="([^"]*)"', one)) for one in counted]

@@ -1,5 +1,5 @@
-"""What attackers try, against the real program with API keys and without. Everything is refused
-with a code of the contract, in its form, and tells nothing about the machine."""
+"""Attacks on the real program, with and without API keys. Every one is rejected with a documented
+error and reveals nothing about the machine."""
 
 import json
 import re
@@ -26,7 +26,7 @@ SECRET = "the-content-of-a-secret-file"
 KEYS = {None: "k-operator-5f1c", "ann": "k-ann-93ab", "bob": "k-bob-07de"}
 MEBIBYTE = 1024 * 1024
 
-#: Ways out of a directory, as they stand in a request.
+#: Path traversal attempts, as sent in a request.
 TRAVERSALS = (
     "../../../../../../etc/passwd",
     "..%2f..%2f..%2f..%2fetc%2fpasswd",
@@ -54,7 +54,7 @@ TRAVERSALS = (
     "x" * 5000,
 )
 
-#: The same place, 127.0.0.1, written in other ways.
+#: Other spellings of 127.0.0.1.
 LOOPBACK = (
     "127.0.0.1",
     "localhost",
@@ -109,7 +109,7 @@ ELSEWHERE = (
 
 @dataclass
 class Target:
-    """The program under attack, and what is there to be had."""
+    """The program under attack, and the data an attacker would want."""
 
     running: Running
     directory: Path
@@ -135,15 +135,15 @@ class Target:
         return self.ask(target, user=user, method="POST", headers=headers, body=body)
 
     def refused(self, answer: Answer, *statuses: int) -> None:
-        """One of these statuses, in the form of the contract, and nothing that helps."""
+        """The response has one of these statuses and the documented form, and reveals nothing."""
         assert answer.status in statuses, (answer.status, answer.text[:500])
         body = answer.json
         assert body["status"] == "error"
         assert set(body["error"]) == {"code", "message", "details"}
         assert set(body) <= {"status", "error", "message", "error_type"}
-        self.tells_nothing(answer)
+        self.reveals_nothing(answer)
 
-    def tells_nothing(self, answer: Answer) -> None:
+    def reveals_nothing(self, answer: Answer) -> None:
         shown = answer.text + str(answer.headers)
         secrets = [SECRET, "root:x:0", "Traceback", 'File "', str(self.directory), *KEYS.values()]
         assert [each for each in secrets if each in shown] == []
@@ -168,7 +168,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
         target = Target(running, directory, canary, allowed, {}, {}, [])
         _prepare(target)
         yield target
-        # After all of it: it still answers, and its log is clean.
+        # Afterwards, the service still responds and its log is clean.
         assert running.process.poll() is None
         assert target.ask("/api/health/ready").status == 200
         log = running.out + running.err
@@ -196,14 +196,14 @@ def _prepare(target: Target) -> None:
 
 
 def filled(path: str, job: str, batch: str) -> str:
-    """A route with something in the place of its parameters."""
+    """A route with these values for its parameters."""
     path = path.replace("{job_id}", job).replace("{batch_id}", batch)
     path = path.replace("{path}", f"{job}/a.txt")
     return re.sub(r"\{\w+\}", "1", path)
 
 
 def belongs_to_someone(path: str) -> bool:
-    """Templates are everybody's."""
+    """Templates are public."""
     return "{" in path and "/templates/" not in path
 
 
@@ -243,7 +243,7 @@ class TestTraversal:
             assert str(target.directory) not in json.dumps(job["error"])
 
     def test_the_upload_of_another_user_cannot_be_named(self, target: Target) -> None:
-        """It lies there, because its job failed."""
+        """The file is kept because its job failed."""
         boundary = [("Content-Type", "multipart/form-data; boundary=XX")]
         body = b'--XX\r\nContent-Disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n'
         body += b"%PDF-1.4 torn\r\n--XX--\r\n"
@@ -298,7 +298,7 @@ class TestRequestForgery:
         assert len(target.allowed.asked) < 30
 
     def test_webhooks_do_not_reach_it_either(self, target: Target) -> None:
-        """Refused at once, or when the event would have been sent."""
+        """Rejected at once, or when the event is about to be sent."""
         hooks = [f"http://{host}:{target.canary.port}/canary" for host in LOOPBACK]
         hooks += [hook.replace("http:", "https:") for hook in hooks]
         ids = []
@@ -337,7 +337,7 @@ class TestRequestForgery:
 
 
 def _tried(target: Target, job_id: str) -> dict[str, Any]:
-    """The last event of a job, once it was tried to send it."""
+    """The final event of a job, after a delivery was attempted."""
 
     def last() -> dict[str, Any] | None:
         deliveries = target.ask(f"/api/jobs/{job_id}/deliveries").json["data"]["deliveries"]
@@ -365,7 +365,7 @@ class TestOtherUsers:
             for query in ("", "?user_id=ann", f"?q={hidden[0]}", f"?batch_id={hidden[1]}"):
                 answer = target.ask(path + query, user="bob")
                 assert answer.status in (200, 403)
-                # The answer repeats what was asked for.
+                # The response echoes the request.
                 shown = re.sub(r'"request":\{.*?\}\}', "", answer.text)
                 assert not any(each in shown for each in hidden)
 
@@ -387,7 +387,7 @@ class TestOtherUsers:
 
 
 class TestKeys:
-    """Few wrong keys only: who tries many is shut out."""
+    """Only a few wrong keys: clients that try many are locked out."""
 
     def test_nothing_but_the_open_routes_answers_without_one(self, target: Target) -> None:
         job, batch = target.jobs["private"], target.batches["private"]
@@ -437,7 +437,7 @@ class TestKeys:
         ],
     )
     def test_two_keys_are_none(self, target: Target, headers: list[tuple[str, str]]) -> None:
-        """Whoever looks at the one and whoever looks at the other would disagree."""
+        """Two readers could disagree on which key counts."""
         target.refused(ask(target.url, "/api/jobs", headers=headers), 401)
 
     def test_a_bound_key_cannot_act_for_another(self, target: Target) -> None:
@@ -488,7 +488,7 @@ class TestKeys:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The program as it is without any keys."""
+    """The program without any API keys."""
     with Program(tmp_path_factory.mktemp("open")).serving("--no-worker") as running:
         yield running.url
         assert ask(running.url, "/api/jobs").status == 200
@@ -525,7 +525,7 @@ class TestWithoutKeys:
         answer = ask(url, "/api/jobs", headers=[("Host", host)])
         assert (answer.status, answer.json["error"]["code"]) == (403, "FORBIDDEN")
 
-    def test_nor_are_two_hosts_heard(self, url: str) -> None:
+    def test_two_host_headers_are_refused(self, url: str) -> None:
         headers = [("Host", "localhost"), ("Host", "evil.example")]
         assert ask(url, "/api/jobs", headers=headers).status in (400, 403)
         assert ask(url, "/api/jobs", headers=headers[::-1]).status in (400, 403)
@@ -561,7 +561,7 @@ class TestWithoutKeys:
     @pytest.mark.parametrize(
         "origin", ["http://localhost:3000", "http://127.0.0.1", "http://[::1]"]
     )
-    def test_a_page_of_this_machine_is_heard(self, url: str, origin: str) -> None:
+    def test_a_page_of_this_machine_is_allowed(self, url: str, origin: str) -> None:
         assert ask(url, "/api/jobs", headers=[("Origin", origin)]).status == 200
 
 
@@ -574,7 +574,7 @@ class TestBodies:
     def test_on_every_route_that_takes_one(self, target: Target) -> None:
         body = b'{"x": "' + b"x" * (4 * MEBIBYTE) + b'"}'
         posts = [path for method, path in target.routes if method == "POST" and "{" not in path]
-        posts.remove("/api/batches/from-files")  # it takes forms only
+        posts.remove("/api/batches/from-files")  # it accepts forms only
         for path in posts:
             target.refused(target.post(path, body), 413)
         form = b'--XX\r\nContent-Disposition: form-data; name="x"\r\n\r\n' + body + b"\r\n--XX--"
@@ -643,7 +643,7 @@ class TestBodies:
     )
     def test_what_is_only_strange_is_kept_or_refused(self, target: Target, text: str) -> None:
         answer = target.post("/api/jobs", text.encode())
-        target.tells_nothing(answer)
+        target.reveals_nothing(answer)
         if answer.status != 202:
             target.refused(answer, 400)
             return
@@ -660,14 +660,14 @@ class TestBodies:
         for name in ("q", "user_id", "job_type", "batch_id", "status", "cursor", "limit"):
             answer = target.ask(f"/api/jobs?{name}={text}")
             assert answer.status in (200, 400), (name, answer.text)
-            target.tells_nothing(answer)
+            target.reveals_nothing(answer)
 
     @pytest.mark.parametrize("query", [b"q=\xff", b"%", b"%zz", b"a" * 3000, b"&" * 3000])
     def test_a_strange_query(self, target: Target, query: bytes) -> None:
         answer = target.ask(b"/api/batches?" + query)
         assert answer.status in (200, 400)
-        target.tells_nothing(answer)
-        target.tells_nothing(target.ask(b"/api/nothing?" + query))
+        target.reveals_nothing(answer)
+        target.reveals_nothing(target.ask(b"/api/nothing?" + query))
 
     @pytest.mark.parametrize("key", ["", " ", "x" * 256, "ключ"])
     def test_a_strange_idempotency_key(self, target: Target, key: str) -> None:
@@ -683,11 +683,11 @@ class TestBodies:
         headers = [("Content-Type", kind)] if kind else []
         answer = target.ask("/api/jobs", method="POST", headers=headers, body=b'{"a": 1}')
         assert answer.status in (202, 400)
-        target.tells_nothing(answer)
+        target.reveals_nothing(answer)
 
 
 def _answered_before_the_end(connection: socket.socket, chunks: list[bytes]) -> bytes:
-    """What the server says while it is still being sent chunks."""
+    """What the server sends while it is still receiving chunks."""
     connection.setblocking(False)
     for chunk in chunks:
         data = b"%x\r\n%s\r\n" % (len(chunk), chunk)
@@ -696,25 +696,25 @@ def _answered_before_the_end(connection: socket.socket, chunks: list[bytes]) -> 
             if readable:
                 connection.settimeout(1)
                 return received(connection)
-            assert writable, "The server neither reads nor answers"
+            assert writable, "The server neither reads nor responds"
             data = data[connection.send(data) :]
-    raise AssertionError("The server reads for ever")
+    raise AssertionError("The server never stops reading")
 
 
 class TestProtocol:
-    """Below the application the server answers without the form of the contract."""
+    """Below the application, the server responds without the documented form."""
 
     @pytest.mark.parametrize("method", ["PUT", "PATCH", "OPTIONS", "TRACE", "HEAD", "DELETE"])
     def test_a_method_that_is_not_there(self, target: Target, method: str) -> None:
         answer = target.ask("/api/jobs", method=method)
         assert answer.status == 405
-        target.tells_nothing(answer)
+        target.reveals_nothing(answer)
 
     @pytest.mark.parametrize("method", ["FOO", "get", "GET\x00", "", "CONNECT", "X" * 5000])
     def test_a_method_that_is_none(self, target: Target, method: str) -> None:
         answer = target.ask("/api/jobs", method=method)
         assert answer.status in (0, 400, 404, 405)
-        target.tells_nothing(answer)
+        target.reveals_nothing(answer)
 
     AUTH = f"Authorization: Bearer {KEYS[None]}\r\n".encode()
     SMUGGLED = b"GET /api/smuggled HTTP/1.1\r\nHost: x\r\n" + AUTH + b"\r\n"
@@ -775,7 +775,7 @@ class TestProtocol:
     def test_what_is_no_request_does_no_harm(self, target: Target, data: bytes) -> None:
         for answer in send(target.url, data, seconds=0.3):
             assert 400 <= answer.status < 500
-            target.tells_nothing(answer)
+            target.reveals_nothing(answer)
 
     @pytest.mark.parametrize(
         "headers",
@@ -793,12 +793,12 @@ class TestProtocol:
     def test_many_headers(self, target: Target, headers: list[tuple[str, str]]) -> None:
         answer = target.ask("/api/jobs/job-1", headers=headers)
         assert answer.status in (0, 400, 404, 431)
-        target.tells_nothing(answer)
+        target.reveals_nothing(answer)
 
 
 class TestSlowness:
     def test_others_are_served_while_some_drip(self, target: Target) -> None:
-        """Some send their headers, some their bodies, byte by byte, and never end."""
+        """Some send their headers and some their bodies byte by byte, and never finish."""
         bound = f"Authorization: Bearer {KEYS[None]}\r\n"
         upload = (
             f"POST /api/pdf/process HTTP/1.1\r\nHost: x\r\n{bound}Content-Length: 100000\r\n"
@@ -830,6 +830,6 @@ class TestSlowness:
 
 
 def _unknown(target: Target, uploads: Path) -> list[Path]:
-    """Uploads of which no job came."""
+    """Uploads that did not become a job."""
     files = list(uploads.iterdir())
     return [each for each in files if target.ask(f"/api/jobs/{each.name}").status == 404]

@@ -1,4 +1,4 @@
-"""Every request that the documents this service grew from send, byte for byte, to the program."""
+"""Every request from the documents this service is based on, sent byte for byte to the program."""
 # ruff: noqa: E501  # the bytes of the examples are not ours to wrap
 
 import json
@@ -14,7 +14,7 @@ import pytest
 from ..requirements import needed
 from .program import Program, Running
 
-#: The first documentation's requests: a line, then the body.
+#: The requests of the first documentation: a request line, then the body.
 PDF_JOB = r"""POST /api/jobs
 {
   "job_type": "pdf",
@@ -59,7 +59,7 @@ BATCH = r"""POST /api/jobs/batch
 }
 """
 
-#: Bodies of the later one. The blanks at the ends of its lines are part of them.
+#: Bodies from the later documentation, including trailing spaces.
 JOB_DOCUMENT = r"""{
   "job_type": "pdf",
   "parameters": {
@@ -93,7 +93,7 @@ WRAPPED_BATCH = r"""{
 }
 """
 
-#: A command of the older clients' documentation.
+#: A command from the documentation of the older clients.
 CURL = r"""curl -X POST http://localhost:5000/api/event-job/batches \
   -H 'Content-Type: application/json' \
   -d '{
@@ -123,14 +123,14 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """No worker runs: a job stays as it was submitted, and nothing is fetched from elsewhere."""
+    """Without a worker: a job stays as submitted, and nothing is downloaded."""
     program = Program(tmp_path_factory.mktemp("seeds"))
     with program.serving("--no-worker") as service:
         yield service
 
 
 def send(service: Running, example: str) -> httpx.Response:
-    """`POST /path` in the first line, the body in the others."""
+    """`POST /path` on the first line, the body on the others."""
     line, _, body = example.partition("\n")
     method, _, path = line.partition(" ")
     assert method == "POST"
@@ -167,7 +167,7 @@ def enqueued(response: httpx.Response, count: int) -> dict[str, Any]:
 
 
 def flat(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Nothing of what was sent may be missing; where unknown keys stand is the type's affair."""
+    """All parameters at one level: none may be missing, wherever a type puts unknown ones."""
     top = {key: value for key, value in parameters.items() if key != "extra"}
     return {**parameters.get("extra", {}), **top}
 
@@ -275,7 +275,7 @@ class TestSecondDocument:
 
 class TestOlderClients:
     def create_batch(self, service: Running) -> dict[str, Any]:
-        """By the real program, with nothing changed but the port."""
+        """With the real program, unchanged except for the port."""
         needed("curl")
         port = service.url.rpartition(":")[2]
         done = subprocess.run(

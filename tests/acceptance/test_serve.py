@@ -1,4 +1,4 @@
-"""The service and its workers as processes: how they start, answer and end."""
+"""The service and its workers as processes: startup, responses and shutdown."""
 
 import re
 import signal
@@ -68,9 +68,9 @@ class TestMetrics:
         ended = 'secretary_jobs_ended_total{code="",job_type="selftest",status="completed"} 1.0'
         with program.serving() as service:
             service.wait_until(service.submit(parameters={"seconds": 0}), "completed")
-            service.wait_for_answer("/metrics", text=ended)  # counted behind the end of the job
+            service.wait_for_answer("/metrics", text=ended)  # counted after the job has finished
 
-    def test_a_worker_tells_what_it_did_and_whether_it_is_ready(self, program: Program) -> None:
+    def test_a_worker_reports_what_it_did_and_whether_it_is_ready(self, program: Program) -> None:
         ended = 'secretary_jobs_ended_total{code="",job_type="selftest",status="completed"} 1.0'
         with (
             program.serving("--no-worker") as service,

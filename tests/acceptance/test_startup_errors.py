@@ -1,4 +1,4 @@
-"""What can be wrong when the program starts: a clear sentence each time, and soon."""
+"""Startup errors: each gives a clear message, quickly."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ import pytest
 from ..minimal_files import pdf
 from .program import Program, Result
 
-#: Long enough for a machine that is busy with other tests; it takes less than one.
+#: Enough for a machine that is busy with other tests; it takes less than a second.
 SECONDS = 15
 
 
@@ -81,11 +81,11 @@ class TestAddress:
 
 class TestStore:
     def test_a_mongodb_that_does_not_answer(self, tmp_path: Path) -> None:
-        with socket.socket() as silent:  # bound, so that nobody else answers there
+        with socket.socket() as silent:  # bound, so that nothing else responds there
             silent.bind(("127.0.0.1", 0))
             port = silent.getsockname()[1]
             program = Program(tmp_path, MONGODB_URI=f"mongodb://ann:SECRET@127.0.0.1:{port}/x")
-            result = start(program, seconds=30)  # the driver tries again for a while
+            result = start(program, seconds=30)  # the driver retries for a while
         refused(result, 3, f"The MongoDB at 127.0.0.1:{port} cannot be used")
         assert "SECRET" not in result.err
 
@@ -128,12 +128,12 @@ class TestDataDirectory:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 4 MB, which only root can make."""
+    """A disk of 4 MB, which only root can create."""
     point = tmp_path / "disk"
     point.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(point)]
     if subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("a file system can be mounted by root only")
+        pytest.skip("only root can mount file systems")
     yield point
     subprocess.run(["umount", "--lazy", str(point)], check=True)
 

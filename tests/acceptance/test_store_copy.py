@@ -1,4 +1,4 @@
-"""A service moves from one machine to many and back: its jobs, its files, and nothing lost."""
+"""A service moves from one machine to many and back, and no job or file is lost."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ async def opened(url: str | Path) -> AsyncIterator[Store]:
 
 
 def fill(directory: Path, jobs: int = 5) -> None:
-    """A data directory with jobs in it, ended and waiting ones, and their files."""
+    """A data directory with finished and waiting jobs and their files."""
 
     async def run() -> None:
         async with opened(directory) as store:
@@ -115,7 +115,7 @@ def test_a_store_is_copied_to_mongodb_and_back(program: Program, mongodb: str) -
 
 
 def test_jobs_run_in_the_copy_and_can_be_copied_back(tmp_path: Path, mongodb: str) -> None:
-    """What was uploaded on the laptop is read by a worker beside MongoDB."""
+    """A file uploaded on the laptop is processed by a worker on MongoDB."""
     homes = [tmp_path / name for name in ("laptop", "cluster", "home")]
     for home in homes:
         home.mkdir()
@@ -155,7 +155,7 @@ def test_files_are_copied_to_a_bucket_and_back(program: Program, s3_server: S3Se
 
 
 def test_settings_can_be_source_or_target(program: Program, mongodb: str) -> None:
-    """So that no password is in the list of processes."""
+    """So that no password shows up in the process list."""
     source = program.directory / "here"
     fill(source)
     program.env["MONGODB_URI"] = mongodb
@@ -167,7 +167,7 @@ def test_settings_can_be_source_or_target(program: Program, mongodb: str) -> Non
 def test_an_interrupted_copy_can_be_resumed(program: Program, mongod: Mongod, kind: str) -> None:
     source = program.directory / "here"
     fill(source, jobs=1200)
-    for n in range(10):  # until one is caught midway
+    for n in range(10):  # until one is interrupted halfway
         target = str(program.directory / f"there-{n}")
         url = f"sqlite://{target}/secretary.db"
         if kind == "mongodb":
@@ -175,7 +175,7 @@ def test_an_interrupted_copy_can_be_resumed(program: Program, mongod: Mongod, ki
         if 0 < (count := interrupted(program, source, target, url)) < 1200:
             break
     else:
-        pytest.fail("none was caught midway")
+        pytest.fail("no copy was interrupted halfway")
     refused = program.run("store", "copy", str(source), target)
     assert (refused.code, "--into-existing" in refused.err) == (1, True)
     went_on = program.run(
@@ -184,12 +184,12 @@ def test_an_interrupted_copy_can_be_resumed(program: Program, mongod: Mongod, ki
     assert copied(went_on)[1:] == (1, 1, 1202)
     jobs = went_on.json["jobs"]
     assert jobs["copied"] + jobs["skipped"] == 1200
-    assert jobs["skipped"] >= count, "a server finishes the requests that it has received"
+    assert jobs["skipped"] >= count, "a server finishes the requests it has received"
     assert compare(source, url) == 1202
 
 
 def interrupted(program: Program, source: Path, target: str, url: str) -> int:
-    """How many jobs are there after a copy was killed as soon as there were some."""
+    """The number of jobs after a copy was killed as soon as it had copied some."""
     command = [*COMMAND, "store", "copy", str(source), target, "--to-files", "none"]
     null = subprocess.DEVNULL
     running = subprocess.Popen(

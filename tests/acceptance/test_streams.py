@@ -1,4 +1,4 @@
-"""Streams of the program as a process: jobs of other processes, many clients, and the end."""
+"""Event streams of the program as a process: jobs of other processes, many clients, shutdown."""
 
 import asyncio
 import time
@@ -35,7 +35,7 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Program:
 
 @asynccontextmanager
 async def many(service: Running, paths: list[str]) -> AsyncIterator[list[OpenStream]]:
-    """That many open streams, each of which has had its first event."""
+    """This many open streams, each of which has received its first event."""
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(StreamClient(service.url))
         streams: list[OpenStream] = []
@@ -54,7 +54,7 @@ def stream_of(job_id: str) -> str:
     return f"/api/jobs/{job_id}/stream"
 
 
-async def test_any_process_tells_of_any_job(shared: Program) -> None:
+async def test_any_process_streams_any_job(shared: Program) -> None:
     with shared.serving("--no-worker") as one, shared.serving("--no-worker") as other:
         job_id = one.submit(parameters={"seconds": 0.5, "steps": 5})
         async with (

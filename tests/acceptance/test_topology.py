@@ -1,4 +1,4 @@
-"""Several machines: MongoDB, an API without a worker, workers with directories of their own."""
+"""Several machines: MongoDB, an API without a worker, and workers with their own directories."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ from .program import Program, Running
 
 
 class Machines:
-    """Each program has a data directory of its own; all they share is the MongoDB."""
+    """Each program has its own data directory; they share only MongoDB."""
 
     def __init__(self, directory: Path, uri: str) -> None:
         self._directory = directory
@@ -53,14 +53,14 @@ def machines(tmp_path: Path, mongod: Mongod) -> Iterator[Machines]:
     machines.close()
 
 
-def test_each_worker_does_what_it_takes_and_any_api_tells_of_it(machines: Machines) -> None:
+def test_each_worker_runs_its_job_types_and_any_api_reports_them(machines: Machines) -> None:
     machines.hire("documents", "--types", "pdf,office", "--slots", "2")
     other = machines.hire("others", "--types", "selftest", "--slots", "5")
     workers = {(*one["job_types"], one["slots"]): one for one in machines.workers()}
     assert workers.keys() == {("office", "pdf", 2), ("selftest", 5)}
     assert all(one["alive"] and not one["draining"] for one in workers.values())
 
-    # What one machine takes, another does, and a third serves.
+    # One machine accepts a job, another runs it, a third serves the result.
     document = httpx.post(
         f"{machines.api.url}/api/pdf/process?sync=true",
         files={"file": ("letter.pdf", pdf("Across machines"))},
@@ -74,7 +74,7 @@ def test_each_worker_does_what_it_takes_and_any_api_tells_of_it(machines: Machin
 
     assert other.get("/api/health/ready").status_code == 200
     counted = 'secretary_jobs_ended_total{code="",job_type="selftest",status="completed"} 1.0'
-    other.wait_for_answer("/metrics", text=counted)  # counted behind the end of the job
+    other.wait_for_answer("/metrics", text=counted)  # counted after the job has finished
 
 
 def test_the_command_line_lists_the_workers_of_all_machines(machines: Machines) -> None:

@@ -1,4 +1,4 @@
-"""Traces, as a collector of OpenTelemetry gets them from the real program."""
+"""Traces of the real program, as received by an OpenTelemetry collector."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_request_job_attempt_and_steps_are_one_story(
     assert request.attributes["http.response.status_code"] == 202
     assert request.resource["service.name"] == "secretary"
     assert request.resource["deployment.environment.name"] == "test"
-    # The webhook of the job, and its log, go on from the request.
+    # The job's webhook and log continue the trace of the request.
     assert ended["traceparent"] == f"00-{TRACE}-{request.span_id}-01"
 
 

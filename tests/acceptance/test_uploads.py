@@ -17,8 +17,8 @@ from .program import Program, Running
 
 MEBIBYTE = 1024 * 1024
 UPLOADS = 100
-#: Each takes less than one; the rest is for machines that do other work too. To wait for the
-#: jobs would take longer.
+#: Each takes less than a second; the rest is for busy machines. Waiting for the jobs would take
+#: longer.
 SECONDS = 5.0
 
 
@@ -39,11 +39,11 @@ def serving(tmp_path: Path) -> Iterator[Running]:
 
 
 def peak_memory(serving: Running) -> int:
-    """The most memory that the server had at any time, in bytes."""
+    """The server's peak memory, in bytes."""
     for line in Path(f"/proc/{serving.process.pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
-    raise AssertionError("The system does not tell")
+    raise AssertionError("The system does not report it")
 
 
 async def test_a_hundred_uploads_at_once_are_taken_and_done_three_at_a_time(
@@ -68,7 +68,7 @@ async def test_a_hundred_uploads_at_once_are_taken_and_done_three_at_a_time(
     assert {job["status"] for job in jobs} == {"completed"}
     assert len(jobs) == UPLOADS
     assert _most_at_once(jobs) <= 3
-    # A piece of each file is in memory at a time, not the file.
+    # Only a chunk of each file is in memory at a time.
     assert peak_memory(serving) - before < 80 * MEBIBYTE
     assert list((tmp_path / "data" / "uploads").iterdir()) == []
     assert sorted(events) == sorted(each["jobId"] for each in fields)
@@ -95,7 +95,7 @@ async def _all_ended(client: httpx.AsyncClient) -> list[dict[str, Any]]:
 
 
 async def _all_notified(receiver: Receiver) -> list[str]:
-    """The clients' own ids of the jobs whose end was delivered."""
+    """The client-assigned IDs of the jobs whose final event was delivered."""
     async with asyncio.timeout(30):
         while True:
             events = [received.json for received in list(receiver.received)]
@@ -106,7 +106,7 @@ async def _all_notified(receiver: Receiver) -> list[str]:
 
 
 def _most_at_once(jobs: list[dict[str, Any]]) -> int:
-    # At the same moment an end counts before a start.
+    # At the same time, an end counts before a start.
     starts = ((job["processing_started_at"], 1) for job in jobs)
     ends = ((job["completed_at"], -1) for job in jobs)
     running, most = 0, 0

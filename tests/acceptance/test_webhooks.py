@@ -1,4 +1,4 @@
-"""The program tells webhooks: whatever happens to it, nobody is left without an answer."""
+"""The program delivers its webhooks whatever happens to it."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ import pytest
 from ..webhook_receiver import HANG, Received, Receiver, Reply
 from .program import Program
 
-#: A killed process holds its events for ten seconds more.
+#: A killed process holds its claims on events for another ten seconds.
 PATIENCE = 40.0
 
 
@@ -76,7 +76,7 @@ async def test_a_killed_worker_is_reported(tmp_path: Path, receiver: Receiver) -
 async def test_after_a_kill_and_a_restart_every_outcome_is_delivered(
     program: Program, receiver: Receiver
 ) -> None:
-    """Some receivers had not answered when the service was killed, one had said no."""
+    """Some receivers had not responded when the service was killed, one had rejected the event."""
     receiver.answer(HANG, 200, path="/hangs")
     receiver.answer(503, 200, path="/fails")
     paths = ["/hangs", "/fails", "/fine"]

@@ -1,7 +1,7 @@
-"""A Python that has imported the program already. It forks for each command: what then runs is what
-`python -m secretary` runs, in a process of its own, but the hundreds of commands that tests give do
-not each import it all again. Services, what runs on a terminal and the examples of the docs start
-without it, as they do for users."""
+"""A Python process that has already imported the program and forks for each command. The child runs
+what `python -m secretary` would run, without importing everything again for each of the hundreds of
+commands in the tests. Services, terminal programs and the examples of the docs start without it, as
+they do for users."""
 
 import atexit
 import functools
@@ -20,13 +20,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-#: What Python and the C library read when they start: it cannot be changed behind them.
+#: Read by Python and the C library at startup, so it cannot be changed later.
 _OF_THE_START = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_", "TZ")
 _IMPORTED = ("local", "output", "remote")
 
 
 class WarmPython:
-    """One command at a time."""
+    """Runs one command at a time."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._start = _of_the_start(environment)
@@ -42,7 +42,7 @@ class WarmPython:
         self._answers = self._connection.makefile("rb")
 
     def fits(self, environment: Mapping[str, str]) -> bool:
-        """Whether it can do what a new process would; not after a test that was cut short."""
+        """Whether it can do what a new process would; not after an interrupted test."""
         alike = _of_the_start(environment) == self._start
         return alike and self._is_idle and self._process.poll() is None
 
@@ -55,7 +55,7 @@ class WarmPython:
         stdin: str | None,
         seconds: float,
     ) -> tuple[int, str, str]:
-        """Exit code, output and errors, when all who can write these have ended."""
+        """Exit code, output and errors, once all processes that can write them have exited."""
         request = json.dumps({"arguments": arguments, "env": dict(env), "cwd": str(cwd)})
         deadline = time.monotonic() + seconds
         (their_in, our_in), (our_out, their_out), (our_err, their_err) = (
@@ -107,7 +107,7 @@ def _communicated(
         for descriptor in outputs:
             selector.register(descriptor, selectors.EVENT_READ)
         if text:
-            pipe.write(text)  # what tests write fits into a pipe
+            pipe.write(text)  # the tests' input fits into a pipe
         pipe.close()
         try:
             while selector.get_map():
@@ -126,14 +126,14 @@ def _communicated(
     return first, second
 
 
-# In the other process
+# In the child process
 
 
 def main(connection: socket.socket) -> None:
     for module in _IMPORTED:
         importlib.import_module(f"secretary.cli.{module}")
     gc.collect()
-    gc.freeze()  # so that a fork need not copy what it merely counts
+    gc.freeze()  # so that the garbage collector does not make a fork copy its memory
     while request := _received(connection):
         text, descriptors = request
         pid = os.fork()

@@ -1,2 +1,2 @@
-"""Chaos: faults of every kind, drawn from a seed, while jobs of every kind run; then the history
-of each job is held against what was promised. `python -m tests.chaos --seed 7 --seconds 600`."""
+"""Chaos tests: random faults, drawn from a seed, while jobs of all types run; then the history of
+each job is checked against the guarantees. `python -m tests.chaos --seed 7 --seconds 600`."""

@@ -1,4 +1,4 @@
-"""Chaos for as long as you like: `python -m tests.chaos --store sqlite --seconds 600 --seed 7`."""
+"""Chaos tests of any length: `python -m tests.chaos --store sqlite --seconds 600 --seed 7`."""
 
 import argparse
 import logging
@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--plan", action="store_true", help="only show which faults would come")
     parser.add_argument("--keep", type=Path, help="directory for logs, else they are removed")
     options = parser.parse_args()
-    # What the store says in this process when it is killed; that of the service is in its logs.
+    # Store errors in this process while the store is killed; those of the service are in its logs.
     logging.getLogger("secretary").addHandler(logging.NullHandler())
     broken = 0
     for store in options.store or STORES:

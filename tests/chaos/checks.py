@@ -1,4 +1,4 @@
-"""Looks at what a run has left: jobs in the store, results by the API, files on the disk."""
+"""Checks what a run has left: jobs in the store, results from the API, files on disk."""
 
 import asyncio
 import json
@@ -22,14 +22,14 @@ LOOK_EVERY = 0.5
 
 
 async def watch(store: Store, book: Book, seen: dict[str, Sighting], stop: asyncio.Event) -> None:
-    """Note how each job was when it was first seen to have ended."""
+    """Record each job as it was when it was first seen finished."""
     while not stop.is_set():
         for one in list(book.jobs):
             if one.job_id in seen:
                 continue
             try:
                 job = await store.get(one.job_id)
-            except (StoreUnavailable, NotFound):  # looked at again in the end
+            except (StoreUnavailable, NotFound):  # checked again at the end
                 break
             if job.status in FINAL_STATUSES:
                 seen[one.job_id] = Sighting(job.status, job.attempt, str(job.completed_at))
@@ -37,7 +37,7 @@ async def watch(store: Store, book: Book, seen: dict[str, Sighting], stop: async
 
 
 async def open_jobs(store: Store) -> dict[str, int]:
-    """How many have not ended, by type."""
+    """The number of unfinished jobs, by type."""
     open_counts = {
         kind: sum(count for status, count in counts.items() if status not in FINAL_STATUSES)
         for kind, counts in (await store.counts()).items()
@@ -69,7 +69,7 @@ async def stored_batches(store: Store, ids: Iterable[str]) -> dict[str, Batch]:
 async def wrong_results(
     url: str, jobs: Mapping[str, Job], checks: Mapping[str, Check]
 ) -> dict[str, list[str]]:
-    """Completed jobs, as clients see them: what they say, and that their files are served."""
+    """Checks completed jobs as clients see them: the results, and that their files are served."""
     wrong = {}
     async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
         for job_id, job in jobs.items():
@@ -94,7 +94,7 @@ async def _wrong(client: httpx.AsyncClient, job_id: str, check: Check) -> list[s
 
 
 def _files_in(value: Any) -> set[str]:
-    """URLs of files anywhere in results."""
+    """URLs of files anywhere in the results."""
     if isinstance(value, str):
         return {value} if re.match(r"/api/\S+$", value) else set()
     if isinstance(value, Mapping):
@@ -103,7 +103,7 @@ def _files_in(value: Any) -> set[str]:
 
 
 def lives(journal: Path) -> dict[str, Lives]:
-    """What handlers wrote down, by job."""
+    """What the handlers recorded, by job."""
     by_job: dict[str, dict[int, list[tuple[str, float]]]] = {}
     for line in journal.read_text().splitlines() if journal.exists() else ():
         job_id, attempt, event, at, _ = json.loads(line)
@@ -112,8 +112,8 @@ def lives(journal: Path) -> dict[str, Lives]:
 
 
 def orphaned_files(data: Path, jobs: Mapping[str, Job], *, shared: bool) -> list[str]:
-    """What nobody needs any more, outside of the cache, which has its own limit. `shared`: what
-    counts is in a blob store, nothing has to be here."""
+    """Files that are no longer needed, outside the cache, which has its own limit. `shared`: files
+    are in a blob store, so nothing has to be on this disk."""
     remaining, counts = (
         [str(path) for path in data.glob("uploads/job-*")],
         _attempts_that_count(jobs),

@@ -1,4 +1,4 @@
-"""Clients that submit jobs as a careful application does: with a key, again until accepted."""
+"""Clients that submit jobs with idempotency keys and retry until they are accepted."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from .workload import Check, Order
 
 #: A careful application does not give up sooner.
 PATIENCE = 90.0
-#: What may be answered to it while something is wrong.
+#: Valid responses while something is broken.
 PASSING = (429, 503)
 
 
@@ -27,7 +27,7 @@ class Book:
     jobs: list[Accepted] = field(default_factory=list)
     batches: list[AcceptedBatch] = field(default_factory=list)
     checks: dict[str, Check] = field(default_factory=dict)
-    #: Answers that made a client come back.
+    #: Responses that made a client retry.
     refused: int = 0
     broken: list[str] = field(default_factory=list)
 
@@ -60,7 +60,7 @@ async def _insisted(client: httpx.AsyncClient, order: Order, book: Book) -> dict
     while time.monotonic() < deadline:
         try:
             response = await client.post(order.route, headers=key, **body_of(order))
-        except httpx.TransportError:  # nobody listens, or nobody answers
+        except httpx.TransportError:  # nothing listens, or nothing responds
             book.refused += 1
             await asyncio.sleep(0.3)
             continue
@@ -73,7 +73,7 @@ async def _insisted(client: httpx.AsyncClient, order: Order, book: Book) -> dict
             return None
         book.refused += 1
         await asyncio.sleep(0.3)
-    book.broken.append(f"nobody took a job of type {order.kind} for {PATIENCE:.0f} s")
+    book.broken.append(f"a job of type {order.kind} was not accepted within {PATIENCE:.0f} s")
     return None
 
 

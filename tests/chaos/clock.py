@@ -1,10 +1,9 @@
-"""A wall clock that can be set: one for all processes of a run, as they share a machine.
+"""A wall clock that can be set, shared by all processes of a run as if they were on one machine.
 
-The machine's own clock is left alone. Every Python process of the run, sandboxes too, reads the
-time through `time.time`, `time.time_ns` and `utc_now`; those add what stands in a file. So the
-steps are real to the product, and the kernel (times of files), MongoDB's server and the monotonic
-clock do not take part in them, as with a machine whose clock is wrong.
-"""
+The machine's own clock is not changed. Every Python process of the run, including sandboxes, reads
+the time through `time.time`, `time.time_ns` and `utc_now`, which add the offset in a file. So clock
+steps are real to the product, while the kernel (file times), the MongoDB server and the monotonic
+clock are not affected, as on a machine whose clock is wrong."""
 
 import mmap
 import os
@@ -20,12 +19,12 @@ _SHIFT = struct.Struct("d")
 
 
 class Clock:
-    """Sets the clock; whoever steps it does not live by it."""
+    """Sets the clock; the process that steps it does not use it."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self.shift = 0.0
-        #: All steps back together: times of one job may be so far out of order.
+        #: The sum of all steps back: the times of one job may be out of order by this much.
         self.went_back = 0.0
         self._write()
 
@@ -35,7 +34,7 @@ class Clock:
         self._write()
 
     def _write(self) -> None:
-        """In place: others have the file mapped."""
+        """In place: other processes have the file mapped."""
         descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT)
         try:
             os.pwrite(descriptor, _SHIFT.pack(self.shift), 0)
@@ -44,7 +43,7 @@ class Clock:
 
 
 def follow() -> None:
-    """From now on this process lives by the clock of its run, if it has one."""
+    """Make this process use the clock of its run, if it has one."""
     file = os.environ.get(VARIABLE)
     if file is None:
         return
@@ -64,7 +63,7 @@ def follow() -> None:
 
     time.time = lambda: seconds() + shift()
     time.time_ns = lambda: nanoseconds() + int(shift() * 1e9)
-    # Imported late: everything that it imports has to see the time as above.
+    # Imported late: everything it imports has to see the patched time.
     from secretary.core import job
 
     vars(job)["datetime"] = Shifted

@@ -1,4 +1,4 @@
-"""The service in a world that can be hurt: processes, store, disk, clock, receivers."""
+"""The service in an environment with fault injection: processes, store, disk, clock, receivers."""
 
 import asyncio
 import subprocess
@@ -18,10 +18,10 @@ from .fault_plan import WORKERS
 from .receivers import Mailbox
 from .service_process import Member
 
-#: A job that lost its process so often fails for good.
+#: A job fails for good after losing its process this often.
 MAX_CRASHES = 4
 CLOCKED = Path(__file__).parent / "clocked"
-#: Another program at the database, a backup say, that takes its time.
+#: Another program, such as a backup, that locks the database for a while.
 HOLD_LOCK = """
 import sqlite3, sys, time
 db = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)
@@ -36,7 +36,7 @@ class Cluster:
     directory: Path
     disk: Disk
     clock: Clock
-    #: The store as the runner reaches it.
+    #: The store as the runner accesses it.
     url: str
     server: Mongod | None
     api: Member
@@ -51,7 +51,7 @@ class Cluster:
 
     @property
     def journal(self) -> Path:
-        """Not on the disk that is filled up: it must tell of everything."""
+        """Not on the disk that is filled up: it must record everything."""
         return self.directory / "journal"
 
     @property
@@ -60,14 +60,14 @@ class Cluster:
 
     @property
     def token(self) -> str:
-        """What is in the environment of all processes of this world, and of no other."""
+        """Set in the environment of all processes of this cluster, and of no others."""
         return f"{VARIABLE}={self.clock.file}"
 
     @property
     def data_directories(self) -> list[Path]:
         return sorted(path for path in self.disk.root.iterdir() if path.is_dir())
 
-    async def hurt_store(self, seconds: float) -> None:
+    async def disrupt_store(self, seconds: float) -> None:
         if self.server is not None:
             self.server.stop()
             await asyncio.sleep(seconds)
@@ -81,17 +81,17 @@ class Cluster:
 
 
 @asynccontextmanager
-async def world(directory: Path, store: str) -> AsyncIterator[Cluster]:
+async def running_cluster(directory: Path, store: str) -> AsyncIterator[Cluster]:
     with small_disk(directory) as disk:
         server = await asyncio.to_thread(_mongod, directory) if store == "mongodb" else None
         mailboxes = [Mailbox(), Mailbox()]
         try:
             async with external_services() as other:
-                made = _made(directory, disk, server, mailboxes, other)
+                cluster = _create(directory, disk, server, mailboxes, other)
                 try:
-                    yield made
+                    yield cluster
                 finally:
-                    for member in made.members:
+                    for member in cluster.members:
                         await member.end()
         finally:
             for mailbox in mailboxes:
@@ -108,14 +108,14 @@ def _mongod(directory: Path) -> Mongod:
     return server
 
 
-def _made(
+def _create(
     directory: Path,
     disk: Disk,
     server: Mongod | None,
     mailboxes: list[Mailbox],
     other: ExternalServices,
 ) -> Cluster:
-    clock, (port,) = Clock(directory / "clock"), free_ports(1)  # for one that is started again
+    clock, (port,) = Clock(directory / "clock"), free_ports(1)  # kept across restarts
     url = server.url("chaos") if server else f"sqlite://{disk.root}/data/secretary.db"
     settings = {
         "PYTHONPATH": f"{CLOCKED}:{ROOT / 'src'}:{ROOT}",
@@ -129,7 +129,7 @@ def _made(
     }
 
     def member(name: str, command: list[str], ready: str) -> Member:
-        # With MongoDB each is a machine of its own; the embedded store has one for all.
+        # With MongoDB each is a separate machine; the embedded store is on one machine.
         data_dir = disk.root / (name.replace(" ", "-") if server else "data")
         data_dir.mkdir(exist_ok=True)
         env = environment(data_dir, url, **settings)

@@ -1,4 +1,4 @@
-"""A disk of one's own that can be filled up."""
+"""A separate disk that can be filled up."""
 
 import asyncio
 import os
@@ -10,19 +10,19 @@ from pathlib import Path
 
 SIZE = "600m"
 BLOCK = 4096
-#: Whoever removes a file makes room; it is taken again so often.
+#: Removing a file frees space, so the disk is filled up again at this interval.
 AGAIN = 0.1
 
 
 class Disk:
     def __init__(self, root: Path, *, is_own: bool) -> None:
         self.root = root
-        #: Else it is the machine's, which is not ours to fill.
+        #: Otherwise it is the machine's own disk, which must not be filled.
         self.is_own = is_own
         self._ballast = root / "ballast"
 
     async def fill(self, seconds: float) -> None:
-        """No byte is left on it for so long."""
+        """Leave no free space for this long."""
         until = time.monotonic() + seconds
         try:
             while time.monotonic() < until:
@@ -38,13 +38,13 @@ class Disk:
             while size >= BLOCK:
                 try:
                     os.posix_fallocate(ballast.fileno(), ballast.seek(0, os.SEEK_END), size)
-                except OSError:  # others were quicker
+                except OSError:  # another process was faster
                     size //= 2
 
 
 @contextmanager
 def small_disk(directory: Path) -> Iterator[Disk]:
-    """A file system in memory, which only root can make; for others just a directory."""
+    """A tmpfs, which only root can mount; for other users just a directory."""
     point = directory / "disk"
     point.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(point)]

@@ -1,4 +1,4 @@
-"""What jobs need from elsewhere, on loopback: the page of a talk, and a scripted language model."""
+"""External services that jobs need, on loopback: a talk's page and a scripted language model."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from typing import Any
 
 from ..llm_server import KEY, Reads, Reply, llm_server, says
 from ..minimal_files import pdf
-from ..web_server import Asked, serving
+from ..web_server import WebRequest, serving
 
 THEME = "What happens to community {number} when its project is licensed anew?"
 ORGANISERS = "Written by the organisers"
@@ -29,7 +29,7 @@ class ExternalServices:
 
 @asynccontextmanager
 async def external_services() -> AsyncIterator[ExternalServices]:
-    async with serving(_answer) as web, llm_server(Reads(_said)) as server:
+    async with serving(_answer) as web, llm_server(Reads(_reply)) as server:
         model = {
             "SECRETARY_LLM__BASE_URL": server.web.url("/v1"),
             "SECRETARY_LLM__API_KEY": KEY,
@@ -38,16 +38,16 @@ async def external_services() -> AsyncIterator[ExternalServices]:
         yield ExternalServices(web.url().rstrip("/"), model)
 
 
-async def _answer(asked: Asked) -> None:
-    if (match := re.fullmatch(r"/event/(\d+)", asked.target)) is not None:
+async def _answer(request: WebRequest) -> None:
+    if (match := re.fullmatch(r"/event/(\d+)", request.target)) is not None:
         page = PAGE.format(number=match[1], theme=THEME.format(number=match[1]))
-        await asked.answer(page.encode(), headers={"Content-Type": "text/html"})
-    elif asked.target == "/slides.pdf":
-        await asked.answer(_slides(), headers={"Content-Type": "application/pdf"})
-    elif asked.target == "/talk.vtt":
-        await asked.answer(SUBTITLES.encode(), headers={"Content-Type": "text/vtt"})
+        await request.answer(page.encode(), headers={"Content-Type": "text/html"})
+    elif request.target == "/slides.pdf":
+        await request.answer(_slides(), headers={"Content-Type": "application/pdf"})
+    elif request.target == "/talk.vtt":
+        await request.answer(SUBTITLES.encode(), headers={"Content-Type": "text/vtt"})
     else:
-        await asked.answer(b"gone", status="404 Not Found")
+        await request.answer(b"gone", status="404 Not Found")
 
 
 @cache
@@ -55,8 +55,8 @@ def _slides() -> bytes:
     return pdf(*SLIDES)
 
 
-def _said(request: Mapping[str, Any]) -> Reply:
-    """Fills in every field of a form; else says which field the text is about."""
+def _reply(request: Mapping[str, Any]) -> Reply:
+    """Fills in every field of a form; otherwise says which field the text is about."""
     asked = request.get("response_format") or {}
     if "json_schema" in asked:
         fields = asked["json_schema"]["schema"]["properties"]

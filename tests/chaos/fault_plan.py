@@ -1,4 +1,4 @@
-"""Which faults come when: all of it follows from the seed, nothing from how the run goes."""
+"""Which faults happen when; this depends on the seed only, not on the course of the run."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -9,20 +9,20 @@ WORKERS = 2
 
 @dataclass(frozen=True)
 class Fault:
-    #: A name in `HURTS` (run.py), and what is hurt by it.
+    #: A name in `INJECTORS` (run.py), and the target of the fault.
     kind: str
     target: str
-    #: After the fault before it on the same target.
+    #: Seconds since the previous fault on the same target.
     wait: float
-    #: How long it lasts, where it lasts.
+    #: How long it lasts, if it does.
     seconds: float
-    #: Where there is something to choose: which one, how far; from 0 to 1.
+    #: For faults with a choice, such as which process or how far; from 0 to 1.
     dice: float
 
 
 @dataclass(frozen=True)
 class Stream:
-    """The faults of one target, one after the other; each kind comes before one comes again."""
+    """The faults of one target, one after the other; every kind occurs before any is repeated."""
 
     kinds: Sequence[str]
     wait: tuple[float, float]
@@ -48,13 +48,13 @@ STORE_FAULTS = {
 
 
 def faults(seed: int, seconds: float, store: str) -> dict[str, list[Fault]]:
-    """The faults of each target that begin within so many seconds."""
+    """The faults of each target that begin within this many seconds."""
     streams = {**STREAMS, "store": STORE_FAULTS[store]}
     return {target: _drawn(seed, target, stream, seconds) for target, stream in streams.items()}
 
 
 def _drawn(seed: int, target: str, stream: Stream, seconds: float) -> list[Fault]:
-    dice = random.Random(f"{seed} {target}")  # each its own: one more does not move the others
+    dice = random.Random(f"{seed} {target}")  # independent of other targets
     drawn: list[Fault] = []
     bag: list[str] = []
     at = 0.0
@@ -71,7 +71,7 @@ def _drawn(seed: int, target: str, stream: Stream, seconds: float) -> list[Fault
 
 
 def listed(planned: Mapping[str, Sequence[Fault]]) -> str:
-    """For people who want to know what a seed does."""
+    """Shows what a seed does."""
     lines = []
     for target, drawn in planned.items():
         listing = ", ".join(f"+{one.wait:.1f} {one.kind} ({one.seconds:.1f} s)" for one in drawn)

@@ -1,4 +1,4 @@
-"""A handler that keeps a journal of its own life, so that a checker can find two at once."""
+"""A handler that keeps a journal of its attempts, so that a checker can find overlapping ones."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ async def chaos(ctx: JobContext[AnyParameters]) -> dict[str, Any]:
 
 
 def _note(journal: Path, ctx: JobContext[AnyParameters], event: str) -> None:
-    """One line, one write: O_APPEND makes that whole even when several processes do it."""
+    """One line in one write: O_APPEND keeps it intact with several processes."""
     line = json.dumps([ctx.job.job_id, ctx.job.attempt, event, time.monotonic(), os.getpid()])
     descriptor = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:

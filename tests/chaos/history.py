@@ -1,5 +1,4 @@
-"""What was promised, held against what happened. No I/O: a history goes in, broken promises come
-out."""
+"""Checks what happened against the guarantees, without I/O: takes a history, returns violations."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +9,7 @@ from secretary.core.job import FINAL_STATUSES, Batch, Delivery, Job, JobStatus
 
 from .receivers import ReceivedEvent
 
-#: What a handler wrote down of one job: for each attempt what it did and when, monotonic.
+#: What a handler recorded about one job: the events and monotonic times of each attempt.
 Lives = Mapping[int, Sequence[tuple[str, float]]]
 
 
@@ -18,7 +17,7 @@ Lives = Mapping[int, Sequence[tuple[str, float]]]
 class Accepted:
     job_id: str
     kind: str
-    #: The webhook path that must receive its end.
+    #: The webhook path that must receive its final event.
     hook: str | None = None
 
 
@@ -31,7 +30,7 @@ class AcceptedBatch:
 
 @dataclass(frozen=True)
 class Sighting:
-    """A job as it was when it was first seen to have ended."""
+    """A job as it was when it was first seen finished."""
 
     status: str
     attempt: int
@@ -43,18 +42,18 @@ class History:
     max_crashes: int
     accepted: Sequence[Accepted] = ()
     batches: Sequence[AcceptedBatch] = ()
-    #: At the end, as the store has them.
+    #: At the end of the run, as stored.
     jobs: Mapping[str, Job] = field(default_factory=dict)
     stored_batches: Mapping[str, Batch] = field(default_factory=dict)
     stored_jobs: int = 0
     sightings: Mapping[str, Sighting] = field(default_factory=dict)
     lives: Mapping[str, Lives] = field(default_factory=dict)
     received_events: Sequence[ReceivedEvent] = ()
-    #: What is wrong with the results of completed jobs, by job.
+    #: Errors in the results of completed jobs, by job.
     wrong_results: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: Files and processes that should be gone.
     left: Sequence[str] = ()
-    #: By so many seconds the wall clock was set back, all in all.
+    #: Total seconds by which the wall clock was set back.
     clock_went_back: float = 0.0
 
 
@@ -78,7 +77,7 @@ def _lost(history: History) -> list[str]:
 
 
 def _twice(history: History) -> list[str]:
-    """A key makes one job, however often it is sent."""
+    """An idempotency key creates one job, however often it is sent."""
     ids = [one.job_id for one in history.accepted]
     wrong = [f"{job_id} was given to {n} orders" for job_id, n in Counter(ids).items() if n > 1]
     if history.stored_jobs != len(ids):
@@ -96,7 +95,7 @@ def _of_jobs(history: History) -> list[str]:
         faults = [
             *_of_end(job, history.max_crashes),
             *_of_attempts(job, history.clock_went_back),
-            *(_of_life(job, lives) if one.kind == "chaos" else ()),
+            *(_of_journal(job, lives) if one.kind == "chaos" else ()),
             *_changed_after_its_end(job, history.sightings.get(one.job_id)),
             *history.wrong_results.get(one.job_id, ()),
         ]
@@ -127,8 +126,8 @@ def _of_attempts(job: Job, clock_went_back: float) -> list[str]:
     return wrong
 
 
-def _of_life(job: Job, lives: Lives) -> list[str]:
-    """Of what the handler itself wrote down, and of what it gave to the store."""
+def _of_journal(job: Job, lives: Lives) -> list[str]:
+    """From the handler's own journal, and from what it reported to the store."""
     wrong = []
     if job.status is JobStatus.COMPLETED:
         if job.results != {"attempt": job.attempt}:
@@ -148,7 +147,7 @@ def _of_life(job: Job, lives: Lives) -> list[str]:
 
 
 def _changed_after_its_end(job: Job, seen: Sighting | None) -> list[str]:
-    """It ended, once for good."""
+    """It finished, once and for good."""
     if seen is None:
         return []
     now = Sighting(job.status, job.attempt, str(job.completed_at))
@@ -172,7 +171,7 @@ def _of_batches(history: History) -> list[str]:
 
 
 def _undelivered(history: History) -> list[str]:
-    """Each end with a webhook is delivered, as it is stored, and signed."""
+    """Each final event with a webhook is delivered as stored, and signed."""
     by_path: dict[str, list[ReceivedEvent]] = {}
     for delivery in history.received_events:
         by_path.setdefault(delivery.path, []).append(delivery)
@@ -237,5 +236,5 @@ def _of_deliveries(
 
 
 def faults_of(job: Job, lives: Lives) -> list[str]:
-    """Of one job of the journal's handler, whoever ran it."""
-    return [*_of_end(job, 2), *_of_attempts(job, 0.0), *_of_life(job, lives)]
+    """The attempts of one job in the journal, whichever worker ran it."""
+    return [*_of_end(job, 2), *_of_attempts(job, 0.0), *_of_journal(job, lives)]

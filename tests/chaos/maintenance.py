@@ -1,7 +1,6 @@
-"""A day's maintenance, at once: run as a process that lives a day later.
+"""Runs a day's maintenance at once, as a process whose clock is a day ahead.
 
-`python -m tests.chaos.maintenance`, with the environment of a worker.
-"""
+`python -m tests.chaos.maintenance`, with the environment of a worker."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Receivers of webhooks that fail in all the ways there are, and note what they have taken."""
+"""Webhook receivers that fail in every possible way and record what they have accepted."""
 
 import asyncio
 import threading
@@ -13,8 +13,9 @@ from ..ports import free_ports
 from ..webhook_receiver import CUT, OK, RESET, Received, Receiver, Reply
 
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
-#: What an ill receiver does, by the name of its fault; None: it hangs, then hangs up.
-ILL: dict[str, Reply | None] = {
+#: What a faulty receiver does, by the name of its fault; None: it hangs, then closes the
+#: connection.
+FAULTY_REPLIES: dict[str, Reply | None] = {
     "answer 500": Reply(status=500),
     "close in the middle": CUT,
     "hang": None,
@@ -24,12 +25,12 @@ REFUSING = "refuse connections"
 
 @dataclass(frozen=True)
 class ReceivedEvent:
-    """An event that a receiver has taken: it was answered with a 200."""
+    """An event that a receiver has accepted with a 200."""
 
     path: str
     message_id: str
     is_signed: bool
-    #: Of the body: `phase`, `status`, `job_id`, `batch_id` and the rest.
+    #: From the body: `phase`, `status`, `job_id`, `batch_id` and so on.
     document: dict[str, Any]
 
     @property
@@ -42,7 +43,7 @@ class ReceivedEvent:
 
 
 def _is_signed(request: Received) -> bool:
-    """Whatever time it says: the clock is set while it is on its way."""
+    """Whatever its timestamp: the clock may be set while the request is in transit."""
     headers = request.headers
     timestamp = headers.get("webhook-timestamp", "")
     right = webhook_signature(SECRET, request.message_id, timestamp, request.body)
@@ -50,13 +51,13 @@ def _is_signed(request: Received) -> bool:
 
 
 class Mailbox:
-    """One endpoint: the same port throughout, also after it was closed."""
+    """One endpoint: always on the same port, even after it was closed."""
 
     def __init__(self) -> None:
         self.received_events: list[ReceivedEvent] = []
         self.refused = 0
-        self._illness: str | None = None
-        self._well = threading.Event()
+        self._fault: str | None = None
+        self._recovered = threading.Event()
         self._stack = ExitStack()
         (self.port,) = free_ports(1)
         self._open()
@@ -65,33 +66,33 @@ class Mailbox:
         return f"http://127.0.0.1:{self.port}{path}"
 
     def take(self, received: Received) -> Reply:
-        illness = self._illness
-        if illness is None:
+        fault = self._fault
+        if fault is None:
             self.received_events.append(ReceivedEvent.of(received))
             return OK
         self.refused += 1
-        reply = ILL[illness]
+        reply = FAULTY_REPLIES[fault]
         if reply is None:
-            self._well.wait(60)
+            self._recovered.wait(60)
         return reply or RESET
 
-    async def be_ill(self, illness: str, seconds: float) -> None:
-        if illness == REFUSING:
+    async def misbehave(self, fault: str, seconds: float) -> None:
+        if fault == REFUSING:
             await asyncio.to_thread(self._stack.close)
             await asyncio.sleep(seconds)
             self._open()
             return
-        self._well.clear()
-        self._illness = illness
+        self._recovered.clear()
+        self._fault = fault
         await asyncio.sleep(seconds)
-        self._illness = None
-        self._well.set()
+        self._fault = None
+        self._recovered.set()
 
     def _open(self) -> None:
         self._stack.enter_context(_Receiver(self, self.port).running())
 
     def close(self) -> None:
-        self._well.set()
+        self._recovered.set()
         self._stack.close()
 
 
@@ -105,7 +106,7 @@ class _Receiver(Receiver):
 
 
 async def all_delivered(mailboxes: list[Mailbox], paths: set[str], *, seconds: float) -> set[str]:
-    """Wait until each of these paths has received an end; return those that have not."""
+    """Wait until each of these paths has received a final event; return those that have not."""
     deadline = time.monotonic() + seconds
     while True:
         missing = paths - {

@@ -1,4 +1,4 @@
-"""What a run has shown, for people."""
+"""The report of a run."""
 
 import statistics
 from collections import Counter
@@ -14,20 +14,20 @@ class Report:
     store: str
     seed: int
     faults: Counter[str] = field(default_factory=Counter)
-    #: Faults that could not be done here, and why.
+    #: Faults that could not be injected here, and why.
     left_out: dict[str, str] = field(default_factory=dict)
-    #: How jobs ended, by kind.
+    #: How jobs finished, by kind.
     ends: dict[str, Counter[str]] = field(default_factory=dict)
     attempts: int = 0
     batches: int = 0
-    #: Requests of clients that had to be sent again.
+    #: Client requests that had to be retried.
     refused: int = 0
-    #: Events that receivers would not take.
+    #: Events that receivers rejected.
     undelivered: int = 0
     failed_starts: int = 0
-    #: Seconds from the last sign of an attempt that broke off to the start of the next.
+    #: Seconds from the last sign of an interrupted attempt to the start of the next one.
     recoveries: list[float] = field(default_factory=list)
-    #: Seconds from the last fault until all jobs had ended, and all ends were delivered.
+    #: Seconds from the last fault until all jobs had finished, and all final events were delivered.
     settled_s: float = 0.0
     broken: list[str] = field(default_factory=list)
 
@@ -67,8 +67,8 @@ def _spread(seconds: list[float]) -> str:
 
 
 def recoveries(lives: Mapping[str, Lives]) -> list[float]:
-    """Of attempts that did not come to their end. Those that failed on purpose wait as they
-    should, and are not meant."""
+    """Recovery times of interrupted attempts. Those that failed on purpose wait for their retry and
+    do not count."""
     durations = []
     for of_job in lives.values():
         for before, after in pairwise(sorted(of_job)):

@@ -1,4 +1,4 @@
-"""One run: jobs are submitted while the faults of a plan come; then everything is looked at."""
+"""One run: jobs are submitted while planned faults are injected; then everything is checked."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ from secretary.store.mongo import MongoStore
 from ..acceptance.service import ROOT
 from . import checks, fault_plan
 from .client import Book, submit_file
-from .cluster import MAX_CRASHES, Cluster, world
+from .cluster import MAX_CRASHES, Cluster, running_cluster
 from .fault_plan import Fault
 from .history import History, Sighting, broken_promises
 from .receivers import SECRET, all_delivered
@@ -27,13 +27,12 @@ from .service_process import Member, none_alive
 from .workload import Workload
 
 CLIENTS = 2
-#: After the last fault all jobs have to end within so long, and their ends must be delivered.
+#: After the last fault, all jobs must finish and their final events be delivered within this time.
 SETTLE_SECONDS = 180
-TELL_SECONDS = 60
-#: While waiting for the last ones time flies: retries are due after minutes.
+DELIVERY_SECONDS = 60
+#: The clock is moved forward while waiting for the last jobs: retries are due after minutes.
 FORWARD_EVERY, FORWARD = 6.0, 300.0
-#: The furthest that the clock is set while jobs run. A job that waits for its next try waits for
-#: longer when it is set back.
+#: The largest clock steps while jobs run. Setting the clock back delays retries.
 FURTHEST_FORWARD, FURTHEST_BACK = 600.0, 20.0
 DAY = 25 * 3600.0
 
@@ -41,104 +40,106 @@ DAY = 25 * 3600.0
 async def run(directory: Path, store_kind: str, *, seconds: float, seed: int) -> Report:
     report = Report(store_kind, seed)
     planned = fault_plan.faults(seed, seconds, store_kind)
-    async with world(directory, store_kind) as made:
-        store = open_store(made.url)
+    async with running_cluster(directory, store_kind) as cluster:
+        store = open_store(cluster.url)
         await store.open()
         try:
-            await _Run(made, store, report).go(planned, seconds)
+            await _Run(cluster, store, report).go(planned, seconds)
         finally:
             await store.close()
     return report
 
 
 class _Run:
-    def __init__(self, made: Cluster, store: Store, report: Report) -> None:
-        self._world = made
+    def __init__(self, cluster: Cluster, store: Store, report: Report) -> None:
+        self._cluster = cluster
         self._store = store
         self._report = report
         self._book = Book()
         self._seen: dict[str, Sighting] = {}
 
     async def go(self, planned: dict[str, list[Fault]], seconds: float) -> None:
-        made, stop = self._world, asyncio.Event()
+        cluster, stop = self._cluster, asyncio.Event()
         watching = [
             asyncio.create_task(checks.watch(self._store, self._book, self._seen, stop)),
-            *(asyncio.create_task(member.supervise()) for member in made.members),
+            *(asyncio.create_task(member.supervise()) for member in cluster.members),
         ]
         try:
-            await self._hurt_while_jobs_come(planned, seconds)
+            await self._inject_under_load(planned, seconds)
             began = time.monotonic()
             await self._settle()
             self._report.settled_s = time.monotonic() - began
-            await self._tell()
+            await self._wait_for_deliveries()
             history = await self._history()
         finally:
             stop.set()
-            for member in made.members:
+            for member in cluster.members:
                 await member.end()
             await asyncio.gather(*watching)
         history.left = await self._left(history)
         self._sum_up(history)
 
-    async def _hurt_while_jobs_come(self, planned: dict[str, list[Fault]], seconds: float) -> None:
-        made, seed = self._world, self._report.seed
-        workload = Workload(seed, str(made.journal), made.external_services.site, self._hook)
+    async def _inject_under_load(self, planned: dict[str, list[Fault]], seconds: float) -> None:
+        cluster, seed = self._cluster, self._report.seed
+        workload = Workload(seed, str(cluster.journal), cluster.external_services.site, self._hook)
         orders = workload.orders()
         deadline = time.monotonic() + seconds
         async with asyncio.TaskGroup() as tasks:
             for number in range(CLIENTS):
                 pace = random.Random(f"{seed} client {number}")
-                tasks.create_task(submit_file(made.api_url, orders, self._book, pace, deadline))
+                tasks.create_task(submit_file(cluster.api_url, orders, self._book, pace, deadline))
             for faults in planned.values():
-                tasks.create_task(self._hurt(faults, deadline))
+                tasks.create_task(self._inject(faults, deadline))
 
     def _hook(self, path: str) -> dict[str, str]:
-        boxes = self._world.mailboxes
+        boxes = self._cluster.mailboxes
         return {"url": boxes[sum(path.encode()) % len(boxes)].url(path), "secret": SECRET}
 
-    async def _hurt(self, faults: Sequence[Fault], deadline: float) -> None:
+    async def _inject(self, faults: Sequence[Fault], deadline: float) -> None:
         for fault in faults:
             await asyncio.sleep(fault.wait)
             if time.monotonic() > deadline:
                 return
-            if fault.kind == "fill disk" and not self._world.disk.is_own:
+            if fault.kind == "fill disk" and not self._cluster.disk.is_own:
                 self._report.left_out[fault.kind] = "only root can make a disk of its own"
                 continue
-            await HURTS[fault.kind](self._world, fault)
+            await INJECTORS[fault.kind](self._cluster, fault)
             self._report.faults[fault.kind] += 1
 
     async def _settle(self) -> None:
-        """Wait until every job has ended. What waits for its next try need not wait that long."""
+        """Wait until every job has finished; the clock is moved forward to make retries due."""
         deadline = time.monotonic() + SETTLE_SECONDS
         forward_at = time.monotonic() + FORWARD_EVERY
         while (remaining := await self._open_jobs()) != {}:
             if time.monotonic() > deadline:
-                self._report.broken.append(f"jobs did not end in {SETTLE_SECONDS} s: {remaining}")
+                self._report.broken.append(
+                    f"jobs did not finish in {SETTLE_SECONDS} s: {remaining}"
+                )
                 return
             if time.monotonic() > forward_at:
                 forward_at = time.monotonic() + FORWARD_EVERY
-                self._world.clock.step(FORWARD)
+                self._cluster.clock.step(FORWARD)
             await asyncio.sleep(0.2)
 
     async def _open_jobs(self) -> dict[str, int] | None:
         try:
             return await checks.open_jobs(self._store)
-        except StoreUnavailable:  # it is just coming back
+        except StoreUnavailable:  # it is restarting
             return None
 
-    async def _tell(self) -> None:
-        """Deploy once more, so that nobody remembers which receivers were ill; an hour later all
-        that is left is due."""
-        made = self._world
-        await asyncio.gather(*(member.restart() for member in made.members))
-        made.clock.step(3600)
+    async def _wait_for_deliveries(self) -> None:
+        """Redeploy, so that no process remembers which receivers were faulty; an hour later, all
+        remaining events are due."""
+        cluster = self._cluster
+        await asyncio.gather(*(member.restart() for member in cluster.members))
+        cluster.clock.step(3600)
         hooks = {one.hook for one in self._book.jobs if one.hook}
         hooks |= {one.hook for one in self._book.batches if one.hook}
-        await all_delivered(made.mailboxes, hooks, seconds=TELL_SECONDS)
+        await all_delivered(cluster.mailboxes, hooks, seconds=DELIVERY_SECONDS)
 
     async def _history(self) -> History:
-        made, book = self._world, self._book
-        await _until_up(made.api_url)
+        cluster, book = self._cluster, self._book
+        await _until_up(cluster.api_url)
         jobs = await checks.stored(self._store, [one.job_id for one in book.jobs])
         batch_ids = [one.batch_id for one in book.batches]
         counts = (await self._store.counts()).values()
@@ -150,30 +151,32 @@ class _Run:
             stored_batches=await checks.stored_batches(self._store, batch_ids),
             stored_jobs=sum(sum(by_status.values()) for by_status in counts),
             sightings=self._seen,
-            lives=checks.lives(made.journal),
+            lives=checks.lives(cluster.journal),
             received_events=[
-                delivery for box in made.mailboxes for delivery in box.received_events
+                delivery for box in cluster.mailboxes for delivery in box.received_events
             ],
-            wrong_results=await checks.wrong_results(made.api_url, jobs, book.checks),
-            clock_went_back=made.clock.went_back,
+            wrong_results=await checks.wrong_results(cluster.api_url, jobs, book.checks),
+            clock_went_back=cluster.clock.went_back,
         )
 
     async def _left(self, history: History) -> list[str]:
-        """A day later, when maintenance has run, nothing is left that nobody needs."""
-        made = self._world
-        remaining = await none_alive(made.token, seconds=15)
-        made.clock.step(DAY)
-        for member in made.members if made.server else made.workers[:1]:
+        """A day later, after maintenance, nothing is left that is no longer needed."""
+        cluster = self._cluster
+        remaining = await none_alive(cluster.token, seconds=15)
+        cluster.clock.step(DAY)
+        for member in cluster.members if cluster.server else cluster.workers[:1]:
             await asyncio.to_thread(_swept, member)
-        for data in made.data_directories:
-            remaining += checks.orphaned_files(data, history.jobs, shared=made.server is not None)
+        for data in cluster.data_directories:
+            remaining += checks.orphaned_files(
+                data, history.jobs, shared=cluster.server is not None
+            )
         if isinstance(self._store, MongoStore):
             blob_store = GridFsBlobStore(self._store)
             remaining += await checks.orphaned_blobs(blob_store, history.jobs)
         return remaining
 
     def _sum_up(self, history: History) -> None:
-        report, made = self._report, self._world
+        report, cluster = self._report, self._cluster
         for one in history.accepted:
             if (job := history.jobs.get(one.job_id)) is not None:
                 ends = report.ends.setdefault(one.kind, Counter())
@@ -181,10 +184,10 @@ class _Run:
                 report.attempts += job.attempt
         report.batches = len(history.batches)
         report.refused = self._book.refused
-        report.undelivered = sum(box.refused for box in made.mailboxes)
-        report.failed_starts = sum(member.failed_starts for member in made.members)
+        report.undelivered = sum(box.refused for box in cluster.mailboxes)
+        report.failed_starts = sum(member.failed_starts for member in cluster.members)
         report.recoveries = recoveries(history.lives)
-        of_members = [text for member in made.members for text in member.broken]
+        of_members = [text for member in cluster.members for text in member.broken]
         report.broken += [*self._book.broken, *of_members, *broken_promises(history)]
 
 
@@ -206,46 +209,46 @@ async def _until_up(url: str) -> None:
             return
 
 
-Hurt = Callable[[Cluster, Fault], Awaitable[object]]
+Injector = Callable[[Cluster, Fault], Awaitable[object]]
 
 
-def _worker(made: Cluster, fault: Fault) -> Member:
-    return next(member for member in made.workers if member.name == fault.target)
+def _worker(cluster: Cluster, fault: Fault) -> Member:
+    return next(member for member in cluster.workers if member.name == fault.target)
 
 
-async def _hurt_child(made: Cluster, fault: Fault, number: signal.Signals) -> None:
-    """The dice choose the worker and its child; who has none is no target."""
-    position = fault.dice * len(made.workers)
-    await made.workers[int(position)].hurt_child(position % 1, number, fault.seconds)
+async def _signal_child(cluster: Cluster, fault: Fault, number: signal.Signals) -> None:
+    """The dice choose a worker and one of its children; a worker without children is no target."""
+    position = fault.dice * len(cluster.workers)
+    await cluster.workers[int(position)].signal_child(position % 1, number, fault.seconds)
 
 
-async def _ill(made: Cluster, fault: Fault) -> None:
-    box = made.mailboxes[int(fault.dice * len(made.mailboxes))]
-    await box.be_ill(fault.kind, fault.seconds)
+async def _disrupt_receiver(cluster: Cluster, fault: Fault) -> None:
+    box = cluster.mailboxes[int(fault.dice * len(cluster.mailboxes))]
+    await box.misbehave(fault.kind, fault.seconds)
 
 
-async def _set_clock(made: Cluster, seconds: float) -> None:
-    made.clock.step(seconds)
+async def _set_clock(cluster: Cluster, seconds: float) -> None:
+    cluster.clock.step(seconds)
 
 
-HURTS: dict[str, Hurt] = {
-    "kill worker": lambda made, fault: _worker(made, fault).kill(),
-    "stop worker": lambda made, fault: _worker(made, fault).stop_for(fault.seconds),
-    "drain worker": lambda made, fault: _worker(made, fault).restart(hurry=fault.dice < 0.5),
-    "kill api": lambda made, fault: made.api.kill(),
-    "stop api": lambda made, fault: made.api.stop_for(fault.seconds),
-    "restart api": lambda made, fault: made.api.restart(hurry=fault.dice < 0.5),
-    "kill child": lambda made, fault: _hurt_child(made, fault, signal.SIGKILL),
-    "stop child": lambda made, fault: _hurt_child(made, fault, signal.SIGSTOP),
-    "fill disk": lambda made, fault: made.disk.fill(fault.seconds),
-    "lock store": lambda made, fault: made.hurt_store(fault.seconds),
-    "kill store": lambda made, fault: made.hurt_store(fault.seconds),
-    "answer 500": _ill,
-    "hang": _ill,
-    "refuse connections": _ill,
-    "close in the middle": _ill,
-    "set clock forward": lambda made, fault: _set_clock(made, fault.dice * FURTHEST_FORWARD),
-    "set clock back": lambda made, fault: _set_clock(made, -fault.dice * FURTHEST_BACK),
+INJECTORS: dict[str, Injector] = {
+    "kill worker": lambda cluster, fault: _worker(cluster, fault).kill(),
+    "stop worker": lambda cluster, fault: _worker(cluster, fault).stop_for(fault.seconds),
+    "drain worker": lambda cluster, fault: _worker(cluster, fault).restart(hurry=fault.dice < 0.5),
+    "kill api": lambda cluster, fault: cluster.api.kill(),
+    "stop api": lambda cluster, fault: cluster.api.stop_for(fault.seconds),
+    "restart api": lambda cluster, fault: cluster.api.restart(hurry=fault.dice < 0.5),
+    "kill child": lambda cluster, fault: _signal_child(cluster, fault, signal.SIGKILL),
+    "stop child": lambda cluster, fault: _signal_child(cluster, fault, signal.SIGSTOP),
+    "fill disk": lambda cluster, fault: cluster.disk.fill(fault.seconds),
+    "lock store": lambda cluster, fault: cluster.disrupt_store(fault.seconds),
+    "kill store": lambda cluster, fault: cluster.disrupt_store(fault.seconds),
+    "answer 500": _disrupt_receiver,
+    "hang": _disrupt_receiver,
+    "refuse connections": _disrupt_receiver,
+    "close in the middle": _disrupt_receiver,
+    "set clock forward": lambda cluster, fault: _set_clock(cluster, fault.dice * FURTHEST_FORWARD),
+    "set clock back": lambda cluster, fault: _set_clock(cluster, -fault.dice * FURTHEST_BACK),
 }
 
 

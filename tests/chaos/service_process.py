@@ -1,4 +1,4 @@
-"""The processes of the service, as their users start them, and ways to hurt them."""
+"""The service's processes, started as users do, and ways to inject faults into them."""
 
 import asyncio
 import os
@@ -13,15 +13,15 @@ from secretary.core import processes
 
 from ..acceptance.service import ROOT
 
-#: Whoever is asked to end has so long; less than supervisors give.
+#: How long a process may take to stop; less than supervisors allow.
 END_SECONDS = 60
 LOOK_EVERY = 0.1
-#: A supervisor does not start anew at once what has just failed to start.
+#: A supervisor waits before it restarts a process that failed to start.
 START_PAUSE = 0.5
 
 
 class Member:
-    """One process, kept running: if it ends by itself it is started again, as systemd does."""
+    """One process, kept running: if it exits, it is restarted, as systemd does."""
 
     def __init__(
         self, name: str, command: list[str], environment: dict[str, str], log: Path, ready: str
@@ -30,12 +30,12 @@ class Member:
         self._command = [sys.executable, "-m", "secretary", *command]
         self.environment = environment
         self._log = log
-        #: It is up when it has written this.
+        #: It is ready when it has written this.
         self._ready = ready
         self._log_start = 0
         self._wanted = True
         self._lock = asyncio.Lock()
-        #: How often it ended before it was up, as when the store is away; that is allowed.
+        #: How often it exited before it was ready, for example without a store; that is allowed.
         self.failed_starts = 0
         self.broken: list[str] = []
         self._start()
@@ -62,7 +62,7 @@ class Member:
             await asyncio.sleep(LOOK_EVERY)
             if self._lock.locked() or self._process.poll() is None:
                 continue
-            output = self._said()
+            output = self._output()
             if self._ready in output:
                 last = output.strip().splitlines()[-1:]
                 text = f"{self.name} ended by itself with code {self._process.returncode}: {last}"
@@ -73,7 +73,7 @@ class Member:
             if self._wanted and not self._lock.locked() and self._process.poll() is not None:
                 self._start()
 
-    def _said(self) -> str:
+    def _output(self) -> str:
         with self._log.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
@@ -93,7 +93,7 @@ class Member:
                 self._signal(signal.SIGCONT)
 
     async def restart(self, *, hurry: bool = False) -> None:
-        """As a deploy does; asked twice it ends at once."""
+        """As a deployment does; a second signal stops it at once."""
         async with self._lock:
             await self._ended(hurry=hurry)
             self._start()
@@ -105,7 +105,7 @@ class Member:
                 await self._ended(hurry=False)
 
     async def _ended(self, *, hurry: bool) -> None:
-        was_up = self._ready in self._said()
+        was_up = self._ready in self._output()
         self._signal(signal.SIGTERM)
         if hurry:
             self._signal(signal.SIGTERM)
@@ -114,13 +114,13 @@ class Member:
         except subprocess.TimeoutExpired:
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
-            self.broken.append(f"{self.name} did not end within {END_SECONDS} s")
+            self.broken.append(f"{self.name} did not exit within {END_SECONDS} s")
             return
         if code != 0 and was_up:
-            self.broken.append(f"{self.name} was asked to end and did with code {code}")
+            self.broken.append(f"{self.name} exited with code {code} when it was stopped")
 
-    async def hurt_child(self, dice: float, number: signal.Signals, seconds: float) -> bool:
-        """One of its children gets a signal, and SIGCONT later. Says whether there was one."""
+    async def signal_child(self, dice: float, number: signal.Signals, seconds: float) -> bool:
+        """Send a signal to one of its children, and SIGCONT later; return whether there was one."""
         below = processes.descendants(self.pid)
         if not below:
             return False
@@ -149,13 +149,13 @@ def surviving_processes(token: str) -> list[str]:
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:120]
                 if processes.find(pid):
                     alive.append(f"process {pid} is left: {command}")
-        except OSError:  # gone, or not ours
+        except OSError:  # gone, or of another user
             continue
     return alive
 
 
 async def none_alive(token: str, *, seconds: float) -> list[str]:
-    """The same, once they had the time to go."""
+    """The same, after they had time to exit."""
     deadline = time.monotonic() + seconds
     while (remaining := surviving_processes(token)) and time.monotonic() < deadline:
         await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""The workload: jobs of every kind, each with what its results must hold."""
+"""The workload: jobs of every kind, each with what its results must contain."""
 
 import io
 import random
@@ -21,34 +21,34 @@ from .external_services import ORGANISERS, SLIDES, THEME
 MIXTURE = {"chaos": 7, "pdf": 5, "scan": 2, "audio": 1, "transformer": 3, "session": 2}
 
 Results = Mapping[str, Any]
-#: What is wrong with the results of a completed job; nothing, if all is well.
+#: Returns what is wrong with the results of a completed job, if anything.
 Check = Callable[[Results], list[str]]
 
 
 @dataclass(frozen=True)
 class Order:
-    """One request. With `file`, a form; else JSON."""
+    """One request: a form if there is a `file`, otherwise JSON."""
 
     kind: str
     route: str
     document: dict[str, Any]
     file: tuple[str, bytes] | None = None
     check: Check = lambda results: []
-    #: The webhook paths that must receive the ends of its jobs; one for each.
+    #: The webhook paths that must receive the final events of its jobs, one each.
     hooks: tuple[str | None, ...] = (None,)
     batch_hook: str | None = None
 
 
 @dataclass
 class Workload:
-    """Draws orders one after the other; each kind comes before the first comes again."""
+    """Draws requests one after the other; every kind occurs before any is repeated."""
 
     seed: int
     journal: str
     site: str
-    #: Gives the URL for a path, of one of the receivers.
+    #: Returns the webhook for a path on one of the receivers.
     hook: Callable[[str], dict[str, Any]]
-    #: How many of each kind stand in one bag.
+    #: How many of each kind are in one round.
     mixture: Mapping[str, int] = field(default_factory=lambda: MIXTURE)
     dice: random.Random = field(init=False)
 
@@ -64,7 +64,7 @@ class Workload:
                 yield KINDS[kind](self, number)
 
     def path(self, name: str) -> str | None:
-        """The webhook that half of the jobs name."""
+        """The webhook that half of the jobs have."""
         return f"/{name}" if self.dice.random() < 0.5 else None
 
 
@@ -72,7 +72,7 @@ def _synthetic(workload: Workload, number: int) -> Order:
     dice = workload.dice
     paths = [workload.path(f"{number}/{index}") for index in range(dice.randint(1, 5))]
     whole = workload.path(f"{number}/batch")
-    jobs = [{"job_type": "chaos", "parameters": _life(workload)} for _ in paths]
+    jobs = [{"job_type": "chaos", "parameters": _parameters(workload)} for _ in paths]
     for job, path in zip(jobs, paths, strict=True):
         if path:
             job["webhook"] = workload.hook(path)
@@ -82,7 +82,7 @@ def _synthetic(workload: Workload, number: int) -> Order:
     return Order("chaos", "/api/batches", document, hooks=tuple(paths), batch_hook=whole)
 
 
-def _life(workload: Workload) -> dict[str, Any]:
+def _parameters(workload: Workload) -> dict[str, Any]:
     dice = workload.dice
     return {
         "journal": workload.journal,
@@ -102,8 +102,8 @@ def _of_file(
 
 
 def _pdf(workload: Workload, number: int) -> Order:
-    expected = (f"Ledger {number - number % 2}", "and its second page")  # some are known already
-    # A third is read anew in any case: what is then taken for new depends on the time.
+    expected = (f"Ledger {number - number % 2}", "and its second page")  # some are in the cache
+    # A third bypasses the cache, which depends on the clock.
     fields = {"force_refresh": "true"} if workload.dice.random() < 0.3 else {}
     return _of_file(
         workload, number, "pdf", "/api/pdf/process", (f"{number}.pdf", pdf(*expected)),
@@ -200,8 +200,8 @@ def _voice() -> np.ndarray:
 
 
 def _spoken(number: int) -> bytes:
-    """The same words each time, and never the same file."""
-    # Each another file, and all of one length: the number in steps that nobody hears.
+    """The same words each time, but never the same file."""
+    # Different files of the same length: the number is encoded in inaudible steps.
     mark = ((number >> np.arange(32)) & 1) / 16_000
     sound = np.concatenate([_voice(), silence(0.01), mark])
     file = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Short ways to a store in a certain state."""
+"""Shortcuts to a store in a certain state."""
 
 from datetime import timedelta
 from typing import Any
@@ -34,7 +34,7 @@ async def claim(
 async def claimed(
     store: Store, worker_id: str = "worker-1", *, lease: timedelta = LEASE, **fields: Any
 ) -> Job:
-    """A new job that this worker now runs."""
+    """A new job that this worker is running."""
     await store.add([Job(**{"job_type": "pdf", **fields})])
     (job,) = await claim(store, worker_id, lease=lease)
     return job

@@ -1,4 +1,4 @@
-"""What every store owes batches. A new store passes this file unchanged."""
+"""What every store guarantees for batches. A new store passes this file unchanged."""
 
 import asyncio
 

@@ -189,7 +189,7 @@ class TestGridFs:
             old = {"$set": {"filename": ".unfinished"}}
             files.update_one({"filename": "a/y"}, old)
             await blob_store.remove_incomplete()
-            assert chunks.count_documents({}) == 2, "it may still be at it"
+            assert chunks.count_documents({}) == 2, "it may still be in use"
             files.update_one(
                 {"filename": ".unfinished"},
                 [{"$set": {"uploadDate": {"$subtract": ["$uploadDate", day]}}}],

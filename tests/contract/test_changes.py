@@ -1,4 +1,4 @@
-"""What every store owes those who follow its changes. A new store passes this file unchanged."""
+"""What every store guarantees for its change feed. A new store passes this file unchanged."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from .factories import LAPSED, add_batch, claim, claimed
 
 @pytest.fixture(scope="module")
 def standalone(mongod: Mongod, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
-    """A MongoDB that is no replica set and so has no change streams."""
+    """A MongoDB that is not a replica set and so has no change streams."""
     server = Mongod(tmp_path_factory.mktemp("standalone"), replica_set=None)
     server.start()
     yield server
@@ -38,7 +38,7 @@ ERROR = JobError(code="FILE_CORRUPT", message="It is torn")
 
 
 class Reader:
-    """Follows the changes of a store."""
+    """Reads the change feed of a store."""
 
     def __init__(self, store: Store, position: str) -> None:
         self.store = store
@@ -49,7 +49,7 @@ class Reader:
         return cls(store, (await store.changes(None)).position)
 
     async def read(self, *, limit: int = 1000) -> list[Change]:
-        """Everything up to now."""
+        """All changes so far."""
         changes: list[Change] = []
         while True:
             page = await self.store.changes(self.position, limit=limit)
@@ -64,7 +64,7 @@ class Reader:
         return {change.job_id for change in await self.read()}
 
     async def until(self, wanted: set[str], *, seconds: float = 10) -> list[Change]:
-        """All changes until each of these jobs was among them."""
+        """All changes until each of these jobs has appeared."""
         deadline = time.monotonic() + seconds
         changes: list[Change] = []
         while not wanted <= {change.job_id for change in changes}:
@@ -76,7 +76,7 @@ class Reader:
 
 @pytest.fixture
 async def other(store: Store, store_url: str) -> AsyncIterator[Store]:
-    """Another process's way to the same data."""
+    """Another process with the same data."""
     other = open_store(store_url)
     await other.open()
     yield other
@@ -152,7 +152,7 @@ async def test_a_restart_and_a_deletion_are_reported(store: Store) -> None:
 
 
 async def test_changes_after_the_newest_job_is_deleted_are_delivered(store: Store) -> None:
-    """Its place in the order must not be given to another change."""
+    """Its revision must not be reused for another change."""
     first, last = await claimed(store), await claimed(store, "worker-2")
     await store.finish(last, Completed())
     reader = await Reader.of(store)
@@ -238,7 +238,7 @@ async def test_a_position_of_one_process_is_good_in_another(store: Store, other:
 
 
 async def test_nothing_is_lost_among_many_writers(store: Store, other: Store) -> None:
-    """Each change is followed by a look that is as new as the change."""
+    """Every change is followed by a read that is at least as new."""
     reader = await Reader.of(store)
     done = asyncio.Event()
     seen: dict[str, str] = {}

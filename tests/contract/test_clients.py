@@ -1,4 +1,4 @@
-"""What every store owes the clients of jobs. A new store passes this file unchanged."""
+"""What every store guarantees to clients. A new store passes this file unchanged."""
 
 import asyncio
 from datetime import timedelta
@@ -167,7 +167,7 @@ class TestFinding:
 
     async def test_a_strange_text_can_be_looked_for(self, store: Store) -> None:
         await store.add([Job(job_name="another")])
-        await store.find(JobQuery(text="\0"))  # a character that neither database can look for
+        await store.find(JobQuery(text="\0"))  # a character that neither database can search for
         for text in ("[(*", "\\", "$", "'", '"'):
             assert (await store.find(JobQuery(text=text))).items == []
 

@@ -1,5 +1,5 @@
-"""Jobs of a batch that are added, claimed, ended, cancelled, restarted, lost and rescued in any
-order: a model beside the store says what must be true of them at any time."""
+"""Jobs of a batch that are added, claimed, finished, cancelled, restarted, lost and rescued in any
+order, compared with a model of what must be true at any time."""
 
 import asyncio
 import shutil
@@ -47,7 +47,7 @@ OUTCOMES: dict[str, Outcome] = {
     "cancelled": Cancelled(),
     "released": Released(),
 }
-#: In which state a job is then.
+#: The resulting state of a job.
 STATES = {
     "completed": JobStatus.COMPLETED,
     "failed": JobStatus.FAILED,
@@ -69,7 +69,7 @@ class History(RuleBasedStateMachine):
         self.batch = Batch()
         first = Job(job_type="pdf", batch_id=self.batch.batch_id)
         self.do(self.store.add([first], batch=self.batch))
-        #: What each job must be, by its id; claims that hold, and claims that were lost.
+        #: What each job must be, by ID; valid claims, and lost claims.
         self.states: dict[str, JobStatus] = {first.job_id: JobStatus.PENDING}
         self.batched = {first.job_id}
         self.held: dict[str, tuple[str, Job]] = {}
@@ -94,7 +94,7 @@ class History(RuleBasedStateMachine):
     def a_worker_claims(self, worker_id: str, slots: int) -> None:
         waiting = self.in_state(JobStatus.PENDING)
         for job in self.do(claim(self.store, worker_id, slots=slots)):
-            assert job.job_id in waiting, "only what waits is given away"
+            assert job.job_id in waiting, "only pending jobs are claimed"
             self.attempts[job.job_id] += 1
             assert job.attempt == self.attempts[job.job_id]
             self.states[job.job_id] = JobStatus.PROCESSING
@@ -119,7 +119,7 @@ class History(RuleBasedStateMachine):
         progress = Progress(step="s", percent=percent)
         self.do(self.store.report(self.held[job_id][1], progress, [LogEntry(message="x")]))
         after = self.do(self.store.get(job_id)).progress.percent
-        assert after == max(before, percent), "it never goes backwards"
+        assert after == max(before, percent), "progress never goes backwards"
 
     @precondition(lambda self: self.lost)
     @rule(data=st.data())

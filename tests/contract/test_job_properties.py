@@ -1,4 +1,4 @@
-"""Whatever clients submit, and whatever they look for: every store gives back the same."""
+"""Whatever clients submit and search for: every store returns the same."""
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -37,7 +37,7 @@ BEGAN = datetime(2026, 1, 31, tzinfo=UTC)
 TYPES = ("pdf", "audio", "a.b$c")
 USERS = ("ann", "ben", "eve")
 NAMES = ("Report 1", "a%b", "A_B", "50\\50", "x.*y", "é", "$ne", "")
-#: Few different ones, so that many jobs are alike: where pages end, order is hard to keep.
+#: Few distinct values, so that many jobs are equal: order is hard to keep where pages end.
 LISTED = st.builds(
     Job,
     job_type=st.sampled_from(TYPES),
@@ -77,7 +77,7 @@ async def test_pages_together_are_what_was_looked_for(
     archived = set(await store.archive(JobQuery(job_type="pdf", limit=3)))
     for wanted, limit in searches:
         job_ids = await walked(store, JobQuery(**wanted, limit=limit))
-        assert len(job_ids) == len(set(job_ids)), "none comes twice"
+        assert len(job_ids) == len(set(job_ids)), "no duplicates"
         assert set(job_ids) == {
             job.job_id for job in jobs if fits(job, job.job_id in archived, wanted)
         }
@@ -97,7 +97,7 @@ async def walked(store: Store, query: JobQuery) -> list[str]:
 
 
 def fits(job: Job, archived: bool, wanted: dict[str, Any]) -> bool:
-    """What each term means, said plainly."""
+    """What each search term means, in plain code."""
     text = wanted.get("text")
     return (
         wanted.get("job_type") in (None, job.job_type)

@@ -1,5 +1,5 @@
-"""Whatever a worker tells of a job is kept, as far as it can be written: names of files, words of
-a model and titles of a site come from anywhere, and none of them may keep a job from ending."""
+"""Whatever a worker reports about a job is stored as far as possible: file names, model output and
+page titles can contain anything, and none of it may prevent a job from finishing."""
 
 import json
 from typing import Any
@@ -37,7 +37,7 @@ DETAILS = st.dictionaries(ANY_TEXT, ANY_JSON, max_size=3)
 
 
 def whole(text: str) -> str:
-    """Half characters cannot be written; two halves are one."""
+    """Lone surrogates cannot be stored; a pair of them is one character."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -81,7 +81,7 @@ async def test_a_log_is_bounded(store: Store, parts: list[int], length: int) -> 
         await store.report(job, None, entries)
         total += part
     logs = (await store.get(job.job_id)).logs
-    assert len(logs) <= MAX_LOG_ENTRIES + 1, "a note on those that are gone is one more"
+    assert len(logs) <= MAX_LOG_ENTRIES + 1, "plus one note about the dropped entries"
     assert all(len(entry.message) <= MAX_LOG_MESSAGE + 100 for entry in logs)
     assert logs[-1].message.startswith(f"{total - 1} ")
     if total <= MAX_LOG_ENTRIES and length < 100:

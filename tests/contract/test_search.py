@@ -1,4 +1,4 @@
-"""A search that is given little time: short pages, but in the end nothing is missing."""
+"""A search with little time: pages are short, but nothing is missing in the end."""
 
 from datetime import timedelta
 from typing import Any
@@ -25,7 +25,7 @@ BEGAN = utc_now() - timedelta(hours=1)
 
 
 async def fill(store: Store) -> str:
-    """Jobs of several types, users and names, some of them ended, most archived."""
+    """Jobs of several types, users and names, some of them finished, most archived."""
     batch = Batch()
     shared = AccessControl(visibility="private", read_access=("guest",))
     jobs = [

@@ -1,4 +1,4 @@
-"""What every store owes those who have secrets."""
+"""What every store guarantees for secrets."""
 
 from typing import Any
 from uuid import uuid4

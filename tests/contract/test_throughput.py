@@ -1,4 +1,4 @@
-"""What ended when, by type: counted as it happens, whatever becomes of the jobs later."""
+"""Finished jobs by time and type: counted as they finish, whatever happens to the jobs later."""
 
 from datetime import datetime, timedelta
 
@@ -18,7 +18,7 @@ def an_hour_ago() -> datetime:
 
 
 async def throughput_of(store: Store, user_id: str | None = None) -> dict[str, Throughput]:
-    """What ended in the last hour or so, by type."""
+    """The jobs that finished in the last hour or so, by type."""
     throughput = await store.throughput(
         an_hour_ago(), step=2 * SLOT * 31, intervals=1, user_id=user_id
     )
@@ -59,7 +59,7 @@ async def test_a_job_that_took_its_worker_down_too_often_counts_as_failed(store:
 
 
 async def test_each_part_of_a_span_has_its_own_count(store: Store) -> None:
-    now = EPOCH + slot_of(utc_now()) * SLOT  # before the job ends: it may end in the next slot
+    now = EPOCH + slot_of(utc_now()) * SLOT  # the job may finish in the next slot
     await store.finish(await claimed(store), Completed())
     throughput = await store.throughput(now - 9 * SLOT, step=SLOT, intervals=11)
     assert [one.interval for one in throughput] in ([9], [10])

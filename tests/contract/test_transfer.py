@@ -1,4 +1,4 @@
-"""What every store owes to one who copies it: all it holds comes out, and goes in unchanged."""
+"""What every store guarantees when it is copied: everything is exported, and imported unchanged."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -46,7 +46,7 @@ from tests.mongod import Mongod
 
 from .factories import LEASE, claim, claimed, worker
 
-#: Times with all the digits that are stored; in the past, whatever the fraction of the second.
+#: Times with full precision; in the past, whatever the fraction of the second.
 T0 = (utc_now() - timedelta(seconds=1)).replace(microsecond=123457)
 ERROR = JobError(code="UPSTREAM_FAILED", message="503: ü", details={"a.b": {"$c": [1, None]}})
 HOOK = Webhook.model_validate(
@@ -100,16 +100,16 @@ async def copy(source: Store, target: Store) -> list[RecordId]:
 async def assert_same(source: Store, target: Store) -> None:
     for kind in KINDS:
         original, copied = await everything(source, kind), await everything(target, kind)
-        assert list(original) == list(copied), "the order is part of it"
+        assert list(original) == list(copied), "the order is kept"
         for one, other in zip(original.values(), copied.values(), strict=True):
-            if not isinstance(one, BatchRecord):  # a batch may count zeros, or leave them out
+            if not isinstance(one, BatchRecord):  # a batch may store zeros, or omit them
                 assert one == other
             assert not differs(one, other)
     assert await source.counts() == await target.counts()
 
 
 def full_job() -> JobRecord:
-    """A job in which every field has a value."""
+    """A job with a value in every field."""
     first = Attempt(
         attempt=1, worker_id="w-0", started_at=T0, ended_at=T0 + timedelta(seconds=9), error=ERROR
     )
@@ -198,7 +198,7 @@ def full_batch(batch_id: str) -> BatchRecord:
 
 class TestRecords:
     def test_the_example_leaves_no_field_at_its_default(self) -> None:
-        """Else a new field could be forgotten here, and get lost on the way."""
+        """Otherwise a new field could be forgotten here and get lost."""
         record = full_job()
         for owner in (record.job, full_batch("batch-1").batch):
             for name, field in type(owner).model_fields.items():
@@ -270,7 +270,7 @@ JSON = st.recursive(
     max_leaves=8,
 )  # fmt: skip
 OBJECT = st.dictionaries(st.text(), JSON, max_size=4)
-#: As far as a store can write it: half a surrogate pair is no text.
+#: As far as a store can write it: a lone surrogate is not text.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
 TIME = st.datetimes(
     min_value=datetime(1971, 1, 1), max_value=datetime(2200, 1, 1), timezones=st.just(UTC)
@@ -317,7 +317,7 @@ async def test_whatever_a_job_holds_comes_back(store: Store, records: list[JobRe
 
 
 async def lived_in(store: Store) -> None:
-    """Jobs and batches in all the states that work brings about."""
+    """Jobs and batches in all states that occur."""
     hook = HOOK.model_copy(update={"events": None})
     await store.register_worker(worker(), LEASE)
     done = await claimed(store, webhook=hook, user_id="ann")
@@ -379,7 +379,7 @@ class TestCopies:
     ) -> None:
         await lived_in(store)
         await copy(store, target)
-        source = open_store(store_url)  # the other one remembers whom it has served
+        source = open_store(store_url)  # the open one remembers whom it has served
         await source.open()
         order = []
         for one in (source, target):
@@ -412,7 +412,7 @@ class TestCopies:
         assert (again.job_id, again.attempt, again.crashes) == (job.job_id, 2, 1)
 
     async def test_the_copy_goes_on_where_the_source_was(self, store: Store, target: Store) -> None:
-        """Batches count, keys are known, logs go on, an inactive batch starts when it may."""
+        """Batch counts, idempotency keys and logs still work, and a paused batch can be resumed."""
         batch = Batch(is_active=False, webhook=HOOK)
         jobs = [Job(batch_id=batch.batch_id) for _ in range(2)]
         key = IdempotencyKey("k", "print")

@@ -1,4 +1,4 @@
-"""What every store owes the sender of webhooks. A new store passes this file unchanged."""
+"""What every store guarantees to the webhook sender. A new store passes this file unchanged."""
 
 import asyncio
 from datetime import timedelta
@@ -447,7 +447,7 @@ class TestBatches:
         assert (await take_one(store)).delivery.delivery_id == event.delivery.delivery_id
 
 
-async def test_the_store_tells_since_when_an_event_is_due(store: Store) -> None:
+async def test_the_store_reports_since_when_an_event_is_due(store: Store) -> None:
     assert await store.next_event_due_at() is None
     before = utc_now()
     await ended(store)

@@ -1,4 +1,4 @@
-"""What every store owes the workers. A new store passes this file unchanged."""
+"""What every store guarantees to workers. A new store passes this file unchanged."""
 
 import asyncio
 from dataclasses import replace
@@ -73,7 +73,7 @@ class TestClaiming:
         )
         taken = [job_id for jobs in claims for job_id in ids(jobs)]
         assert len(taken) == len(set(taken))
-        while more := await claim(store, slots=5):  # some may have got in each other's way
+        while more := await claim(store, slots=5):  # some claims may have conflicted
             taken += ids(more)
         assert sorted(taken) == sorted(added)
 
@@ -100,7 +100,7 @@ class TestClaiming:
         (due,) = await add(store, run_at=utc_now() - timedelta(seconds=1))
         assert ids(await claim(store, slots=5)) == [due]
 
-    async def test_users_are_served_in_turn(self, store: Store) -> None:
+    async def test_users_are_served_fairly(self, store: Store) -> None:
         many = await add(store, 6, user_id="ann")
         (one,) = await add(store, user_id="bob")
         assert one in ids(await claim(store, slots=2))
@@ -178,7 +178,7 @@ class TestLeases:
         with pytest.raises(LeaseLost):
             await store.renew("nobody", LEASE)
 
-    async def test_renewing_tells_what_is_held_and_what_is_cancelled(self, store: Store) -> None:
+    async def test_renewing_a_lease_returns_held_and_cancelled_jobs(self, store: Store) -> None:
         wanted, unwanted = await claimed(store), await claimed(store)
         await store.cancel(JobQuery(job_id=unwanted.job_id))
         renewal = await store.renew("worker-1", LEASE)
@@ -243,7 +243,7 @@ class TestLeases:
         await store.finish(owner, Completed({"by": "worker-2"}))
         assert (await store.get(stale.job_id)).results == {"by": "worker-2"}
 
-    async def test_a_worker_tells_what_it_takes_and_what_it_can_do(self, store: Store) -> None:
+    async def test_a_worker_reports_its_job_types_and_capabilities(self, store: Store) -> None:
         registered = replace(worker(), job_types=["pdf", "future"], handles=["pdf"])
         await store.register_worker(registered, LEASE)
         (stored,) = await store.workers()

@@ -1,4 +1,4 @@
-"""The examples of README and docs, and a terminal to type them into."""
+"""The examples of README and docs, and a shell to run them in."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from tests.acceptance.program import Program, Running
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "http://127.0.0.1:5000"
-#: A line that starts a process which stays.
+#: A line that starts a long-running process.
 STAYS = re.compile(
     r"^(?:[A-Z_]+=\S+ |[A-Z_]+=\"[^\"]*\" )*(?:\.venv/bin/)?secretary (serve|worker)\b"
 )
@@ -22,14 +22,14 @@ FENCE = re.compile(r"(?ms)^(?P<margin> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P
 
 @dataclass(frozen=True)
 class Example:
-    """A block of code on a page."""
+    """A code block on a page."""
 
     page: str
     language: str
     text: str
 
     def is_at(self, page: str, start: str) -> bool:
-        """How lists of exceptions name it: the page, and how the block begins."""
+        """The key in lists of exceptions: the page, and how the block begins."""
         return self.page == page and self.text.startswith(start)
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 class Terminal:
-    """A directory with the program on the path, where lines of a page can be typed."""
+    """A directory with the program on the path, to run the commands of a page."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
         self.program = Program(directory, **settings)
@@ -70,7 +70,7 @@ class Terminal:
         (directory / ".config" / "fish" / "completions").mkdir(parents=True)
 
     def type(self, lines: str, url: str = "") -> str:
-        """Run the lines of an example, against a service that listens elsewhere."""
+        """Run the commands of an example against a service at this URL."""
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", self._adapted(lines, url)],
             cwd=self.program.directory,
@@ -83,8 +83,8 @@ class Terminal:
         return done.stdout
 
     def start(self, line: str) -> str:
-        """Start what stays until it says that it is ready, then end it. What it said."""
-        if line not in self._started:  # several pages have the same
+        """Start a long-running process, stop it once it is ready, and return its output."""
+        if line not in self._started:  # several pages contain the same
             self._started[line] = self._start(line)
         return self._started[line]
 
@@ -99,7 +99,7 @@ class Terminal:
             running.end()
 
     def run_python(self, code: str, url: str) -> str:
-        """An example as a program of its own."""
+        """Run an example as a separate program."""
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", code.replace(ADDRESS, url)],
             cwd=self.program.directory,
@@ -115,7 +115,7 @@ class Terminal:
     def _adapted(self, lines: str, url: str) -> str:
         lines = lines.replace(ADDRESS, url).replace("https://secretary.example.org", url)
         lines = lines.replace("curl ", "curl --fail --silent --show-error ")
-        # A stream without an end is listened to for a moment.
+        # Endless streams are read for a moment.
         lines = re.sub(r"(?m)^(curl .* -N .*)$", r"\1 --max-time 2 || test $? = 28", lines)
-        # The example's own path would hide that of the checkout.
+        # The example's path would hide that of the checkout.
         return lines.replace("PYTHONPATH=. ", "PYTHONPATH=.:$PYTHONPATH ")

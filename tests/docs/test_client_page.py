@@ -1,4 +1,4 @@
-"""The pages on the client and on receiving webhooks do what they say, and name all there is."""
+"""The pages about the client and webhooks do what they say, and document everything."""
 
 import inspect
 import re
@@ -55,7 +55,7 @@ class TestClientPage:
         names = set(inspect.signature(method).parameters) - {"self", "parameters", "jobs"}
         assert {name for name in names if f"`{name}`" not in self.TEXT} - {"job_type"} == set()
 
-    def test_every_error_has_its_line(self) -> None:
+    def test_every_error_is_documented(self) -> None:
         kinds = [kind for kind in vars(client).values() if isinstance(kind, type)]
         errors = {kind.__name__ for kind in kinds if issubclass(kind, client.ClientError)}
         documented = set(re.findall(r"(?m)^\| `(\w+)` \|", self.TEXT.partition("## Errors")[2]))

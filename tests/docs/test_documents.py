@@ -1,4 +1,4 @@
-"""The JSON that the pages show is what the service takes and gives."""
+"""The JSON on the pages is what the service accepts and returns."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -75,7 +75,7 @@ def a_batchs_event(service: Running, receiver: Receiver) -> Any:
     return next(event for event in events if "batch" in event and event["phase"] == "running")
 
 
-#: What each of them is; of a dictionary the page may show a part.
+#: How to get each of them; of an object, a page may show only a part.
 MADE: dict[str, Callable[[Running, Receiver], Any]] = {
     f"{REFERENCE}/api.md": an_answer,
     f"{REFERENCE}/errors.md": an_error,
@@ -86,9 +86,9 @@ MADE: dict[str, Callable[[Running, Receiver], Any]] = {
 }
 
 
-#: What clients send, not what they get.
+#: Requests, not responses.
 REQUESTS = (f"{REFERENCE}/sessions.md",)
-#: What other programs read.
+#: Configuration of other programs.
 PROGRAMS = (f"{REFERENCE}/cli.md",)
 
 
@@ -116,7 +116,7 @@ def test_an_error_is_reported_verbatim(page: str, service: Running, receiver: Re
 
 
 def missing(shown: Any, given: Any, path: str = "") -> list[str]:
-    """Where what is shown has a key, or a kind of value, that what is given has not."""
+    """Where the page shows a key, or a type of value, that the actual document does not have."""
     if isinstance(shown, dict) and isinstance(given, dict):
         return [
             fault

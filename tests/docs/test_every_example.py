@@ -1,5 +1,5 @@
-"""Every example of README and docs is run: commands and programs against one real service, settings
-and documents by what reads them. What is new on a page is run too, without a word here."""
+"""Every example of README and docs is run: commands and programs against a real service, settings
+and documents by what parses them. New examples are run without being listed here."""
 
 import os
 import re
@@ -29,7 +29,7 @@ from secretary.client import Client
 with Client("http://127.0.0.1:5000") as client:
     """
 CHOSEN = "secretary import schedule.xml --track 'Main*' --day saturday"
-#: What no test runs, and why: the page, how the example begins.
+#: Examples that no test runs, and why, by page and beginning.
 COPY = "secretary store copy ./data mongodb://db.example.org/secretary"
 NOT_RUN = {
     ("README.md", "make run"): "it installs everything; test_examples looks at the Makefile",
@@ -55,19 +55,19 @@ NOT_RUN = {
     ("docs/explanation/endurance.md", "make chaos"): "it takes minutes; test_chaos runs it shorter",
     (f"{HOW_TO}/run-with-mongodb.md", "mongod "): "the system's database; we have tests/mongod.py",
 }
-#: What has a test of its own, in which file.
+#: Examples with their own test, and its file.
 ELSEWHERE = {
     (f"{HOW_TO}/connect-a-local-llm.md", "curl "): "test_local_llm.py",
     (f"{HOW_TO}/receive-webhooks.md", "from http.server"): "test_client_page.py",
     (f"{HOW_TO}/receive-webhooks.md", "from secretary.client"): "test_client_page.py",
     (f"{HOW_TO}/write-a-handler.md", "PYTHONPATH"): "test_examples.py",
 }
-#: Languages whose examples others run or read, by what they are.
+#: Languages whose examples other tests cover.
 READ_BY = {"json": "test_documents.py", "js": "test_examples.py", "markdown": "test_examples.py"}
 RUN_HERE = {"sh", "python", "yaml"}
 #: Output, diagrams, and files of other programs.
 NOT_TO_RUN = {"text"}
-#: What must come of an example: patterns, and how often each is found at least.
+#: Patterns in the output of an example, and how often each must occur at least.
 EXPECTED = {
     ("README.md", ".venv/bin/secretary convert"): {r"document\.md": 1},
     ("README.md", "curl -F file=@document.pdf '"): {r'"--- Seite 1 ---\\nHello"': 1},
@@ -119,7 +119,7 @@ def to_run(language: str) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
-    """With the files that the pages take for granted."""
+    """With the files that the pages assume."""
     needed("curl")
     directory = tmp_path_factory.mktemp("examples")
     for name in ("document", "report", "scan"):

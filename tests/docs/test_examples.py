@@ -31,7 +31,7 @@ def terminal(tmp_path: Path) -> Terminal:
 
 
 def signed_event() -> tuple[str, dict[str, str], bytes]:
-    """A secret, and the headers and body of an event that was signed with it."""
+    """A secret, and the headers and body of an event signed with it."""
     secret, body = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD", b'{"phase": "completed"}'
     hook = Webhook(url="https://example.org/hook", secret=secret)
     return secret, headers_for(hook, message_id="msg_1", at=utc_now(), body=body), body
@@ -65,7 +65,7 @@ class TestReference:
 
     def test_an_event_is_verified_with_node_too(self) -> None:
         if shutil.which("node") is None:
-            pytest.skip("There is no node")
+            pytest.skip("node is not installed")
         (code,) = blocks("docs/reference/webhooks.md", "js")
         secret, headers, body = signed_event()
         for sent, verdict in ((body, 0), (body + b" ", 1)):
@@ -115,12 +115,12 @@ class TestTemplates:
         output = terminal.type("secretary template check Interview.md", "")
         assert output.strip() and output.strip() in (ROOT / self.PAGES[1]).read_text()
 
-    def test_every_type_has_its_line(self) -> None:
+    def test_every_type_is_documented(self) -> None:
         text = (ROOT / self.PAGES[0]).read_text().partition("## Types")[2].partition("\n## ")[0]
         documented = {word.lower() for word in re.findall(r"`(\w+)`", text)}
         assert documented >= TYPE_NAMES.keys()
 
-    def test_every_template_has_its_line_with_what_it_wants(self) -> None:
+    def test_every_template_is_documented_with_its_values(self) -> None:
         text = (ROOT / self.PAGES[0]).read_text()
         for one in Library().listed():
             assert one.template is not None

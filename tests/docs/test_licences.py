@@ -1,4 +1,4 @@
-"""Under which licences the packages stand that an installation needs."""
+"""The licences of the packages in an installation."""
 
 import importlib.util
 import subprocess

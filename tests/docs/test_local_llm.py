@@ -1,4 +1,4 @@
-"""The page on local language models, tried with a real one."""
+"""The page about local language models, tested with a real one."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_a_local_model_answers_as_the_page_says(tmp_path: Path, model_server: Mo
     (settings,) = (yaml.safe_load(text) for text in blocks(PAGE, "yaml"))
     settings["llm"]["base_url"] = f"{model_server.address}/v1"
     settings["llm"]["context_tokens"] = 2000
-    # It would go on for long: the very small ones do not know when to stop.
+    # Limited: very small models do not know when to stop.
     settings["llm"]["chat_parameters"] |= {"max_tokens": 200, "repeat_penalty": 1.1}
     file = tmp_path / "config" / "config.yaml"
     file.parent.mkdir()

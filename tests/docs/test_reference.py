@@ -1,4 +1,4 @@
-"""The reference names everything there is, and nothing else."""
+"""The reference documents everything that exists, and nothing else."""
 
 import inspect
 import re
@@ -35,7 +35,7 @@ REFERENCE = ROOT / "docs" / "reference"
 
 
 def rows(page: str) -> dict[str, list[str]]:
-    """The rows of all tables of a page by the code in their first column."""
+    """The rows of all tables of a page, by the code in their first column."""
     text = (REFERENCE / page).read_text()
     table = {}
     for line in text.splitlines():
@@ -55,7 +55,7 @@ def settings(model: type[BaseModel] = Settings, group: str = "") -> Iterator[tup
 
 
 class TestSettings:
-    def test_every_setting_has_its_line(self) -> None:
+    def test_every_setting_is_documented(self) -> None:
         assert set(rows("settings.md")) == {name for name, _ in settings()}
 
     @pytest.mark.parametrize(("name", "default"), list(settings()))
@@ -83,7 +83,7 @@ def _plain(default: object) -> object:
 
 
 class TestStreams:
-    def test_every_event_has_its_line_with_its_phase(self) -> None:
+    def test_every_event_is_documented_with_its_phase(self) -> None:
         documented = {name: cells[1].strip("`") for name, cells in rows("streams.md").items()}
         assert dict(NAMES.values()).items() <= documented.items()
 
@@ -105,12 +105,12 @@ class TestStreams:
 
 
 class TestErrors:
-    def test_every_code_of_the_api_has_its_line_with_its_status(self) -> None:
+    def test_every_code_of_the_api_is_documented_with_its_status(self) -> None:
         text = (REFERENCE / "errors.md").read_text()
         for status, code in CODES.items():
             assert f"| `{code}` | {status} |" in text
 
-    def test_every_code_of_a_job_has_its_line(self) -> None:
+    def test_every_code_of_a_job_is_documented(self) -> None:
         text = (REFERENCE / "errors.md").read_text().partition("## Of jobs")[2]
         documented = set(re.findall(r"(?m)^\| `([A-Z_]+)` \|", text))
         kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
@@ -149,7 +149,7 @@ class TestCommandLine:
         assert documented == set(COMMANDS)
 
     @pytest.mark.parametrize("name", COMMANDS)
-    def test_every_option_has_its_line(self, name: str) -> None:
+    def test_every_option_is_documented(self, name: str) -> None:
         options = {
             option
             for parameter in COMMANDS[name].params
@@ -167,12 +167,12 @@ class TestCommandLine:
 
 
 class TestEventJob:
-    def test_every_route_has_its_line(self) -> None:
+    def test_every_route_is_documented(self) -> None:
         documented = {name for name in rows("event-job.md") if "/api/" in name}
         actual = {f"{method} {path}" for method, path in routes() if path.startswith(LEGACY_PREFIX)}
         assert documented == actual
 
-    def test_every_filter_has_its_line(self) -> None:
+    def test_every_filter_is_documented(self) -> None:
         documented = {name for name in rows("event-job.md") if "/api/" not in name}
         lists = (event_job.list_event_jobs, event_job.list_event_batches)
         names = {name for each in lists for name in inspect.signature(each).parameters}
@@ -180,7 +180,7 @@ class TestEventJob:
 
 
 class TestIngress:
-    def test_every_route_has_its_line(self) -> None:
+    def test_every_route_is_documented(self) -> None:
         documented = {name for name in rows("ingress.md") if "/api/" in name}
         actual = {f"POST /api{route.path}" for route in ingress.ROUTES}
         archive = "/api/jobs/{job_id}/download-archive"
@@ -192,14 +192,14 @@ class TestIngress:
     def test_the_line_shows_the_job_type(self, route: ingress.IngressRoute) -> None:
         assert rows("ingress.md")[f"POST /api{route.path}"][1].startswith(f"`{route.job_type}`")
 
-    def test_every_common_field_has_its_line(self) -> None:
+    def test_every_common_field_is_documented(self) -> None:
         documented = {name for name in rows("ingress.md") if "/api/" not in name}
         of_the_call = ingress.CALL_FIELDS - {"job_id"} | {"file", "jobId"}
         assert documented == of_the_call | set(LanguageParameters.model_fields) - {"file_source"}
 
 
 def routes() -> Iterator[tuple[str, str]]:
-    job_service = JobService(None, Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # nobody asks it
+    job_service = JobService(None, Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # not used
     for path, methods in create_api(job_service).openapi()["paths"].items():
         for method in methods:
             yield method.upper(), path
@@ -209,7 +209,7 @@ class TestOperations:
     TEXT = (REFERENCE / "operations.md").read_text()
     METRICS = (REFERENCE / "metrics.md").read_text()
 
-    async def test_every_metric_has_its_line(self) -> None:
+    async def test_every_metric_is_documented(self) -> None:
         job_service = JobService(Empty(), Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # of numbers
         text = (await Metrics((), ServiceStats(job_service)).exposition()).decode()
         actual = {
@@ -220,13 +220,13 @@ class TestOperations:
         assert documented == {name for name in actual if name.startswith("secretary_")}
         assert all(f"`{name}`" in self.METRICS for name in actual)
 
-    def test_every_header_has_its_line(self) -> None:
+    def test_every_header_is_documented(self) -> None:
         for name, value in JSON_HEADERS:
             assert f"| `{name.decode().title()}` | `{value.decode()}`" in self.TEXT
 
 
 class Empty:
-    """A store with nothing in it."""
+    """An empty store."""
 
     async def counts(self) -> dict[str, Any]:
         return {}

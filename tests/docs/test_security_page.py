@@ -1,4 +1,4 @@
-"""The page on threats names tests: each of them exists, so that the page cannot promise more."""
+"""Every test named on the page about threats exists, so that the page cannot promise too much."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ NAMED = re.compile(r"`(tests/[\w/.]+\.py)((?:::\w+)*)`")
 
 
 def named() -> list[tuple[str, str]]:
-    """File, and the test in it, as `Class::test` or `test`."""
+    """File and test, as `Class::test` or `test`."""
     return [(file, name.removeprefix("::")) for file, name in NAMED.findall(PAGE.read_text())]
 
 

@@ -1,4 +1,4 @@
-"""The documentation as a site: it can be built, all of it is there, and it asks nobody else."""
+"""The documentation site: it builds, is complete, and makes no external requests."""
 
 import os
 import re
@@ -19,9 +19,9 @@ from .examples import ROOT, pages
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built strictly: a broken link, a lost anchor, a page missing in the menu is an error."""
+    """Built in strict mode: a broken link or anchor, or a page missing in the menu, is an error."""
     if find_spec("material") is None:
-        missing("There is no mkdocs-material")
+        missing("mkdocs-material is not installed")
     directory = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "-d", str(directory)],
@@ -81,7 +81,7 @@ def test_a_reader_finds_a_page_and_no_other_host_is_asked(address: str) -> None:
         page.on("request", lambda request: asked.append(request.url))
         page.goto(f"{address}/index.html")
         hint = page.locator(".md-search-result__meta", has_text="Type to start searching")
-        hint.wait_for(state="attached")  # before that it does not listen
+        hint.wait_for(state="attached")  # before that, it does not listen
         page.get_by_label("Search").first.click()
         page.keyboard.type("fence")
         page.locator(".md-search-result__item a", has_text="Leases").first.wait_for()

@@ -1,6 +1,6 @@
 """All campaigns, one after another: `make fuzz ARGS="--seed 7 --seconds 600 --kinds media,office"`.
 
-What is found is printed and kept; the answer is 1 then."""
+Findings are printed and stored; the exit code is then 1."""
 
 import argparse
 import asyncio

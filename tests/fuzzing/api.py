@@ -1,4 +1,4 @@
-"""Schemathesis against the program as it runs: `make fuzz-api ARGS="--max-examples 500"`."""
+"""Schemathesis against the running program: `make fuzz-api ARGS="--max-examples 500"`."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 
 @contextmanager
 def started(directory: Path) -> Iterator[tuple[Program, Running]]:
-    """The service with a worker, keys and a fence round it."""
+    """The service with a worker, API keys and no access to other machines."""
     program = Program(
         directory,
         SECRETARY_API_KEYS=f"{KEY},bound:ann",
@@ -29,10 +29,10 @@ def started(directory: Path) -> Iterator[tuple[Program, Running]]:
 
 
 def fuzz(program: Program, service: Running, *arguments: str) -> int:
-    """Zero when nothing was found; else it was printed."""
+    """Return zero if nothing was found; findings are printed."""
     target = [f"{service.url}/api/openapi.json", "--header", f"Authorization:Bearer {KEY}"]
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG), "run"]
-    # No proxy of the user's stands between two programs of this machine.
+    # No proxy between two programs on this machine.
     env = program.env | {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
     return subprocess.run(
         [*command, *target, *arguments], env=env, cwd=program.directory, check=False
@@ -40,7 +40,7 @@ def fuzz(program: Program, service: Running, *arguments: str) -> int:
 
 
 def fuzz_for(seconds: float, seed: int) -> int:
-    """Round after round, each with a seed of its own."""
+    """Round after round, each with a different seed."""
     exit_code = 0
     with tempfile.TemporaryDirectory() as directory, started(Path(directory)) as (program, service):
         until = time.monotonic() + seconds

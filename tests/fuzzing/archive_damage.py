@@ -1,4 +1,4 @@
-"""Damages documents that are a zip, behind what packs them: parts of them, and the XML in those."""
+"""Damages ZIP-based documents below the compression: their parts, and the XML in them."""
 
 import random
 import re
@@ -8,9 +8,9 @@ from lxml import etree
 
 from ..hostile_office import members, squeezed
 from ..minimal_files import zipped
-from .damage import TOKENS, hurt
+from .damage import TOKENS, damage_bytes
 
-#: What attributes are set to, beside what other attributes are.
+#: What attributes are set to, besides the values of other attributes.
 ODD_VALUES = (
     *(
         "",
@@ -33,11 +33,11 @@ def part(content: bytes, chance: random.Random) -> bytes:
     """The bytes of one part."""
     parts = members(content)
     victim = chance.choice(sorted(parts))
-    return zipped(parts | {victim: hurt(parts[victim], chance)})
+    return zipped(parts | {victim: damage_bytes(parts[victim], chance)})
 
 
 def contents(content: bytes, chance: random.Random) -> bytes:
-    """Which parts there are: swapped, missing, twice, under other names, packed or not."""
+    """The list of parts: swapped, missing, duplicated, renamed, compressed or not."""
     parts = members(content)
     for _ in range(chance.choice((1, 1, 2, 3))):
         one, other = chance.choice(sorted(parts)), chance.choice(sorted(parts))
@@ -59,7 +59,7 @@ def tree(content: bytes, chance: random.Random) -> bytes:
     """The XML of one part, which stays well-formed."""
     parts = members(content)
     names = [name for name, text in sorted(parts.items()) if text.lstrip()[:1] == b"<"]
-    # The parts that hold the text are a few among many.
+    # The parts with the text are a few among many.
     main = [name for name in names if "document" in name or "sheet" in name or "slide" in name]
     victim = chance.choice(main if main and chance.random() < 0.6 else names)
     root = etree.fromstring(parts[victim], etree.XMLParser(resolve_entities=False))
@@ -96,7 +96,7 @@ def _set(one: "etree._Element", other: "etree._Element", chance: random.Random) 
 
 
 def _nest(element: "etree._Element", depth: int) -> None:
-    """Puts an element into others of its name."""
+    """Nests an element in elements of the same name."""
     parent = element.getparent()
     index = parent.index(element)
     inner = element

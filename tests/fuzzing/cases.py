@@ -1,4 +1,4 @@
-"""What is damaged, and how: a good file of each kind, and a number that says which damage."""
+"""What is damaged, and how: a valid file of each kind, and a seed for the damage."""
 
 import random
 import struct
@@ -16,12 +16,12 @@ from secretary.core.files import OFFICE_TYPES
 from ..sample_documents import GOOD
 from ..sample_recordings import GOOD_RECORDINGS, GOOD_SUBTITLES
 from . import archive_damage, chunk_formats, pdf_damage, picture_damage
-from .damage import Damage, hurt
+from .damage import Damage, damage_bytes
 
 PICTURES = Path(__file__).parents[1] / "pictures"
 HEIC: dict[str, Callable[[], bytes]] = {"a.heic": cache((PICTURES / "words.heic").read_bytes)}
 
-#: What is known about the inside of a kind of file; every file is also hurt as it is.
+#: Damage that knows the structure of a kind of file; every file is also damaged bytewise.
 ARCHIVE = (archive_damage.part, archive_damage.contents, archive_damage.tree, archive_damage.tree)
 PDF = (
     *(pdf_damage.objects, pdf_damage.objects, pdf_damage.streams, pdf_damage.drawing),
@@ -40,11 +40,11 @@ INSIDE: Mapping[str, tuple[Damage, ...]] = {
     **dict.fromkeys((".mkv", ".mka", ".webm"), MATROSKA),
     **dict.fromkeys((".ogg", ".opus", ".ogv"), OGG),
 }
-#: Packed with a key that only the file itself has: nobody changes what is inside.
+#: Encrypted, so its contents cannot be changed.
 SEALED = "locked.pdf"
-#: Now and then the damage is such that no library writes it.
+#: Sometimes the damage is such that no library can write it.
 UNWRITABLE = (pikepdf.PdfError, etree.LxmlError, ValueError, TypeError, struct.error, zlib.error)
-#: How often a file is hurt as it is.
+#: How often a file is damaged bytewise.
 AS_IT_IS = 0.25
 
 
@@ -56,7 +56,7 @@ class Case:
 
     @classmethod
     def named(cls, text: str) -> "Case":
-        """As it calls itself."""
+        """Parses the string form of a case."""
         kind, name, seed = text.split("/")
         return cls(kind, name, int(seed))
 
@@ -70,11 +70,11 @@ class Case:
         good = KINDS[self.kind][self.name]()
         inside = () if self.name == SEALED else INSIDE.get(PurePath(self.name).suffix, ())
         if not inside or chance.random() < AS_IT_IS:
-            return hurt(good, chance)
+            return damage_bytes(good, chance)
         try:
             return chance.choice(inside)(good, chance)
         except UNWRITABLE:
-            return hurt(good, chance)
+            return damage_bytes(good, chance)
 
 
 def _of(*suffixes: str) -> dict[str, Callable[[], bytes]]:
@@ -97,7 +97,7 @@ KINDS: Mapping[str, Mapping[str, Callable[[], bytes]]] = {
 
 
 def cases(seed: int, *kinds: str) -> Iterator[Case]:
-    """Every file of these kinds, with this damage, then with the next."""
+    """Every file of these kinds, with this seed, then with the next."""
     while True:
         for kind in kinds:
             for name in KINDS[kind]:

@@ -1,4 +1,4 @@
-"""How files are read as chunks and written again, with sizes and checksums that are right."""
+"""Parses files into chunks and writes them again, with correct sizes and checksums."""
 
 import struct
 import zlib
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from .chunks import Chunk, damage_of
 
-#: Boxes of MP4, HEIF and JPEG 2000 that hold boxes, and how many bytes stand before those.
+#: Boxes of MP4, HEIF and JPEG 2000 that contain boxes, and how many bytes precede those.
 BOXES = {
     **dict.fromkeys(
         (b"moov", b"trak", b"mdia", b"minf", b"stbl", b"dinf", b"edts", b"udta", b"mvex", b"moof",
@@ -128,7 +128,7 @@ def write_png(chunks: list[Chunk]) -> bytes:
 
 
 def read_jpeg(content: bytes) -> list[Chunk]:
-    """Segments; the picture itself is one that is behind all of them."""
+    """Segments; the image data is one after all others."""
     chunks, at = [], 2
     while at + 4 <= len(content) and content[at] == 0xFF:
         name, size = content[at : at + 2], int.from_bytes(content[at + 2 : at + 4], "big")
@@ -149,7 +149,7 @@ def write_jpeg(chunks: list[Chunk]) -> bytes:
 
 
 def read_ogg(content: bytes) -> list[Chunk]:
-    """Pages: the head of each is a name, so that it is moved with it and never hurt."""
+    """Pages: the header of each is its name, so that it moves with the page undamaged."""
     chunks, at = [], 0
     while at + 27 <= len(content) and content[at : at + 4] == b"OggS":
         count = content[at + 26]
@@ -176,7 +176,7 @@ def write_ogg(chunks: list[Chunk]) -> bytes:
 
 
 def _ogg_checksum(page: bytes) -> int:
-    """CRC-32 without turning the bits round, which no library has: each byte is turned instead."""
+    """CRC-32 without bit reflection, which no library has: the bits of each byte are reversed."""
     turned = zlib.crc32(page.translate(TURNED), 0xFFFFFFFF) ^ 0xFFFFFFFF
     return int(f"{turned:032b}"[::-1], 2)
 

@@ -1,16 +1,16 @@
-"""Damages files that are made of chunks, so that sizes and checksums are right again: what reads
-them then comes to the damage instead of stopping before it."""
+"""Damages files that consist of chunks and corrects sizes and checksums, so that the parser reaches
+the damage instead of stopping before it."""
 
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from .damage import Damage, hurt
+from .damage import Damage, damage_bytes
 
 
 @dataclass(slots=True)
 class Chunk:
-    """What it is called, and what it holds: bytes, and behind them other chunks."""
+    """A chunk has a name and contents: bytes, followed by other chunks."""
 
     name: bytes
     content: bytes = b""
@@ -38,7 +38,7 @@ def _damage(chunks: list[Chunk], chance: random.Random) -> None:
     lists = [one for one in _lists(chunks) if one]
     if not lists:
         return
-    # As often in a deep list as in a long one: the long ones are sound and pictures.
+    # Deep lists as often as long ones: the long ones are audio and image data.
     siblings = chance.choice(lists)
     at = chance.randrange(len(siblings))
     match chance.randrange(9):
@@ -56,11 +56,11 @@ def _damage(chunks: list[Chunk], chance: random.Random) -> None:
         case 5:
             _nest(siblings, at, chance.choice((3, 30, 300)))
         case _:
-            siblings[at].content = hurt(siblings[at].content, chance)
+            siblings[at].content = damage_bytes(siblings[at].content, chance)
 
 
 def _nest(siblings: list[Chunk], at: int, depth: int) -> None:
-    """Puts a chunk into others of its name."""
+    """Nests a chunk in chunks of the same name."""
     outer = Chunk(siblings[at].name, siblings[at].content)
     inner = siblings[at]
     for _ in range(depth):

@@ -1,13 +1,13 @@
-"""Damages bytes at random: the same chance does the same damage."""
+"""Damages bytes at random; the same random generator does the same damage."""
 
 import random
 import re
 from collections.abc import Callable
 
-#: What a good file and a chance become.
+#: Turns a valid file and a random generator into a damaged file.
 Damage = Callable[[bytes, random.Random], bytes]
 
-#: What numbers, names and marks are replaced by.
+#: Replacements for numbers, names and markers.
 TOKENS = (
     b"",
     b"0",
@@ -45,22 +45,22 @@ TOKENS = (
     b"PK\x03\x04",
     b"null",
 )
-#: Those that are numbers.
+#: The numeric ones.
 NUMBERS = TOKENS[:10]
-#: A bad place and some sound ones behind it are found as often as many bad ones.
+#: One defect followed by valid data finds as many bugs as many defects.
 HOW_MANY = (1, 1, 2, 3, 8, 30)
 DIGITS = re.compile(rb"[0-9]+")
 
 
-def hurt(content: bytes, chance: random.Random) -> bytes:
-    """Bits turned, tokens put in, parts repeated, cut out and cut off, numbers changed."""
-    hurting = bytearray(content)
+def damage_bytes(content: bytes, chance: random.Random) -> bytes:
+    """Flips bits, inserts tokens, repeats, removes and truncates parts, changes numbers."""
+    damaged = bytearray(content)
     for _ in range(chance.choice(HOW_MANY)):
-        _hurt_once(hurting, chance)
-    return bytes(hurting)
+        _damage_once(damaged, chance)
+    return bytes(damaged)
 
 
-def _hurt_once(content: bytearray, chance: random.Random) -> None:
+def _damage_once(content: bytearray, chance: random.Random) -> None:
     at = chance.randrange(len(content) + 1)
     match chance.randrange(7):
         case 0 | 1 if at < len(content):

@@ -1,5 +1,5 @@
-"""Hands damaged documents to the processors, in a sandbox as a worker does, but without the jobs:
-so there are many a second."""
+"""Passes damaged documents to the processors, in a sandbox as in a worker but without jobs, so that
+there are many per second."""
 
 import asyncio
 import tempfile
@@ -28,7 +28,7 @@ CONCURRENCY = 2
 Batch = Sequence[Case]
 
 
-#: How one ended, and what is wrong with that, if anything.
+#: The outcome, and what is wrong with it, if anything.
 End = tuple[str, str | None]
 
 
@@ -49,9 +49,9 @@ def _end(case: Case) -> End:
             return _process(path, Path(directory)), None
         except JobFailed as error:
             return error.code, None
-        except MemoryError:  # the worker has a name for this one too
+        except MemoryError:  # the worker has an error code for this one too
             return "OUT_OF_MEMORY", None
-        except Exception as error:  # what this is to find
+        except Exception as error:  # what this is meant to find
             return type(error).__name__, traceback.format_exc()
 
 

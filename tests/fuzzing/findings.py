@@ -1,4 +1,4 @@
-"""Reports what a campaign has found and stores what it takes to reproduce it."""
+"""Reports what a campaign has found and stores what is needed to reproduce it."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .cases import Case
 
-#: Where finds are kept, unless somebody says otherwise.
+#: The default directory for findings.
 DIRECTORY = Path("fuzz-finds")
 
 
@@ -23,7 +23,7 @@ class Find:
         return f"--- {self.case}\n{self.fault}\nAgain: {self.command}"
 
     def keep(self, directory: Path = DIRECTORY) -> Path:
-        """The file as it was submitted, and beside it the outcome."""
+        """The file as it was submitted, with the outcome beside it."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{self.case.kind}-{self.case.seed}-{self.case.name}"
         path.write_bytes(self.case.content)
@@ -36,9 +36,9 @@ class Report:
     tried: int = 0
     #: How many were read, and how many failed with which code.
     ends: Counter[str] = field(default_factory=Counter)
-    #: Neither a result nor an error with a name, or something was left behind.
+    #: Neither a result nor an error with a code, or something was left behind.
     defects: list[Find] = field(default_factory=list)
-    #: The engine died of them in its sandbox, or met a limit there; the job says so.
+    #: The engine crashed or hit a limit in its sandbox, and the job reports it.
     deaths: list[Find] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -49,5 +49,5 @@ class Report:
     def keep(self, directory: Path = DIRECTORY) -> None:
         for find in (*self.defects, *self.deaths):
             print(find)
-            print(f"Kept as {find.keep(directory)}")
+            print(f"Stored as {find.keep(directory)}")
         print(self)

@@ -1,5 +1,5 @@
-"""What the service under test is given as handlers: one that makes files, and a fence. A fuzzer
-makes up URLs of the whole world; from this process none of them can be looked up or reached."""
+"""The handlers of the service under test: one that creates files, and an audit hook that blocks the
+network. A fuzzer makes up URLs anywhere; this process cannot resolve or reach any of them."""
 
 import sys
 import zipfile
@@ -29,7 +29,7 @@ def _stay_here(event: str, arguments: tuple[Any, ...]) -> None:
         host = arguments[0]
     elif event in ("socket.connect", "socket.sendto"):
         address = arguments[1]
-        host = address[0] if isinstance(address, tuple) else None  # else a file: it is here
+        host = address[0] if isinstance(address, tuple) else None  # else a Unix socket
     else:
         return
     if host is not None and not str(host).startswith(LOOPBACK):

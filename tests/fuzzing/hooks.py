@@ -4,11 +4,11 @@ from typing import Any
 
 import schemathesis
 
-#: An answer may wait a minute for the end of a job, and then tell with a 5xx that there is no
-#: engine. Both is right, and neither is what we look for; tests/acceptance/test_schema.py waits.
+#: A response may wait a minute for a job and then report with a 5xx that there is no engine. Both
+#: are correct, but not what we look for; tests/acceptance/test_schema.py covers waiting.
 WAITING = frozenset({"sync", "waitms"})
-#: With a filter that all jobs fit it would take them away from the other requests; that it does
-#: what it says, test_schema.py looks at.
+#: With a filter that matches all jobs it would take them away from other requests; test_schema.py
+#: checks that it works.
 FOR_ALL = "/api/jobs/bulk"
 
 

@@ -1,5 +1,5 @@
-"""Hands damaged files in to the whole service, as clients do: each becomes a job, and that has to
-end by a result or by an error that has a name, within its limits, and to leave nothing behind."""
+"""Submits damaged files to the whole service, as clients do: each job must finish with a result or
+with a documented error, within its limits, and leave nothing behind."""
 
 import asyncio
 import json
@@ -27,12 +27,12 @@ from .findings import Find, Report
 ERRORS = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 CONCURRENCY = 3
 MEMORY_MB = 1024
-#: A page, a piece of sound, a conversion. A job has a few of them, and waits for its turn.
+#: A page, an audio chunk, a conversion. A job has several of them, and waits in the queue.
 STEP_SECONDS = 20
 JOB_SECONDS = 90
-#: So many files after each other, then it is looked at what they have left.
+#: Leftovers are checked after this many files.
 GROUP = 24
-#: What the request, the network or we ourselves cause.
+#: Caused by the request, the network or the service itself.
 NEVER_BY_FILES = frozenset(
     {"VALIDATION_ERROR", "UNKNOWN_JOB_TYPE", "DOWNLOAD_FAILED", "UPSTREAM_FAILED", "CANCELLED",
      "INTERNAL_ERROR"}
@@ -56,7 +56,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @cache
 def codes_of_files() -> frozenset[str]:
-    """Those of the documented codes that a file can be the cause of."""
+    """The documented codes that a file can cause."""
     page = ERRORS.read_text()
     table = page[page.index("## Of jobs") : page.index("## Of the command line")]
     return frozenset(re.findall(r"^\| `([A-Z_]+)`", table, re.MULTILINE)) - NEVER_BY_FILES
@@ -74,22 +74,22 @@ class Trouble(logging.Handler):
 
 
 async def survey(every: Iterable[Case]) -> Report:
-    """Runs all of them, several at a time, and looks at what is left after each group."""
+    """Runs all of them, several at a time, and checks for leftovers after each group."""
     report = Report()
     groups = _groups(iter(every))
     first = next(groups, [])
     if any(case.kind == "media" for case in first):
-        GOOD_RECORDINGS["a.wav"]()  # its maker keeps a temporary file, which is not to be ours
+        GOOD_RECORDINGS["a.wav"]()  # creates a temporary file that is kept and must not count
     with tempfile.TemporaryDirectory() as directory, _temporary(Path(directory, "tmp")) as tmp:
         before = {process.pid for process in processes.descendants(os.getpid())}
         roots = Path(directory, "beside")
         roots.mkdir()
         storage = {"source_roots": [str(roots)]}
         async with running_service(Path(directory, "data"), storage=storage, **SETTINGS) as service:
-            with _heard() as trouble:
+            with _recorded_logs() as trouble:
                 for group in chain([first] if first else [], groups):
                     await _try_all(service, roots, group, report, trouble)
-                    await _look_round(service, group, report, tmp)
+                    await _check_leftovers(service, group, report, tmp)
         remaining = [one for one in processes.descendants(os.getpid()) if one.pid not in before]
         if first and remaining:
             report.defects.append(Find(group[-1], f"Processes are left at the end: {remaining}"))
@@ -103,7 +103,7 @@ def _groups(every: Iterator[Case]) -> Iterator[list[Case]]:
 
 @contextmanager
 def _temporary(directory: Path) -> Iterator[Path]:
-    """Where programs of this process and those below it put what they do not want to keep."""
+    """Where this process and its children put their temporary files."""
     directory.mkdir()
     before = os.environ.get("TMPDIR")
     os.environ["TMPDIR"], tempfile.tempdir = str(directory), None
@@ -118,7 +118,7 @@ def _temporary(directory: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _heard() -> Iterator[Trouble]:
+def _recorded_logs() -> Iterator[Trouble]:
     trouble, logger = Trouble(), logging.getLogger("secretary")
     logger.addHandler(trouble)
     try:
@@ -144,7 +144,7 @@ async def _try(
 ) -> None:
     report.tried += 1
     response = await _submit(service, roots, case)
-    if response.status_code != 202:  # it did not even get in
+    if response.status_code != 202:  # it was rejected at submission
         error = response.json().get("error") or {}
         report.ends[f"refused {error.get('code')}"] += 1
         if response.status_code >= 500 or not error.get("message"):
@@ -168,7 +168,7 @@ async def _try(
 
 async def _submit(service: ServiceClient, roots: Path, case: Case) -> Any:
     if case.name in GOOD_SUBTITLES:
-        # Beside a good recording, where subtitles are looked for.
+        # Beside a valid recording, where subtitles are looked for.
         label = f"{case.seed}-{case.name}"
         (roots / f"{label}.wav").write_bytes(GOOD_RECORDINGS["a.wav"]())
         (roots / f"{label}{Path(case.name).suffix}").write_bytes(case.content)
@@ -179,7 +179,7 @@ async def _submit(service: ServiceClient, roots: Path, case: Case) -> Any:
 
 
 def _request_for(case: Case) -> tuple[str, dict[str, str]]:
-    """What is asked for differs with the damage, so that all ways are gone."""
+    """The options vary with the damage, so that all code paths are covered."""
     chance = random.Random(f"choice {case}")
     images = {"include_images": chance.choice(("true", "false"))}
     match case.kind:
@@ -203,25 +203,25 @@ def _request_for(case: Case) -> tuple[str, dict[str, str]]:
 def _fault(job: dict[str, Any], directory: str) -> str | None:
     error, status = job["error"], job["status"]
     if status not in ("completed", "failed"):
-        return f"It is {status}"
+        return f"The job is {status}"
     if status == "failed" and error["code"] not in codes_of_files():
         return f"{error['code']}: {error['message']} {error['details']}"
     if status == "completed" and not isinstance(job["results"], dict):
-        return "It is completed, and there are no results"
+        return "The job completed without results"
     if directory in json.dumps(job):
         return "A path of this machine is exposed"
     for attempt in job["attempts"]:
         began, ended = (datetime.fromisoformat(attempt[key]) for key in ("started_at", "ended_at"))
         if (ended - began).total_seconds() > JOB_SECONDS + STEP_SECONDS:
-            return f"It took {ended - began}"
+            return f"The attempt took {ended - began}"
     peak = job["resources"].get("peak_memory_bytes", 0)
     if peak > 1.5 * MEMORY_MB * 1024 * 1024 and (error or {}).get("code") != "OUT_OF_MEMORY":
-        return f"It took {peak:,.0f} bytes of memory"
+        return f"The job took {peak:,.0f} bytes of memory"
     return None
 
 
 async def _dead_link(service: ServiceClient, job: dict[str, Any]) -> str | None:
-    """Results name their files by addresses that work."""
+    """The results refer to their files by working URLs."""
     for url in islice(_urls(job["results"]), 12):
         response = await service.client.get(url)
         if response.status_code != 200:
@@ -241,14 +241,16 @@ def _urls(value: Any) -> Iterator[str]:
                 yield from _urls(item)
 
 
-async def _look_round(service: ServiceClient, group: list[Case], report: Report, tmp: Path) -> None:
-    """What is left is one's of the group; the service has to answer as before."""
+async def _check_leftovers(
+    service: ServiceClient, group: list[Case], report: Report, tmp: Path
+) -> None:
+    """Leftovers belong to a file of the group; the service must respond as before."""
     remaining = await service.leftovers(uploads=False)
     remaining += sorted(os.listdir(tmp))
     if remaining:
         report.defects.append(
-            Find(group[-1], f"Left by one of {len(group)} up to this: {remaining}")
+            Find(group[-1], f"Left behind by one of the last {len(group)}: {remaining}")
         )
     health = await service.client.get("/api/health")
     if health.status_code != 200:
-        report.defects.append(Find(group[-1], f"The service answers {health.text}"))
+        report.defects.append(Find(group[-1], f"The service responds with {health.text}"))

@@ -1,4 +1,4 @@
-"""Damages PDFs behind what packs them: their objects, the streams in them, their tables."""
+"""Damages PDFs below the compression: their objects, streams and tables."""
 
 import io
 import random
@@ -7,7 +7,7 @@ from typing import Any
 
 import pikepdf
 
-from .damage import HOW_MANY, NUMBERS, TOKENS, hurt
+from .damage import HOW_MANY, NUMBERS, TOKENS, damage_bytes
 
 NAMES = (
     *("/Type", "/Page", "/Pages", "/Font", "/XObject", "/Image", "/Form", "/DeviceRGB", "/Indexed"),
@@ -74,7 +74,7 @@ TABLE = re.compile(
 
 
 def objects(content: bytes, chance: random.Random) -> bytes:
-    """Entries of dictionaries and arrays: other values, other objects, circles."""
+    """Entries of dictionaries and arrays: other values, other objects, cycles."""
     with pikepdf.open(io.BytesIO(content)) as document:
         for _ in range(chance.choice((1, 1, 2, 4))):
             _change(document, chance)
@@ -82,20 +82,20 @@ def objects(content: bytes, chance: random.Random) -> bytes:
 
 
 def streams(content: bytes, chance: random.Random) -> bytes:
-    """What is in a stream, unpacked and packed again."""
+    """The contents of a stream, decompressed and compressed again."""
     with pikepdf.open(io.BytesIO(content)) as document:
         candidates = [one for one in document.objects if isinstance(one, pikepdf.Stream)]
         stream = chance.choice(candidates)
         try:
-            stream.write(hurt(stream.read_bytes(), chance))
-        except pikepdf.PdfError:  # a picture: hurt as it is
+            stream.write(damage_bytes(stream.read_bytes(), chance))
+        except pikepdf.PdfError:  # an image: damaged bytewise
             kind: Any = stream.get("/Filter")
-            stream.write(hurt(stream.read_raw_bytes(), chance), filter=kind)
+            stream.write(damage_bytes(stream.read_raw_bytes(), chance), filter=kind)
         return _saved(document, chance)
 
 
 def drawing(content: bytes, chance: random.Random) -> bytes:
-    """What pages draw, instruction by instruction."""
+    """The drawing instructions of pages."""
     with pikepdf.open(io.BytesIO(content)) as document:
         page = chance.choice(list(document.pages))
         operations = [
@@ -108,7 +108,7 @@ def drawing(content: bytes, chance: random.Random) -> bytes:
 
 
 def table(content: bytes, chance: random.Random) -> bytes:
-    """Where it says that its objects are."""
+    """The cross-reference table."""
     matches = list(TABLE.finditer(content))
     damaged = bytearray(content)
     for match in sorted(

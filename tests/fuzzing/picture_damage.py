@@ -1,4 +1,4 @@
-"""Damages pictures behind what packs them: pixels inside a PNG, the tags of a TIFF."""
+"""Damages images below the compression: pixels inside a PNG, the tags of a TIFF."""
 
 import random
 import struct
@@ -6,17 +6,17 @@ import zlib
 
 from .chunk_formats import read_png, write_png
 from .chunks import Chunk
-from .damage import hurt
+from .damage import damage_bytes
 
-#: What tags of a TIFF are set to: as a kind of number, as a count, as a value.
+#: What TIFF tags are set to: as a type, a count or a value.
 ODD_NUMBERS = (0, 1, 2, 7, 8, 255, 32773, 65535, 0x7FFFFFFF, 0xFFFFFFFF)
 
 
 def png_pixels(content: bytes, chance: random.Random) -> bytes:
-    """Packed again, so that what unpacks them finds nothing wrong."""
+    """Compressed again, so that decompression finds nothing wrong."""
     chunks = read_png(content)
     packed = b"".join(chunk.content for chunk in chunks if chunk.name == b"IDAT")
-    again = Chunk(b"IDAT", zlib.compress(hurt(zlib.decompress(packed), chance)))
+    again = Chunk(b"IDAT", zlib.compress(damage_bytes(zlib.decompress(packed), chance)))
     others = [chunk for chunk in chunks if chunk.name != b"IDAT"]
     return write_png([*others[:-1], again, *others[-1:]])
 

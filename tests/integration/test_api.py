@@ -1,4 +1,4 @@
-"""The HTTP API as clients see it, over a real store. No worker runs: tests end jobs themselves."""
+"""The HTTP API as clients see it, on a real store. No worker runs: tests finish jobs themselves."""
 
 import asyncio
 import re
@@ -54,7 +54,7 @@ def job_service(store: Store, tmp_path: Path) -> JobService:
 
 
 class Client(httpx.AsyncClient):
-    """A client of the API that expects what it asks for to work."""
+    """An API client whose requests must succeed."""
 
     def __init__(self, api: FastAPI, **headers: str) -> None:
         transport = httpx.ASGITransport(api, raise_app_exceptions=False)
@@ -69,7 +69,7 @@ class Client(httpx.AsyncClient):
         return body["data"]
 
     async def refusal(self, method: str, path: str, status: int, **options: Any) -> dict[str, Any]:
-        """The error; every one has the same form, with more beside it for the older clients."""
+        """The error; all have the same form, with more fields for older clients."""
         response = await self.request(method, path, **options)
         assert response.status_code == status, response.text
         body: dict[str, Any] = response.json()
@@ -517,7 +517,7 @@ class TestRefusals:
             await client.refusal("POST", "/api/jobs", 413, content=pieces(), headers=kind)
 
     async def test_a_store_outage_reveals_no_path_or_server(self, tmp_path: Path) -> None:
-        job_service = JobService(BrokenStore(), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        job_service = JobService(BrokenStore(), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # never valid
         async with Client(create_api(job_service)) as client:
             for method, path in (("POST", "/api/jobs"), ("GET", "/api/health/ready")):
                 response = await client.request(method, path, json={})
@@ -526,8 +526,8 @@ class TestRefusals:
                 assert error["message"] == "The job store is unavailable"
             await client.data("GET", "/api/health/live")
 
-    async def test_an_error_nobody_thought_of_tells_its_kind_only(self, tmp_path: Path) -> None:
-        job_service = JobService(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # breaks
+    async def test_an_unexpected_error_reveals_only_its_type(self, tmp_path: Path) -> None:
+        job_service = JobService(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # never valid
         async with Client(create_api(job_service)) as client:
             error = await client.refusal("POST", "/api/jobs", 500, json={})
         assert error == {
@@ -594,7 +594,7 @@ class TestAccess:
 
     @pytest.mark.parametrize("name", ["", " ", "\t"])
     async def test_a_user_without_a_name_is_no_operator(self, api: FastAPI, name: str) -> None:
-        """A program that hands on the names of its users has none for a stranger."""
+        """A program that forwards the names of its users has none for a stranger."""
         async with Client(api, **{"Authorization": "Bearer right"}) as client:
             await client.data("GET", "/api/jobs")
             await client.refusal("GET", "/api/jobs", 403, headers={"X-User-ID": name})
@@ -680,7 +680,7 @@ class TestTrailingSlash:
         paths = [path for path in api.openapi()["paths"] if path.startswith("/api/")]
         async with Client(api) as client:
             for path in paths:
-                # Nothing has this method; what is not there would be a 404.
+                # No route has this method; an unknown path would be a 404.
                 assert (await client.request("PATCH", f"{path}/")).status_code == 405, path
             assert (await client.request("PATCH", "/api/nowhere/")).status_code == 404
             for path in ("/api/doc/", "/api/openapi.json/"):

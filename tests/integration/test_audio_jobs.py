@@ -27,7 +27,7 @@ ROUTE = "/api/audio/process"
 
 
 def in_capitals(request: Mapping[str, Any]) -> Reply:
-    """A model whose other language is ours in capitals."""
+    """A model that translates into uppercase."""
     texts = json.loads(request["messages"][-1]["content"])
     return says(json.dumps({key: text.upper() for key, text in texts.items()}))
 
@@ -67,7 +67,7 @@ async def test_a_recording_becomes_a_transcript_subtitles_and_markdown(tmp_path:
     assert await service.leftovers() == []
 
 
-async def test_the_same_sound_in_any_form_gives_the_same_words(tmp_path: Path) -> None:
+async def test_the_same_audio_in_any_format_gives_the_same_words(tmp_path: Path) -> None:
     forms = ["a.mp3", "a.m4a", "a.ogg", "a.flac", "a.opus"]
     async with running_service(tmp_path) as service:
         read = [service.read(ROUTE, sound(name).read_bytes(), name) for name in forms]
@@ -89,7 +89,7 @@ async def test_times_are_those_of_the_recording(tmp_path: Path) -> None:
     assert other["start"] == pytest.approx(20, abs=0.5)
 
 
-async def test_who_sends_the_same_sound_again_has_it_at_once(tmp_path: Path) -> None:
+async def test_the_same_audio_again_is_served_from_the_cache(tmp_path: Path) -> None:
     content = speech().read_bytes()
     async with running_service(tmp_path) as service:
         first = await service.read(ROUTE, content, "one.wav", user="anna")
@@ -172,7 +172,7 @@ class TestTranslation:
         assert "IT WAS THE BEST" in results["markdown_content"]
         assert "It was the best" in original
         assert again["transcription"] == translated
-        assert len(server.requests) == asked, "what was translated before is not asked again"
+        assert len(server.requests) == asked, "earlier translations are not requested again"
 
     async def test_without_a_model_it_is_refused_before_any_work(self, tmp_path: Path) -> None:
         async with running_service(tmp_path) as service:

@@ -1,4 +1,4 @@
-"""One action on many jobs, by their ids or by a filter, over the API, in every store."""
+"""Bulk actions on jobs by ID or by a filter, over the API, on every store."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

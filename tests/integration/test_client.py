@@ -1,4 +1,4 @@
-"""Both clients against the real service, also where the way to it breaks."""
+"""Both clients against the real service, also over a connection that breaks."""
 
 import asyncio
 import inspect
@@ -54,7 +54,7 @@ BUSY = (
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    """Its jobs are moved by the tests; no worker runs."""
+    """Tests change its jobs themselves; no worker runs."""
     store = open_store(f"sqlite://{tmp_path}/jobs.db")
     await store.open()
     yield store
@@ -79,7 +79,7 @@ Kind = Callable[..., Client | AsyncClient]
 
 @pytest.fixture(params=[Client, AsyncClient])
 def kind(request: pytest.FixtureRequest) -> Kind:
-    """Whatever holds for one client holds for the other."""
+    """What holds for one client holds for the other."""
 
     def make(url: str, **options: Any) -> Client | AsyncClient:
         client: Client | AsyncClient = request.param(url, **{"retries": QUICK, **options})
@@ -89,7 +89,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 async def call(method: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """A method of either client; the one that blocks does so in a thread."""
+    """Call a method of either client; the blocking one in a thread."""
     if inspect.iscoroutinefunction(method):
         return await method(*args, **options)
     return await asyncio.to_thread(method, *args, **options)
@@ -102,7 +102,7 @@ async def collected(items: Any) -> list[Any]:
 
 
 async def taken(items: Any, enough: Callable[[list[Any]], bool]) -> list[Any]:
-    """What comes, until it is enough."""
+    """Collect items until there are enough."""
 
     def take() -> list[Any]:
         first_items: list[Any] = []
@@ -195,7 +195,7 @@ class TestJobs:
         await call(client.close)
 
     async def test_a_callback_may_use_the_client(self, url: str) -> None:
-        """It runs in the thread of whoever waits, so it can cancel what it waits for."""
+        """It runs in the waiting thread, so it can cancel the job that is waited for."""
 
         def use() -> str:
             with Client(url, retries=QUICK) as client:
@@ -309,7 +309,7 @@ class TestAccess:
         await hub.close()
 
 
-#: Where a request can break: before the service has it, in the midst, and behind it.
+#: Where a request can break: before the service has it, in the middle, and after it.
 SUBMITS = [
     {"request_bytes": 0},
     {"request_bytes": 300},
@@ -447,7 +447,7 @@ class TestBrokenStreams:
             await call(client.close)
 
     async def test_no_event_is_lost(self, kind: Kind, url: str, store: Store) -> None:
-        """Jobs come and end while the stream is away."""
+        """Jobs are created and finish while the stream is disconnected."""
         faults = [Fault(b"/api/events", answer_bytes=size) for size in (0, 500, 900, 1500, 2500)]
         async with breaking(url, *faults) as way:
             client, direct = kind(way.url), AsyncClient(url)
@@ -472,7 +472,7 @@ class TestBrokenStreams:
 
 
 async def test_events_before_the_first_connection_are_not_lost(url: str, store: Store) -> None:
-    """The stream has said where it begins; then it breaks, and a job comes and ends."""
+    """The stream has reported its start; then it breaks, and a job is created and finishes."""
     async with AsyncClient(url, retries=QUICK) as direct:
         await direct.submit("selftest")
         await finish(store)

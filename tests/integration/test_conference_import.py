@@ -1,4 +1,4 @@
-"""The schedule of a conference becomes a batch, over real HTTP and with a real child process."""
+"""A conference schedule becomes a batch, over real HTTP and with a real child process."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ from secretary.worker.sandbox import Limits
 from ..api_server import served
 from ..conference_schedules import FOSDEM, FRAB, pretalx
 from ..no_tls import NO_TLS
-from ..web_server import Asked, serving
+from ..web_server import WebRequest, serving
 
 PATH = "/api/batches/from-schedule"
 HOOK = {"url": "https://example.org/hook", "token": "SECRET"}
@@ -65,7 +65,7 @@ async def client(store: Store, data_dir: Path) -> AsyncIterator[httpx.AsyncClien
 
 
 async def jobs_of(client: httpx.AsyncClient, response: httpx.Response) -> list[dict[str, Any]]:
-    """The jobs of the batch that was answered, in their order."""
+    """The jobs of the batch in the response, in order."""
     assert response.status_code == 202, response.text
     data = response.json()["data"]
     assert response.headers["location"] == f"/api/batches/{data['batch_id']}"
@@ -122,8 +122,8 @@ async def test_a_schedule_may_stand_in_the_request_as_text(client: httpx.AsyncCl
 async def test_a_schedule_is_fetched_from_its_address(client: httpx.AsyncClient) -> None:
     text = FRAB.replace("<base_url>https://tagung.example/2031/Fahrplan/</base_url>", "")
 
-    async def answer(asked: Asked) -> None:
-        await asked.answer(text.encode())
+    async def answer(request: WebRequest) -> None:
+        await request.answer(text.encode())
 
     async with serving(answer) as web:
         url = web.url("/2031/schedule.xml")
@@ -132,7 +132,7 @@ async def test_a_schedule_is_fetched_from_its_address(client: httpx.AsyncClient)
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "code", "says"),
+    ("body", "status", "code", "says"),
     [
         ({}, 400, "VALIDATION_ERROR", "exactly one of file, url and schedule"),
         ({"schedule": FRAB, "url": "https://x.example/"}, 400, "VALIDATION_ERROR", "one of"),
@@ -154,13 +154,13 @@ async def test_a_schedule_is_fetched_from_its_address(client: httpx.AsyncClient)
 async def test_what_does_not_fit_is_refused_whole(
     client: httpx.AsyncClient,
     store: Store,
-    asked: dict[str, Any],
+    body: dict[str, Any],
     status: int,
     code: str,
     says: str,
 ) -> None:
     before = await count(store)
-    response = await client.post(PATH, json=asked)
+    response = await client.post(PATH, json=body)
     assert response.status_code == status, response.text
     assert response.json()["error"]["code"] == code
     assert says in response.json()["error"]["message"]

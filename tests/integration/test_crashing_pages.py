@@ -1,4 +1,4 @@
-"""A page whose drawing takes the library down: here a signal does it, while the page is drawn."""
+"""A page that crashes the library while it is rendered; here a signal causes the crash."""
 
 import asyncio
 import os
@@ -14,12 +14,12 @@ from ..service_fixture import ServiceClient, running_service
 
 PDF = "/api/pdf/process"
 SECONDS = 60
-#: Seconds of work, more than to start and to draw the other pages takes.
+#: Seconds of work, more than startup and rendering the other pages take.
 LONG = 1.5
 
 
 def drawing() -> list[int]:
-    """The processes below this one that are busy with the second page."""
+    """The child processes that are rendering the second page."""
     return [each.pid for each in processes.descendants(os.getpid()) if _is_drawing(each.pid)]
 
 
@@ -34,7 +34,7 @@ def _is_drawing(pid: int) -> bool:
 
 
 async def crash_while_it_draws(service: ServiceClient, job_id: str) -> int:
-    """How often, until the job has ended."""
+    """Kill them until the job has finished; return how often."""
     crashes = 0
     deadline = time.monotonic() + SECONDS
     while (await service.job(job_id))["completed_at"] is None:

@@ -1,4 +1,4 @@
-"""Good documents, damaged at random: each is read, or refused by name."""
+"""Valid documents, damaged at random: each is read, or rejected with an error code."""
 
 from itertools import islice
 

@@ -1,5 +1,5 @@
-"""Good files, damaged at random and submitted: each job ends by a result or by an error that has a
-name, and leaves nothing behind. `make fuzz` does the same for longer."""
+"""Valid files, damaged at random and submitted: each job finishes with a result or a documented
+error, and leaves nothing behind. `make fuzz` does the same for longer."""
 
 from itertools import islice
 
@@ -11,7 +11,7 @@ from ..fuzzing.jobs import survey
 SEED = 30_000
 #: How many of each kind: recordings take longest.
 COUNTS = {"pdf": 15, "office": 18, "pictures": 15, "media": 14}
-#: Of the recordings those that are most common.
+#: The most common kinds of recordings.
 RECORDINGS = {"a.wav", "a.mp3", "a.flac", "a.ogg", "v.mp4", "v.mkv", "v.webm", "a.srt", "a.vtt"}
 
 

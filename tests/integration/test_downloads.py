@@ -1,4 +1,4 @@
-"""Downloads from a real server on loopback, which is well behaved or not."""
+"""Downloads from a real server on loopback, well behaved or not."""
 
 import asyncio
 import gzip
@@ -25,7 +25,7 @@ from secretary.core.errors import (
 from secretary.network import DownloadLimits
 from secretary.network.client import Network
 from secretary.network.downloads import Download, download
-from tests.web_server import Answer, Asked, Web, serving
+from tests.web_server import Answer, Web, WebRequest, serving
 
 BODY = b"%PDF-1.7 and so on"
 SMALL = DownloadLimits(
@@ -34,8 +34,8 @@ SMALL = DownloadLimits(
 
 
 def always(body: bytes = BODY, **options: Any) -> Answer:
-    async def answer(asked: Asked) -> None:
-        await asked.answer(body, **options)
+    async def answer(request: WebRequest) -> None:
+        await request.answer(body, **options)
 
     return answer
 
@@ -49,7 +49,7 @@ async def fetched(
 
 
 async def failure(answer: Answer, directory: Path, **options: Any) -> JobFailed:
-    """How a download ends that must not succeed, and that must leave nothing behind."""
+    """The error of a download that must fail and leave nothing behind."""
     async with serving(answer) as web:
         with pytest.raises(JobFailed) as caught:
             await fetched(web, directory / "file", **options)
@@ -108,9 +108,9 @@ class TestWhatComes:
         assert progress == sorted(progress)
 
     async def test_a_body_without_a_length_is_taken_whole(self, tmp_path: Path) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.answer(BODY, headers={"Content-Length": "", "Connection": "close"})
-            asked.writer.close()
+        async def answer(request: WebRequest) -> None:
+            await request.answer(BODY, headers={"Content-Length": "", "Connection": "close"})
+            request.writer.close()
 
         async with serving(answer) as web:
             assert (await fetched(web, tmp_path / "file")).path.stat().st_size == len(BODY)
@@ -122,10 +122,10 @@ class TestWhatComes:
         assert (tmp_path / "file").read_bytes() == BODY
 
     async def test_what_is_of_an_unwanted_kind_is_left_where_it_is(self, tmp_path: Path) -> None:
-        async def endless(asked: Asked) -> None:
-            await asked.send(b"HTTP/1.1 200 OK\r\nContent-Type: Text/HTML; charset=x\r\n\r\n")
+        async def endless(request: WebRequest) -> None:
+            await request.send(b"HTTP/1.1 200 OK\r\nContent-Type: Text/HTML; charset=x\r\n\r\n")
             while True:
-                await asked.send(bytes(1000))
+                await request.send(bytes(1000))
 
         error = await failure(endless, tmp_path, unwanted=frozenset({"text/html"}))
         assert type(error) is UnexpectedContentType
@@ -176,8 +176,8 @@ class TestBounds:
     async def test_an_announced_size_over_the_limit_is_refused_at_once(
         self, tmp_path: Path
     ) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100001\r\n\r\n")
+        async def answer(request: WebRequest) -> None:
+            await request.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100001\r\n\r\n")
             await asyncio.Event().wait()
 
         error = await failure(answer, tmp_path)
@@ -185,10 +185,10 @@ class TestBounds:
         assert error.details["max_bytes"] == 100_000
 
     async def test_an_endless_body_is_stopped_at_the_limit(self, tmp_path: Path) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        async def answer(request: WebRequest) -> None:
+            await request.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
             while True:
-                await asked.send(b"1000\r\n" + bytes(0x1000) + b"\r\n")
+                await request.send(b"1000\r\n" + bytes(0x1000) + b"\r\n")
 
         assert isinstance(await failure(answer, tmp_path), FileTooLarge)
 
@@ -197,10 +197,10 @@ class TestBounds:
             assert (await fetched(web, tmp_path / "file")).path.stat().st_size == 100_000
 
     async def test_a_body_that_drips_for_ever_is_given_up(self, tmp_path: Path) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        async def answer(request: WebRequest) -> None:
+            await request.send(b"HTTP/1.1 200 OK\r\n\r\n")
             while True:
-                await asked.send(b"x")
+                await request.send(b"x")
                 await asyncio.sleep(0.01)
 
         limits = DownloadLimits(total=timedelta(seconds=0.5), idle=timedelta(seconds=10))
@@ -209,10 +209,10 @@ class TestBounds:
         assert error.retryable
 
     async def test_headers_that_drip_for_ever_are_given_up(self, tmp_path: Path) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.send(b"HTTP/1.1 200 OK\r\nX: ")
+        async def answer(request: WebRequest) -> None:
+            await request.send(b"HTTP/1.1 200 OK\r\nX: ")
             while True:
-                await asked.send(b"x")
+                await request.send(b"x")
                 await asyncio.sleep(0.01)
 
         limits = DownloadLimits(total=timedelta(seconds=0.5), idle=timedelta(seconds=10))
@@ -220,8 +220,8 @@ class TestBounds:
 
     @pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"])
     async def test_silence_is_given_up(self, tmp_path: Path, start: bytes) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.send(start)
+        async def answer(request: WebRequest) -> None:
+            await request.send(start)
             await asyncio.Event().wait()
 
         limits = DownloadLimits(idle=timedelta(seconds=0.2))
@@ -230,9 +230,9 @@ class TestBounds:
         assert error.retryable
 
     async def test_a_body_shorter_than_announced_is_a_failure(self, tmp_path: Path) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.answer(BODY, headers={"Content-Length": "1000"})
-            asked.writer.close()
+        async def answer(request: WebRequest) -> None:
+            await request.answer(BODY, headers={"Content-Length": "1000"})
+            request.writer.close()
 
         error = await failure(answer, tmp_path)
         assert error.message == "The connection to 127.0.0.1 failed"
@@ -244,20 +244,20 @@ class TestBounds:
         assert done.path.read_bytes() == b"%PDF"
 
     async def test_a_reset_connection_is_a_failure(self, tmp_path: Path) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.answer(BODY, headers={"Content-Length": "1000"})
+        async def answer(request: WebRequest) -> None:
+            await request.answer(BODY, headers={"Content-Length": "1000"})
             now = struct.pack("ii", 1, 0)
-            asked.writer.get_extra_info("socket").setsockopt(
+            request.writer.get_extra_info("socket").setsockopt(
                 socket.SOL_SOCKET, socket.SO_LINGER, now
             )
-            asked.writer.transport.abort()
+            request.writer.transport.abort()
 
         assert (await failure(answer, tmp_path)).retryable
 
     async def test_what_is_not_http_is_a_failure(self, tmp_path: Path) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.send(b"220 mail.example ESMTP\r\n")
-            asked.writer.close()
+        async def answer(request: WebRequest) -> None:
+            await request.send(b"220 mail.example ESMTP\r\n")
+            request.writer.close()
 
         assert (await failure(answer, tmp_path)).code == "DOWNLOAD_FAILED"
 
@@ -269,8 +269,8 @@ class TestBounds:
         assert caught.value.retryable
 
     async def test_a_cancelled_download_leaves_no_file(self, tmp_path: Path) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.answer(bytes(2_000_000), headers={"Content-Length": "9000000"})
+        async def answer(request: WebRequest) -> None:
+            await request.answer(bytes(2_000_000), headers={"Content-Length": "9000000"})
             await asyncio.Event().wait()
 
         begun = asyncio.Event()
@@ -322,7 +322,7 @@ class TestStatus:
         assert error.details["status"] == int(status[:3])
         assert error.retry_after is None
 
-    async def test_the_sentence_tells_the_status_in_our_words(self, tmp_path: Path) -> None:
+    async def test_the_message_describes_the_status_in_our_words(self, tmp_path: Path) -> None:
         error = await failure(always(status="404 <script>"), tmp_path)
         assert error.message == "127.0.0.1 answered 404 Not Found"
 
@@ -354,20 +354,20 @@ class TestStatus:
 class TestRedirects:
     @pytest.mark.parametrize("status", ["301 x", "302 x", "303 x", "307 x", "308 x"])
     async def test_they_are_followed(self, tmp_path: Path, status: str) -> None:
-        async def answer(asked: Asked) -> None:
-            if asked.target == "/a":
-                await asked.redirect("/b/c.pdf?x=1", status)
+        async def answer(request: WebRequest) -> None:
+            if request.target == "/a":
+                await request.redirect("/b/c.pdf?x=1", status)
             else:
-                await asked.answer(BODY)
+                await request.answer(BODY)
 
         async with serving(answer) as web:
             done = await fetched(web, tmp_path / "file", "/a")
         assert (done.file_name, done.final_url) == ("c.pdf", web.url("/b/c.pdf?x=1"))
 
     async def test_five_are_enough_and_six_too_many(self, tmp_path: Path) -> None:
-        async def answer(asked: Asked) -> None:
-            remaining = int(asked.target[1:])
-            await (asked.redirect(f"/{remaining - 1}") if remaining else asked.answer(BODY))
+        async def answer(request: WebRequest) -> None:
+            remaining = int(request.target[1:])
+            await (request.redirect(f"/{remaining - 1}") if remaining else request.answer(BODY))
 
         async with serving(answer) as web:
             await fetched(web, tmp_path / "file", "/5")
@@ -383,16 +383,16 @@ class TestRedirects:
          "http://127.0.0.1:1/", "http+unix://x/"],
     )  # fmt: skip
     async def test_each_is_checked_like_the_first(self, tmp_path: Path, location: str) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.redirect(location)
+        async def answer(request: WebRequest) -> None:
+            await request.redirect(location)
 
         error = await failure(answer, tmp_path)
         assert isinstance(error, AddressRefused)
         assert not error.retryable
 
     async def test_a_redirect_to_a_name_that_leads_inside_is_refused(self, tmp_path: Path) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.redirect("http://evil.example/")
+        async def answer(request: WebRequest) -> None:
+            await request.redirect("http://evil.example/")
 
         async def resolve(host: str, port: int) -> Sequence[str]:
             assert host == "evil.example"
@@ -406,20 +406,20 @@ class TestRedirects:
 
     @pytest.mark.parametrize("location", ["", "http://[::1", "http://x:y/", "//xn--0.x/"])
     async def test_a_redirect_to_nowhere_is_a_failure(self, tmp_path: Path, location: str) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.redirect(location)
+        async def answer(request: WebRequest) -> None:
+            await request.redirect(location)
 
         error = await failure(answer, tmp_path)
         assert error.message == "127.0.0.1 redirects to no valid URL"
         assert not error.retryable
 
     async def test_a_cookie_comes_back_to_its_server(self, tmp_path: Path) -> None:
-        async def answer(asked: Asked) -> None:
-            if "cookie" in asked.headers:
-                await asked.answer(BODY)
+        async def answer(request: WebRequest) -> None:
+            if "cookie" in request.headers:
+                await request.answer(BODY)
             else:
-                headers = {"Location": asked.target, "Set-Cookie": "seen=1"}
-                await asked.answer(status="302 x", headers=headers)
+                headers = {"Location": request.target, "Set-Cookie": "seen=1"}
+                await request.answer(status="302 x", headers=headers)
 
         async with serving(answer) as web:
             await fetched(web, tmp_path / "file")
@@ -481,8 +481,8 @@ class TestTls:
     ) -> None:
         network = self.network(authority, "files.example")
 
-        async def answer(asked: Asked) -> None:
-            await asked.redirect("http://files.example/")
+        async def answer(request: WebRequest) -> None:
+            await request.redirect("http://files.example/")
 
         async with serving(answer, tls=self.server(authority, "files.example")) as web:
             url = web.url(host="files.example")

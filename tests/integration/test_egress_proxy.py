@@ -17,13 +17,13 @@ from secretary.core.errors import AddressRefused
 from secretary.network.client import Network, connect_tcp
 from secretary.network.egress_proxy import MAX_CONNECTIONS, EgressProxy, open_egress_proxy
 from tests.polling import until
-from tests.web_server import Asked, serving
+from tests.web_server import WebRequest, serving
 
 IDLE = timedelta(seconds=10)
 
 
-async def hello(asked: Asked) -> None:
-    await asked.answer(b"hello")
+async def hello(request: WebRequest) -> None:
+    await request.answer(b"hello")
 
 
 @asynccontextmanager
@@ -39,7 +39,7 @@ async def proxy_to(
 
 
 def client(proxy: EgressProxy, tls: ssl.SSLContext | None = None) -> httpx.AsyncClient:
-    """A program that knows the proxy and its credentials."""
+    """A client that has the proxy's URL and credentials."""
     return httpx.AsyncClient(proxy=proxy.url, verify=tls or False, trust_env=False, timeout=10)
 
 
@@ -96,8 +96,8 @@ class TestForwarding:
             assert (await program.get(web.url())).text == "hello"
 
     async def test_request_bodies_are_forwarded(self) -> None:
-        async def echo(asked: Asked) -> None:
-            await asked.answer(await asked.body())
+        async def echo(request: WebRequest) -> None:
+            await request.answer(await request.body())
 
         async with (
             serving(echo) as web,
@@ -175,7 +175,7 @@ class TestRefusals:
             for first in (f"CONNECT {web.host} HTTP/1.1", f"GET {web.url()} HTTP/1.1"):
                 assert await status(proxy, first, header, key=False) == 407
                 assert await status(proxy, first, key=False) == 407
-                assert await status(proxy, first, header) == 407  # two: which is meant?
+                assert await status(proxy, first, header) == 407  # two of them: ambiguous
             assert web.connections == 0
 
     @pytest.mark.parametrize(
@@ -224,10 +224,10 @@ class TestIsolation:
         assert asked.headers == {"host": web.host, "connection": "close"}
 
     async def test_data_after_a_request_is_not_forwarded(self) -> None:
-        """A second request may be for another host, and bears the credentials."""
+        """A second request may be for another host, and contains the credentials."""
 
-        async def silent(asked: Asked) -> None:
-            await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        async def silent(request: WebRequest) -> None:
+            await request.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
         async with serving(silent) as web, proxy_to(web.host) as proxy:
             one = f"GET {web.url()} HTTP/1.1\r\n{credentials(proxy)}\r\n"
@@ -235,9 +235,9 @@ class TestIsolation:
             assert len(web.asked) == 1
 
     async def test_interim_responses_are_dropped(self) -> None:
-        async def early(asked: Asked) -> None:
-            await asked.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
-            await asked.answer(b"hello")
+        async def early(request: WebRequest) -> None:
+            await request.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+            await request.answer(b"hello")
 
         async with (
             serving(early) as web,
@@ -247,8 +247,8 @@ class TestIsolation:
             assert (await program.get(web.url())).text == "hello"
 
     async def test_an_invalid_response_is_a_bad_gateway(self) -> None:
-        async def other(asked: Asked) -> None:
-            await asked.send(b"220 mail.example\r\n\r\n")
+        async def other(request: WebRequest) -> None:
+            await request.send(b"220 mail.example\r\n\r\n")
 
         async with serving(other) as web, proxy_to(web.host) as proxy:
             assert await status(proxy, f"GET {web.url()} HTTP/1.1") == 502
@@ -263,12 +263,12 @@ class TestIsolation:
 
 class TestLimits:
     async def test_the_byte_limit_closes_all_connections(self) -> None:
-        async def endless(asked: Asked) -> None:
-            if asked.target == "/waits":
+        async def endless(request: WebRequest) -> None:
+            if request.target == "/waits":
                 await asyncio.sleep(60)
-            await asked.send(b"HTTP/1.1 200 OK\r\n\r\n")
+            await request.send(b"HTTP/1.1 200 OK\r\n\r\n")
             while True:
-                await asked.send(bytes(10_000))
+                await request.send(bytes(10_000))
 
         async with serving(endless) as web, proxy_to(web.host, max_bytes=500_000) as proxy:
             waiting = asyncio.create_task(status(proxy, f"GET {web.url('/waits')} HTTP/1.1"))
@@ -280,9 +280,9 @@ class TestLimits:
             assert await status(proxy, f"GET {web.url()} HTTP/1.1") == 503
 
     async def test_tunnels_count_towards_the_limit(self) -> None:
-        async def endless(asked: Asked) -> None:
+        async def endless(request: WebRequest) -> None:
             while True:
-                await asked.send(bytes(10_000))
+                await request.send(bytes(10_000))
 
         async with serving(endless) as web, proxy_to(web.host, max_bytes=500_000) as proxy:
             text = f"CONNECT {web.host} HTTP/1.1\r\n{credentials(proxy)}\r\nGET / HTTP/1.1\r\n\r\n"
@@ -290,7 +290,7 @@ class TestLimits:
             assert proxy.limit_reached.is_set()
 
     async def test_a_silent_server_times_out(self) -> None:
-        async def silent(asked: Asked) -> None:
+        async def silent(request: WebRequest) -> None:
             await asyncio.sleep(60)
 
         idle = timedelta(seconds=0.2)
@@ -300,7 +300,7 @@ class TestLimits:
             assert (await exchange(proxy, tunnel)).startswith(b"HTTP/1.1 200")
 
     async def test_the_number_of_connections_is_limited(self) -> None:
-        async def silent(asked: Asked) -> None:
+        async def silent(request: WebRequest) -> None:
             await asyncio.sleep(60)
 
         async with serving(silent) as web, proxy_to(web.host) as proxy:
@@ -312,7 +312,7 @@ class TestLimits:
                 task.cancel()
 
     async def test_closing_the_proxy_closes_all_connections(self) -> None:
-        async def silent(asked: Asked) -> None:
+        async def silent(request: WebRequest) -> None:
             await asyncio.sleep(60)
 
         async with serving(silent) as web:

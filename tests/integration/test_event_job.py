@@ -1,4 +1,4 @@
-"""The API of the older clients over real HTTP, with every store. No worker runs: tests end jobs."""
+"""The API of older clients over real HTTP, on every store. No worker runs: tests finish jobs."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ JOBS, BATCHES = "/api/event-job/jobs", "/api/event-job/batches"
 FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))
 ANN, BOB, EVE = ({"X-User-ID": name} for name in ("ann", "bob", "eve"))
 
-#: What the older clients call the errors they know.
+#: The names of the errors that older clients know.
 NAMES = {
     400: "validation_error",
     401: "unauthorized",
@@ -46,7 +46,7 @@ NAMES = {
     503: "unavailable",
 }
 
-#: As the older documentation sends it.
+#: As in the older documentation.
 BATCH = """{
     "batch_name": "FOSDEM ecosocial",
     "jobs": [
@@ -58,7 +58,7 @@ BATCH = """{
 
 
 class Client(httpx.AsyncClient):
-    """An older client. It follows no redirects."""
+    """An older client, which does not follow redirects."""
 
     def __init__(self, url: str, **headers: str) -> None:
         super().__init__(base_url=url, headers=headers, trust_env=False)
@@ -72,7 +72,7 @@ class Client(httpx.AsyncClient):
         return body
 
     async def refusal(self, method: str, path: str, status: int, **options: Any) -> dict[str, Any]:
-        """The error, in the form of the older clients and in ours, whatever went wrong."""
+        """The error, in the form of older clients and in ours."""
         response = await self.request(method, path, **options)
         assert response.status_code == status, response.text
         body: dict[str, Any] = response.json()
@@ -450,7 +450,7 @@ class TestUsers:
 class TestErrors:
     @pytest.fixture
     def store_url(self, tmp_path: Path) -> str:
-        """What is refused before any store is asked needs one kind only."""
+        """One kind of store is enough for requests that are rejected before it is used."""
         return f"sqlite://{tmp_path}/jobs.db"
 
     @pytest.mark.parametrize(
@@ -507,13 +507,13 @@ class TestErrors:
         await client.refusal("GET", JOBS, 403, headers={"Origin": "https://evil.example"})
 
     async def test_a_store_outage_is_reported_without_its_address(self, tmp_path: Path) -> None:
-        job_service = JobService(AbsentStore(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        job_service = JobService(AbsentStore(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # never valid
         async with serving(create_api(job_service)) as url, Client(url) as client:
             body = await client.refusal("POST", JOBS, 503, json={})
             assert "db.internal" not in body["message"]
 
-    async def test_an_error_nobody_thought_of_tells_its_kind_only(self, tmp_path: Path) -> None:
-        job_service = JobService(None, Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+    async def test_an_unexpected_error_reveals_only_its_type(self, tmp_path: Path) -> None:
+        job_service = JobService(None, Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # never valid
         async with serving(create_api(job_service)) as url, Client(url) as client:
             body = await client.refusal("GET", f"{JOBS}/x", 500)
         assert body["message"] == "Internal error"
@@ -526,7 +526,7 @@ class TestErrors:
             sent.append(message)
 
         async def receive() -> Message:
-            raise AssertionError("nobody should read")
+            raise AssertionError("must not be read")
 
         scope = {"type": "http", "path": f"{JOBS}/job-1", "headers": []}
         await error_response(status, "No")(scope, receive, send)

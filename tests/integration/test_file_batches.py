@@ -72,7 +72,7 @@ def parts(*files: tuple[str, bytes]) -> list[tuple[str, tuple[str, bytes]]]:
 
 
 async def made(client: httpx.AsyncClient, response: httpx.Response) -> list[dict[str, Any]]:
-    """The jobs of the batch that an answer tells of, in the order in which they were sent."""
+    """The jobs of the batch in a response, in the order in which they were sent."""
     assert response.status_code == 202, response.text
     data = response.json()["data"]
     assert response.headers["location"] == f"/api/batches/{data['batch_id']}"
@@ -83,7 +83,7 @@ async def made(client: httpx.AsyncClient, response: httpx.Response) -> list[dict
 async def refused(
     client: httpx.AsyncClient, store: Store, job_files: JobFiles, status: int, **request: Any
 ) -> str:
-    """The message of a refusal, which leaves nothing behind."""
+    """The message of a rejection, which leaves nothing behind."""
     response = await client.post(PATH, **request)
     assert response.status_code == status, response.text
     assert (await store.find(JobQuery())).items == []
@@ -98,7 +98,7 @@ def remaining_uploads(files: JobFiles) -> list[str]:
 
 
 class TestFiles:
-    async def test_each_becomes_a_job_of_the_type_that_its_content_tells(
+    async def test_each_becomes_a_job_of_the_type_of_its_content(
         self, client: httpx.AsyncClient, files: JobFiles
     ) -> None:
         given = parts(
@@ -120,7 +120,7 @@ class TestFiles:
             assert (source["name"], source["size"]) == (name, len(content))
             assert files.uploads.path_of(job["job_id"], source).read_bytes() == content
 
-    async def test_a_type_and_parameters_may_be_said_once_for_all(
+    async def test_a_type_and_parameters_may_be_given_once_for_all(
         self, client: httpx.AsyncClient
     ) -> None:
         fields = {

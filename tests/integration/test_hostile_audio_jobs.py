@@ -1,4 +1,4 @@
-"""Recordings that want to do harm, submitted to the whole service: each is refused by name."""
+"""Malicious recordings, submitted to the whole service: each is rejected with an error code."""
 
 import asyncio
 import struct
@@ -11,7 +11,7 @@ from secretary.media.ffmpeg import run_ffmpeg
 
 from ..audio_files import RATE, sound, speech
 from ..service_fixture import ServiceClient, running_service
-from ..web_server import Asked, serving
+from ..web_server import WebRequest, serving
 
 ROUTE = "/api/audio/process"
 YEAR = 365 * 86400.0
@@ -27,7 +27,7 @@ def wav(channels: int, frames: bytes, *, claimed: int | None = None) -> bytes:
 
 
 def declared_for_a_year() -> bytes:
-    """A Matroska file whose header says that it takes a year."""
+    """A Matroska file that claims to be a year long."""
     content = bytearray(sound("a.mka").read_bytes())
     at = content.index(b"\x44\x89\x88") + 3  # the duration, eight bytes, in milliseconds
     content[at : at + 8] = struct.pack(">d", YEAR * 1000)
@@ -73,7 +73,7 @@ async def test_a_year_is_not_believed(tmp_path: Path) -> None:
 
 
 async def test_a_claim_of_hours_costs_nothing(tmp_path: Path) -> None:
-    """The header says four gigabytes; ten seconds are there."""
+    """The header claims four gigabytes; there are ten seconds."""
     frames = speech().read_bytes()[44:]
     async with running_service(tmp_path) as service:
         results = await service.read(ROUTE, wav(1, frames, claimed=0xFFFFFFF0), "a.wav")
@@ -82,10 +82,10 @@ async def test_a_claim_of_hours_costs_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["audio/mpeg", "application/octet-stream"])
 async def test_a_url_that_never_ends_is_given_up(tmp_path: Path, kind: str) -> None:
-    async def answer(asked: Asked) -> None:
-        await asked.send(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode())
+    async def answer(request: WebRequest) -> None:
+        await request.send(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode())
         while True:
-            await asked.send(bytes(65536))
+            await request.send(bytes(65536))
             await asyncio.sleep(0.001)
 
     network = {"allow_hosts": ["127.0.0.1"], "download_max_mb": 2, "download_timeout_sec": 20}
@@ -96,10 +96,10 @@ async def test_a_url_that_never_ends_is_given_up(tmp_path: Path, kind: str) -> N
 
 
 async def test_a_url_that_drips_is_given_up(tmp_path: Path) -> None:
-    async def answer(asked: Asked) -> None:
-        await asked.send(b"HTTP/1.1 200 OK\r\nContent-Type: audio/mpeg\r\n\r\n")
+    async def answer(request: WebRequest) -> None:
+        await request.send(b"HTTP/1.1 200 OK\r\nContent-Type: audio/mpeg\r\n\r\n")
         while True:
-            await asked.send(b"x")
+            await request.send(b"x")
             await asyncio.sleep(0.1)
 
     network = {"allow_hosts": ["127.0.0.1"], "download_timeout_sec": 2}
@@ -113,5 +113,5 @@ async def test_a_url_that_drips_is_given_up(tmp_path: Path) -> None:
 
 
 async def attempts(service: ServiceClient, job_id: str) -> list[dict[str, Any]]:
-    """Those that have ended."""
+    """The processes that have exited."""
     return [one for one in (await service.job(job_id))["attempts"] if one["ended_at"]]

@@ -1,5 +1,4 @@
-"""Office files that want to do harm by way of LibreOffice: nothing is fetched, nothing is run,
-nothing is left."""
+"""Malicious office files converted by LibreOffice: nothing is fetched, executed or left behind."""
 
 import asyncio
 import errno
@@ -20,7 +19,7 @@ from ..hostile_office import (
 from ..office_files import docx_of, odf_of, paragraph
 from ..requirements import needed
 from ..service_fixture import running_service
-from ..web_server import Asked, serving
+from ..web_server import WebRequest, serving
 
 DIRECT, CONVERTED = "/api/office/process", "/api/office/process-via-pdf"
 
@@ -30,12 +29,12 @@ def libreoffice() -> None:
     needed("soffice")
 
 
-async def answered(asked: Asked) -> None:
-    await asked.answer(b"FETCHED")
+async def answered(request: WebRequest) -> None:
+    await request.answer(b"FETCHED")
 
 
 def dead_sockets() -> set[str]:
-    """Those of LibreOffice at which nobody listens."""
+    """Sockets of LibreOffice without a listener."""
     return {str(path) for path in Path("/tmp").glob("OSL_PIPE_*") if _is_dead(path)}
 
 
@@ -45,7 +44,7 @@ def _is_dead(path: Path) -> bool:
 
 
 def working() -> list[str]:
-    """The processes below this one that are not the sandbox's own."""
+    """LibreOffice processes below this one."""
     below = processes.descendants(os.getpid())
     lines = [Path(f"/proc/{process.pid}/cmdline") for process in below]
     return [line for path in lines if "soffice" in (line := _line(path))]

@@ -1,5 +1,5 @@
-"""Documents that want to do harm, submitted one after the other to the whole service: each ends
-with the error that names it, in time, and leaves nothing behind. After each a good one is read."""
+"""Malicious documents, submitted one after the other to the whole service: each fails with the
+expected error, in time, and leaves nothing behind. After each of them, a valid one is read."""
 
 import os
 import tempfile
@@ -24,21 +24,21 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_wide = partial(pytest_asyncio.fixture, scope="module", loop_scope="module")
 
 PAGE_SECONDS = 3
-#: To start a process on a busy machine, to end one, to try again where it died.
+#: To start a process on a busy machine, to stop one, to retry after a crash.
 SLACK_SECONDS = 20
 
 
 @dataclass
 class Aftermath:
-    """What is there when all has been submitted, and when the service has ended."""
+    """The state after everything was submitted, and after the service has stopped."""
 
     jobs: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    #: Texts of the good ones by their number.
+    #: The results of valid documents, by number.
     good: dict[int, dict[str, Any]] = field(default_factory=dict)
     leftovers: list[str] = field(default_factory=list)
     temporary: list[str] = field(default_factory=list)
     below: list[processes.Process] = field(default_factory=list)
-    #: What the cache takes for done, by the digests of the files.
+    #: What the cache considers complete, by the digests of the files.
     cached: set[str] = field(default_factory=set)
 
 
@@ -82,7 +82,7 @@ async def submit_all(service: ServiceClient, result: Aftermath) -> None:
         response = await service.client.post(case.route, files=files, data=case.fields)
         if response.status_code == 202:
             ids[case.route, case.name] = response.json()["job_id"]
-        else:  # it did not even get in
+        else:  # it was rejected at submission
             result.jobs[case.route, case.name] = {
                 **response.json(),
                 "status": "failed",
@@ -113,7 +113,7 @@ async def test_it_fails_by_name_and_in_time(aftermath: Aftermath, case: Hostile)
 
 
 def is_sentence(text: str) -> None:
-    """It begins and goes on like one, and tells nothing of our disk."""
+    """It reads like a sentence, and reveals nothing about our disk."""
     assert text[0].isupper() or text[0].isdigit()
     assert len(text.split()) >= 4
     assert "/" not in text
@@ -137,7 +137,7 @@ async def test_after_each_of_them_a_good_one_is_read(aftermath: Aftermath) -> No
 
 async def test_nothing_is_left_where_they_were_worked_on(aftermath: Aftermath) -> None:
     failed = {job.get("job_id") for job in aftermath.jobs.values() if job["status"] == "failed"}
-    # The upload of a failed job is kept for a day: it can be restarted with it.
+    # The upload of a failed job is kept for a day, to restart the job with it.
     remaining = [path for path in aftermath.leftovers if Path(path).name not in failed]
     assert remaining == []
 

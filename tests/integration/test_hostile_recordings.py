@@ -1,5 +1,4 @@
-"""Recordings that want to do harm by way of ffmpeg: nothing is read that is not theirs, and
-nothing is asked of anybody."""
+"""Malicious recordings processed by ffmpeg: no other file is read, and no request is made."""
 
 import contextlib
 import os
@@ -18,13 +17,13 @@ from secretary.media.subtitles import extract_subtitles
 
 from ..audio_files import SOUNDS, VIDEOS, long_silence, made, sound, speech, video
 from ..hostile_recordings import DISGUISES, NAMING
-from ..web_server import Asked, serving
+from ..web_server import WebRequest, serving
 
 MINUTE = 60.0
 
 
 def opened(path: Path, directory: Path) -> None:
-    """All that is done with a recording."""
+    """Everything that is done with a recording."""
     recording = probe(str(path), timeout_s=MINUTE)
     for subtitle in recording.subtitle_tracks:
         extract_subtitles(str(path), subtitle, timeout_s=MINUTE)
@@ -38,8 +37,8 @@ def opened(path: Path, directory: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMING)
 async def test_no_address_is_asked(tmp_path: Path, name: str) -> None:
-    async def answered(asked: Asked) -> None:
-        await asked.answer(speech().read_bytes())
+    async def answered(request: WebRequest) -> None:
+        await request.answer(speech().read_bytes())
 
     async with serving(answered) as web:
         for number, disguise in enumerate(DISGUISES.values()):
@@ -52,7 +51,7 @@ async def test_no_address_is_asked(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMING)
 def test_no_other_file_is_opened(tmp_path: Path, name: str) -> None:
-    """It is a pipe: whoever opened it would wait there, and be late."""
+    """It is a named pipe: opening it would block until the timeout."""
     secret = tmp_path / "secret.wav"
     os.mkfifo(secret)
     for number, disguise in enumerate(DISGUISES.values()):
@@ -67,7 +66,7 @@ def test_no_other_file_is_opened(tmp_path: Path, name: str) -> None:
     ("name", "option"), [("hls.m3u8", "-allowed_extensions"), ("concat.mp4", "-safe")]
 )
 def test_left_to_itself_ffmpeg_would_open_it(tmp_path: Path, name: str, option: str) -> None:
-    """What the two tests above are worth."""
+    """Shows that the two tests above can fail."""
     path = tmp_path / name
     path.write_bytes(NAMING[path.stem](str(speech())))
     allowed = [option, "ALL" if option == "-allowed_extensions" else "0"]
@@ -96,13 +95,13 @@ def test_damaged_at_random_it_is_read_or_refused_by_name(tmp_path: Path, name: s
     chance = random.Random(name)
     for _ in range(8):
         path = tmp_path / name
-        path.write_bytes(hurt(content, chance))
+        path.write_bytes(damage(content, chance))
         with contextlib.suppress(JobFailed):
             opened(path, tmp_path)
 
 
-def hurt(content: bytes, chance: random.Random) -> bytes:
-    """Mostly where it begins or ends: there it says what it holds."""
+def damage(content: bytes, chance: random.Random) -> bytes:
+    """Mostly near the beginning or the end, where the headers are."""
     damaged = bytearray(content)
     for _ in range(chance.choice((1, 3, 10, 40))):
         near = chance.choice((100, 2000, len(damaged)))
@@ -152,7 +151,7 @@ def peaks(path: Path, into: Path) -> tuple[int, int]:
 
 @pytest.mark.parametrize("kind", ["wav", "mp3", "m4a", "mkv"])
 def test_memory_does_not_grow_with_the_length(tmp_path: Path, kind: str) -> None:
-    """Two hours, against a minute. Only the index of an m4a grows."""
+    """Two hours compared with a minute. Only the index of an m4a grows."""
     minute = long_silence(tmp_path / "minute.wav", 60)
     encoded = ("-c:a", "pcm_s16le") if kind == "mkv" else ()
     minute = made(tmp_path / f"minute.{kind}", "-i", minute, *encoded) if kind != "wav" else minute

@@ -1,4 +1,4 @@
-"""Pictures through the whole service."""
+"""Images through the whole service."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -30,7 +30,7 @@ async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ser
 
 
 def on_glass(picture: Image.Image) -> Image.Image:
-    """Black letters on nothing."""
+    """Black letters on a transparent background."""
     glass = Image.new("RGBA", picture.size, (0, 0, 0, 0))
     ink = picture.point(lambda level: 255 - level)
     glass.putalpha(ink)
@@ -38,7 +38,7 @@ def on_glass(picture: Image.Image) -> Image.Image:
 
 
 def exif_turned(picture: Image.Image) -> bytes:
-    """Stored lying on its side, with the word that says so."""
+    """Stored rotated, with the orientation tag that says so."""
     exif = Image.Exif()
     exif[ORIENTATION] = 6
     lying = picture.rotate(90, expand=True)
@@ -117,12 +117,12 @@ async def test_a_picture_without_text_is_read_as_such(service: ServiceClient) ->
 
 
 async def test_a_picture_from_the_web_is_read(tmp_path: Path) -> None:
-    from ..web_server import Asked, serving
+    from ..web_server import WebRequest, serving
 
     content = as_file(page(LINES), "PNG")
 
-    async def answer(asked: Asked) -> None:
-        await asked.answer(content, headers={"Content-Type": "image/png"})
+    async def answer(request: WebRequest) -> None:
+        await request.answer(content, headers={"Content-Type": "image/png"})
 
     async with serving(answer) as web:
         network = {"allow_hosts": ["127.0.0.1"]}

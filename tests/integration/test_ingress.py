@@ -1,4 +1,4 @@
-"""Files and URLs become jobs, and their results files, over real HTTP; a worker where one is
+"""Files and URLs become jobs, and their results files, over real HTTP; with a worker where
 needed."""
 
 import asyncio
@@ -38,7 +38,7 @@ DOCX = office("word")
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"
 URL = "https://example.org/a"
 
-#: Each route with a file that it takes, None where it takes none, and its job type.
+#: Each route with a file that it accepts, or None, and its job type.
 ROUTES: dict[str, tuple[bytes | None, str]] = {
     "/api/pdf/process": (HELLO, "pdf"),
     "/api/pdf/process-url": (HELLO, "pdf"),
@@ -80,7 +80,7 @@ async def files(data_dir: Path, store: Store) -> JobFiles:
 
 @module_wide()
 async def url(store: Store, files: JobFiles) -> AsyncIterator[str]:
-    """One server for all tests: to start and stop one takes longer than most of them."""
+    """One server for all tests: starting and stopping one takes longer than most of them."""
     hub = EventHub(store)
     job_service = JobService(store, Registry(BUILTIN), files)
     async with served(create_api(job_service, hub=hub, max_body_bytes=MEBIBYTE // 2)) as (url, _):
@@ -90,7 +90,7 @@ async def url(store: Store, files: JobFiles) -> AsyncIterator[str]:
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def empty(store: Store, files: JobFiles) -> AsyncIterator[None]:
-    """Each test begins without jobs and files."""
+    """Each test starts without jobs and files."""
     yield
     await store.cancel(JobQuery())
     for job in (await store.find(JobQuery(archived=None, limit=1000))).items:
@@ -100,7 +100,7 @@ async def empty(store: Store, files: JobFiles) -> AsyncIterator[None]:
 
 class Client(httpx.AsyncClient):
     async def upload(self, path: str, content: bytes, *, name: str = "a.bin", **more: Any) -> Any:
-        """What a request with a file is answered."""
+        """The response to a request with a file."""
         return await self.post(path, files={"file": (name, content)}, **more)
 
     async def accepted(self, path: str, **options: Any) -> str:
@@ -145,7 +145,7 @@ async def _working(store: Store, data_dir: Path) -> AsyncIterator[None]:
 
 
 def refused(response: httpx.Response, status: int) -> str:
-    """The message of a refusal, which has the form of the contract."""
+    """The message of a rejection, which has the documented form."""
     assert response.status_code == status, response.text
     body = response.json()
     assert set(body) == {"status", "error"}
@@ -167,7 +167,7 @@ async def remaining_uploads(files: JobFiles) -> list[str]:
 
 
 async def carried(files: JobFiles, job: Job) -> None:
-    """What the executor does before it tells the end."""
+    """What the executor does before it records completion."""
     if (artifact_sync := files.artifact_sync(job)) is not None:
         await artifact_sync.upload_changes()
 
@@ -320,7 +320,9 @@ class TestFields:
         assert (await client.job(job_id))["parameters"]["extra"] == {"colour": "red"}
 
     @pytest.mark.parametrize("camel", [True, False])
-    async def test_what_is_about_the_job_is_heard(self, client: Client, camel: bool) -> None:
+    async def test_parameters_about_the_job_itself_are_used(
+        self, client: Client, camel: bool
+    ) -> None:
         name, user = ("jobName", "userId") if camel else ("job_name", "user_id")
         data = {name: "Mine", user: "ann", "priority": "5"}
         response = await client.upload("/api/pdf/process", HELLO, data=data)
@@ -401,7 +403,7 @@ class TestRefusals:
         assert await remaining_uploads(files) == []
 
     async def test_a_file_over_the_limit_is_a_413(self, client: Client, files: JobFiles) -> None:
-        """The form is within the bounds of a request, only the file in it is too large."""
+        """The form is within the request limit, only its file is too large."""
         response = await client.upload("/api/pdf/process", HELLO + bytes(MEBIBYTE))
         assert "1 MB" in refused(response, 413)
         assert await remaining_uploads(files) == []

@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 PAGES = [{"page": number, "text": "Grüße aus Köln. " * 1500} for number in range(1000)]
 RESULTS: dict[str, Any] = {"markdown_content": "x" * 1_000_000, "page_texts": PAGES}
-#: Work on the event loop lets it turn a few times at most: once per `await`.
+#: Work on the event loop lets it iterate a few times at most: once per `await`.
 MANY_TURNS = 100
 
 
 async def turns_during(work: Coroutine[Any, Any, T]) -> tuple[int, T]:
-    """How often the event loop turned while the work was done, and what came of it."""
+    """How often the event loop iterated while the work was done, and the result."""
     turns = 0
 
     async def count() -> None:
@@ -49,7 +49,7 @@ async def app(tmp_path: Path) -> AsyncIterator[Application]:
 
 
 async def finish_job(app: Application) -> tuple[int, Job]:
-    """A job with the large results, and how often the loop turned while they were stored."""
+    """A job with the large results, and how often the loop iterated while they were stored."""
     job = await claimed(app.store)
     turns, _ = await turns_during(app.store.finish(job, Completed(RESULTS)))
     return turns, job
@@ -86,7 +86,7 @@ async def test_requests_are_answered_while_a_large_job_is_fetched(app: Applicati
         while not fetching.done():
             assert (await client.get("/api/job-types")).status_code == 200
             answered += 1
-            await asyncio.sleep(0)  # without a network a request never waits
+            await asyncio.sleep(0)  # without a network, a request never waits
         fetched = (await fetching).json()
     assert answered > 5
     assert fetched["data"]["results"]["page_texts"] == PAGES

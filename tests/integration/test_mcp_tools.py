@@ -1,4 +1,4 @@
-"""Language models use the service: the real protocol, the real service."""
+"""Language models use the service, with the real protocol."""
 
 import json
 import os
@@ -62,7 +62,7 @@ async def test_a_model_converts_and_reads_a_file(tmp_path: Path) -> None:
 
 
 def as_documented(url: str, files: Path) -> StdioServerParameters:
-    """The program as the page on the command line has it started."""
+    """The program as started in the command-line reference."""
     page = (ROOT / "docs" / "reference" / "cli.md").read_text()
     (example,) = re.findall(r'(?s)```json\n(\{"mcpServers".*?)```', page)
     server = json.loads(example)["mcpServers"]["secretary"]

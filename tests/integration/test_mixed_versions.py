@@ -1,5 +1,5 @@
-"""Programs of two versions on one MongoDB, as while a new one is rolled out: what a newer one
-writes has fields that this one does not know."""
+"""Two versions on one MongoDB, as during a rolling update: what the newer one writes has fields
+that this one does not know."""
 
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
@@ -27,20 +27,20 @@ from tests.contract.factories import LEASE, claim, worker
 from tests.mongod import Mongod
 
 ERROR = JobError(code="UPSTREAM_FAILED", message="503", details={"service": "ocr"})
-#: What clients put there is theirs, whatever its names are; and of counts every name is one.
+#: Their keys are chosen by clients, or are names that are counted.
 NOT_OURS = {"parameters", "results", "details", "webhook", "types"}
 NEWER = {"of_a_newer_version": {"nested": [1, "two"]}}
 
 
 def newer(value: Any) -> Any:
-    """The same with more in it, at every level."""
+    """The same with additional fields at every level."""
     if isinstance(value, dict):
         inner = {k: v if k in NOT_OURS or k == "_id" else newer(v) for k, v in value.items()}
         return inner | NEWER
     return [newer(one) for one in value] if isinstance(value, list) else value
 
 
-class Shop:
+class SharedDatabase:
     def __init__(self, url: str, name: str) -> None:
         self.store: Store = open_store(url)
         self._client: pymongo.MongoClient[dict[str, Any]] = pymongo.MongoClient(url)
@@ -52,7 +52,7 @@ class Shop:
                 yield self._database[name]
 
     def renew_documents(self) -> int:
-        """All that is stored, as a newer version would have written it."""
+        """Rewrite everything stored as a newer version would have written it."""
         changed = 0
         for collection in self.collections():
             for document in collection.find():
@@ -66,16 +66,16 @@ class Shop:
 
 
 @pytest.fixture
-async def shop(mongod: Mongod) -> AsyncIterator[Shop]:
+async def shared(mongod: Mongod) -> AsyncIterator[SharedDatabase]:
     name = f"test_{uuid4().hex[:12]}"
-    shop = Shop(mongod.url(name), name)
-    await shop.store.open()
-    yield shop
-    await shop.close()
+    shared = SharedDatabase(mongod.url(name), name)
+    await shared.store.open()
+    yield shared
+    await shared.close()
 
 
 async def some_work(store: Store) -> list[str]:
-    """A job that ended, one that failed once and waits, one that runs, one in line."""
+    """A finished job, one that failed once and waits, a running one, and one in the queue."""
     batch = Batch(webhook=Webhook(url="https://example.org/hook", headers={"x": "y"}))
     jobs = [
         Job(job_type="pdf", parameters={"n": n}, batch_id=batch.batch_id, user_id="ada")
@@ -90,25 +90,25 @@ async def some_work(store: Store) -> list[str]:
     return [job.job_id for job in jobs]
 
 
-async def test_what_a_newer_version_wrote_is_read(shop: Shop) -> None:
-    store = shop.store
+async def test_what_a_newer_version_wrote_is_read(shared: SharedDatabase) -> None:
+    store = shared.store
     ids = await some_work(store)
     before = [await store.get(job_id) for job_id in ids]
     listed = (await store.find(JobQuery(limit=10))).items
     batches = (await store.find_batches(BatchQuery(limit=10))).items
     workers = await store.workers()
-    assert shop.renew_documents() > len(ids)
+    assert shared.renew_documents() > len(ids)
     assert [await store.get(job_id) for job_id in ids] == before
     assert (await store.find(JobQuery(limit=10))).items == listed
     assert (await store.find_batches(BatchQuery(limit=10))).items == batches
     assert await store.workers() == workers
 
 
-async def test_what_a_newer_version_began_is_gone_on_with(shop: Shop) -> None:
-    store = shop.store
+async def test_what_a_newer_version_began_is_continued(shared: SharedDatabase) -> None:
+    store = shared.store
     ids = await some_work(store)
     running = await store.get(ids[2])
-    shop.renew_documents()
+    shared.renew_documents()
     await store.report(running, Progress(percent=90, message="nearly"))
     await store.finish(running, Completed({}))
     (waiting,) = await claim(store, slots=3)
@@ -122,15 +122,15 @@ async def test_what_a_newer_version_began_is_gone_on_with(shop: Shop) -> None:
     ]  # fmt: skip
 
 
-async def test_what_this_version_does_not_know_stays(shop: Shop) -> None:
-    """Who is rolled back and out again must find it."""
-    store = shop.store
+async def test_what_this_version_does_not_know_stays(shared: SharedDatabase) -> None:
+    """It must still be there after a rollback and another update."""
+    store = shared.store
     await some_work(store)
-    shop.renew_documents()
+    shared.renew_documents()
     (waiting,) = await claim(store, slots=3)
     await store.report(waiting, Progress(percent=90, message="nearly"))
     await store.finish(waiting, Completed({}))
     await store.register_worker(worker(), LEASE)
     for name in ("jobs", "batches", "workers"):
-        (collection,) = (one for one in shop.collections() if one.name == name)
+        (collection,) = (one for one in shared.collections() if one.name == name)
         assert list(collection.find({next(iter(NEWER)): {"$exists": False}})) == [], name

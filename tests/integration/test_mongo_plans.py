@@ -1,8 +1,7 @@
-"""Every hot query of the MongoDB store is a walk down an index, however many jobs are stored.
+"""Every hot query of the MongoDB store uses an index, however many jobs are stored.
 
-What is checked are the statements that the store really sends: the server's profiler tells of
-each which plan it ran, how many keys and documents that touched, and whether it had to sort.
-"""
+The checks cover the statements that the store really sends: the server's profiler reports for each
+which plan it ran, how many keys and documents it examined, and whether it had to sort."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterator
@@ -39,7 +38,7 @@ from ..mongod import Mongod
 
 Documents = Database[dict[str, Any]]
 
-#: Jobs that ended, that wait in line, that wait for their time, that run.
+#: Jobs that have finished, are queued, are scheduled for later, are running.
 ENDED, IN_LINE, WAITING, RUNNING = 6000, 2000, 300, 60
 PAGE = 20
 LIMITS: dict[str, Any] = {"max_per_type": {"t0": 1000}, "max_per_user": 1000}
@@ -47,7 +46,7 @@ LIMITS: dict[str, Any] = {"max_per_type": {"t0": 1000}, "max_per_user": 1000}
 
 @pytest.fixture(scope="module")
 def database(mongod: Mongod) -> Iterator[Documents]:
-    """A store with thousands of jobs, of which few are of interest to any one query."""
+    """A store with thousands of jobs, of which few matter to any one query."""
     url = mongod.url(f"plans_{uuid4().hex[:12]}")
     with pymongo.MongoClient[dict[str, Any]](url) as client:
         db = client.get_default_database()
@@ -75,7 +74,7 @@ async def fill(url: str, db: Documents) -> None:
 
 
 async def add_crowd(store: MongoStore, size: int, **fields: Any) -> str:
-    """Jobs that came an hour ago: of such there is no doubt that all servers know them."""
+    """Jobs created an hour ago, which all servers certainly have."""
     batch = Batch(user_id="u0")
     jobs = [
         Job(
@@ -110,7 +109,7 @@ class Statement:
 
 
 async def statements(database: Documents, call: Awaitable[Any]) -> list[Statement]:
-    """What a call asks of the server, and what the server does for it."""
+    """The statements that a call sends, and what the server does for them."""
     database.command("profile", 0)
     database["system.profile"].drop()
     database.command("profile", 2)
@@ -123,7 +122,7 @@ async def statements(database: Documents, call: Awaitable[Any]) -> list[Statemen
 
 
 def _is_query(entry: dict[str, Any]) -> bool:
-    """Not what brings rows of an earlier statement, nor the stream that waits for changes."""
+    """Without `getMore` of an earlier statement and the change stream."""
     return entry["op"] not in ("getmore", "insert") and "$changeStream" not in str(entry)
 
 
@@ -138,7 +137,7 @@ def _statement(entry: dict[str, Any]) -> Statement:
 
 
 def assert_walks(executed: list[Statement], *, keys: int, documents: int | None = None) -> None:
-    """Each statement took an index, sorted nothing and looked at no more than this."""
+    """Each statement used an index, sorted nothing and examined no more than this."""
     most = keys if documents is None else documents
     assert executed
     for statement in executed:
@@ -189,13 +188,13 @@ class TestTheFeed:
 
 
 class TestTheQueue:
-    async def test_a_claim_touches_the_heads_of_the_lines(
+    async def test_a_claim_reads_only_the_heads_of_the_queues(
         self, store: MongoStore, database: Documents
     ) -> None:
         executed = await statements(database, store.claim("worker-1", Capacity(slots=3)))
         assert_walks(executed, keys=12)
 
-    async def test_the_lines_are_found_by_one_step_each(
+    async def test_each_queue_is_found_in_one_step(
         self, store: MongoStore, database: Documents
     ) -> None:
         executed = await statements(database, store.claim("worker-1", Capacity(slots=1)))
@@ -223,7 +222,7 @@ class TestTheQueue:
         executed = await statements(database, store.claim("worker-1", Capacity(slots=3, **LIMITS)))
         assert_walks(executed, keys=running + 10, documents=15)
 
-    async def test_a_new_job_finds_its_place_by_the_ends_of_its_line(
+    async def test_the_position_of_a_new_job_is_found_by_the_ends_of_its_queue(
         self, store: MongoStore, database: Documents
     ) -> None:
         for user_id in ("u3", None, "new"):
@@ -313,7 +312,7 @@ class TestLists:
         [{"archived": False}, {"user_id": "u1", "archived": False}, {"archived": True}],
         ids=str,
     )
-    async def test_a_search_goes_a_stretch_at_a_time(
+    async def test_a_search_goes_in_steps(
         self, store: MongoStore, database: Documents, terms: dict[str, Any]
     ) -> None:
         query = JobQuery(limit=PAGE, search_seconds=5.0, **terms)

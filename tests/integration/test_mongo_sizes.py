@@ -1,4 +1,4 @@
-"""However long a job lives and whatever its workers write: its document in MongoDB stays small."""
+"""However long a job lives and whatever its workers write, its document in MongoDB stays small."""
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ async def test_many_attempts_restarts_deliveries_and_logs_do_not_make_it_grow(
     place: StoreUnderTest,
 ) -> None:
     store = place.store
-    # As long as may stay in the document.
+    # As long as it may be inside the document.
     value = {"text": "x" * (INLINE_BYTES - 100)}
     job = Job(job_type="pdf", parameters=value, webhook=HOOK, user_id="anna", job_name="n" * 500)
     (job_id,) = (await store.add([job])).job_ids
@@ -96,7 +96,7 @@ async def test_many_attempts_restarts_deliveries_and_logs_do_not_make_it_grow(
     assert [attempt.attempt for attempt in stored.attempts] == list(range(51, 61))
     assert stored.parameters == value
     assert stored.deliveries[-1].n == 15
-    assert place.database["contents"].count_documents({}) == 0  # all of it is inside
+    assert place.database["contents"].count_documents({}) == 0  # everything is inside
 
 
 async def test_values_that_are_long_only_in_bson_lie_outside(place: StoreUnderTest) -> None:

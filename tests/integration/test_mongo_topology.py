@@ -1,4 +1,4 @@
-"""The MongoDB store when servers are not as one would like them, and when processes die midway."""
+"""The MongoDB store with servers that fail or are misconfigured, and processes that die midway."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ Documents = Database[dict[str, Any]]
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
-# The driver leaves the socket of a connection attempt that it gives up to the garbage collector.
+# The driver leaves the sockets of abandoned connection attempts to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 
@@ -84,7 +84,7 @@ async def store(url: str) -> AsyncIterator[MongoStore]:
 
 @pytest.fixture
 def db(url: str) -> Iterator[Documents]:
-    """The documents behind the store's back."""
+    """Direct access to the documents, bypassing the store."""
     with pymongo.MongoClient[dict[str, Any]](url) as client:
         yield client.get_default_database()
 
@@ -139,7 +139,7 @@ class TestStandaloneServer:
 
 
 class TestSeveralProcesses:
-    async def test_news_of_one_wakes_those_who_wait_in_another(self, url: str) -> None:
+    async def test_a_change_in_one_process_wakes_waiters_in_another(self, url: str) -> None:
         async with opened(url) as first_store, opened(url) as second_store:
             seen = -1
             for change in (
@@ -360,7 +360,7 @@ class TestCallersThatGiveUp:
     async def test_a_call_that_was_cancelled_says_so_at_every_moment(
         self, store: MongoStore
     ) -> None:
-        """Before Python 3.12 the driver may forget a cancellation."""
+        """Before Python 3.12, the driver may swallow a cancellation."""
         for step in range(200):
             reading = asyncio.create_task(store.counts())
             await asyncio.wait({reading}, timeout=step / 100_000)
@@ -437,7 +437,7 @@ class TestProcessesThatDiedMidway:
         await store.tidy()
         assert [job.job_id for job in await claim(store)] == [jobs[0].job_id]
 
-    async def test_a_job_in_line_of_an_inactive_batch_does_not_start(
+    async def test_a_queued_job_of_a_paused_batch_does_not_start(
         self, store: MongoStore, db: Documents
     ) -> None:
         batch, jobs = await add_batch(store, 1)
@@ -591,7 +591,7 @@ def reopened(db: Documents, batch_id: str) -> int:
 def half_added(
     db: Documents, batch: Batch, jobs: list[Job], *, at: datetime, token: str = "half"
 ) -> None:
-    """Turn an added batch back to how it is between the write that decides and its publication."""
+    """Reset an added batch to its state between the deciding write and its publication."""
     for n, job in enumerate(jobs):
         queue_position = {"line": f"{job.job_type}/0", "turn": n}
         staged = {"token": token, "at": at, "place": queue_position}

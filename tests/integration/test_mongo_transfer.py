@@ -1,4 +1,4 @@
-"""What a copy into MongoDB leaves when it dies midway, and copies out of an unfinished store."""
+"""What an interrupted copy into MongoDB leaves behind, and copies out of an unfinished store."""
 
 import gc
 import warnings
@@ -110,7 +110,7 @@ async def test_followers_see_the_imported_records(store: MongoStore) -> None:
 async def test_a_batch_that_nobody_sees_yet_is_copied(
     store: MongoStore, database: Documents
 ) -> None:
-    """Whoever added it died before he could show its jobs."""
+    """The process that added it died before publishing its jobs."""
     batch = Batch()
     jobs = [Job(batch_id=batch.batch_id) for _ in range(3)]
     key = IdempotencyKey("k", "print")
@@ -152,6 +152,6 @@ async def test_an_older_service_that_does_not_answer_leaves_no_client_open() -> 
     with warnings.catch_warnings(record=True, action="always") as caught:
         del older
         gc.collect()
-    # The driver warns about a client that was not closed. A busy machine may cancel its monitor
-    # while that connects, which leaks a socket of the driver's own.
+    # The driver warns about a client that was not closed. On a busy machine, cancelling its monitor
+    # while it connects leaks a socket of the driver's own.
     assert not [one for one in caught if "MongoClient" in str(one.message)]

@@ -1,4 +1,4 @@
-"""One job on several machines: each process has a data directory of its own, and none is shared."""
+"""One job on several machines: each process has its own data directory, and none is shared."""
 
 import asyncio
 import io
@@ -49,7 +49,7 @@ class Machines:
         return self.directory / name
 
     def files(self, name: str) -> list[str]:
-        """What a machine holds, apart from its cache."""
+        """The files on a machine, apart from its cache."""
         files = (path for path in self.data(name).rglob("*") if path.is_file())
         names = (str(path.relative_to(self.data(name))) for path in files)
         return sorted(name for name in names if not name.startswith("cache/"))
@@ -82,7 +82,7 @@ class Machines:
             yield app.store, app.files
 
 
-#: test_blob_stores covers S3 itself; `make test-extended` runs all of these tests on it, too.
+#: test_blob_stores covers S3 itself; `make test-extended` also runs all of these tests on it.
 S3 = pytest.param("s3", marks=pytest.mark.extended)
 
 
@@ -107,7 +107,7 @@ async def test_an_upload_to_one_is_worked_on_by_another_and_served_by_a_third(
     job_id = await first.submit_file(
         ROUTE, FRUIT, "Obst & Gemüse.pdf", extraction_method="preview_and_native"
     )
-    assert machines.files("first") == [], "uploads are in the blob store"
+    assert machines.files("first") == [], "uploads must be in the blob store"
     async with machines.worker("second"):
         job = await third.ended(job_id)
         assert job["status"] == "completed", job["error"]
@@ -120,7 +120,7 @@ async def test_an_upload_to_one_is_worked_on_by_another_and_served_by_a_third(
         names = zipfile.ZipFile(io.BytesIO(archive)).namelist()
         assert "page_001.txt" in names
         again = (await first.get(f"/api/jobs/{job_id}/download-archive")).content
-        assert again == archive, "packed once"
+        assert again == archive, "the archive is created once"
     assert [machines.files(name) for name in ("first", "second", "third")] == [[], [], []]
     assert (await third.client.delete(f"/api/jobs/{job_id}")).status_code == 200
     async with machines.store("fourth") as (_, files):

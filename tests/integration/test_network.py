@@ -9,11 +9,11 @@ import pytest
 
 from secretary.core.errors import AddressRefused
 from secretary.network.client import Network, connect_tcp, resolve_host
-from tests.web_server import Asked, Web, serving
+from tests.web_server import Web, WebRequest, serving
 
 
-async def hello(asked: Asked) -> None:
-    await asked.answer(b"hello")
+async def hello(request: WebRequest) -> None:
+    await request.answer(b"hello")
 
 
 async def test_a_private_server_is_not_reached_unless_it_is_allowed() -> None:
@@ -90,8 +90,8 @@ async def test_the_host_header_is_always_that_of_the_url() -> None:
 
 
 async def test_redirects_are_not_followed_by_default() -> None:
-    async def answer(asked: Asked) -> None:
-        await asked.redirect("http://10.0.0.1/")
+    async def answer(request: WebRequest) -> None:
+        await request.redirect("http://10.0.0.1/")
 
     async with serving(answer) as web, Network([web.host]).client() as client:
         assert (await client.get(web.url())).status_code == 302
@@ -100,8 +100,8 @@ async def test_redirects_are_not_followed_by_default() -> None:
 
 
 async def test_cookies_are_not_stored() -> None:
-    async def answer(asked: Asked) -> None:
-        await asked.answer(headers={"Set-Cookie": "seen=1"})
+    async def answer(request: WebRequest) -> None:
+        await request.answer(headers={"Set-Cookie": "seen=1"})
 
     async with serving(answer) as web, Network([web.host]).client() as client:
         await client.get(web.url())
@@ -126,8 +126,8 @@ async def test_proxies_and_passwords_of_the_environment_are_ignored(
 
 
 async def test_a_post_is_sent_with_its_body_and_headers() -> None:
-    async def answer(asked: Asked) -> None:
-        await asked.answer(await asked.body())
+    async def answer(request: WebRequest) -> None:
+        await request.answer(await request.body())
 
     async with serving(answer) as web, Network([web.host]).client() as client:
         answered = await client.post(web.url("/hook"), json={"a": 1}, headers={"X-Own": "1"})
@@ -150,8 +150,8 @@ async def test_localhost_can_be_allowed_by_name() -> None:
 
 
 async def test_transport_errors_are_those_of_httpx() -> None:
-    async def answer(asked: Asked) -> None:
-        asked.writer.close()
+    async def answer(request: WebRequest) -> None:
+        request.writer.close()
 
     async with serving(answer) as web, Network([web.host]).client() as client:
         with pytest.raises(httpx.RemoteProtocolError):

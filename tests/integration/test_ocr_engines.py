@@ -1,4 +1,4 @@
-"""The engine that an operator chooses, through the whole service."""
+"""The configured OCR engine, through the whole service."""
 
 import importlib.util
 import os
@@ -12,7 +12,7 @@ from ..service_fixture import running_service
 
 ROUTE = "/api/imageocr/process"
 RAPID = {"ocr_engine": "rapidocr"}
-#: In CI it has to be.
+#: Required in CI.
 IS_INSTALLED = "CI" in os.environ or all(
     importlib.util.find_spec(name) for name in ("rapidocr", "onnxruntime")
 )

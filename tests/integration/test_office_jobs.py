@@ -1,4 +1,4 @@
-"""Office files through the whole service: every format, read directly and by LibreOffice."""
+"""Office files through the whole service: every format, read directly and with LibreOffice."""
 
 import io
 from collections.abc import AsyncIterator, Callable

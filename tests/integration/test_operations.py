@@ -64,8 +64,8 @@ async def client_of(app: Any, **headers: str) -> AsyncIterator[httpx.AsyncClient
 
 
 def broken_service(tmp_path: Path) -> JobService:
-    """All that is asked of its store ends in an error nobody thought of."""
-    return JobService(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+    """Every use of its store raises an unexpected error."""
+    return JobService(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # never valid
 
 
 class TestHeaders:
@@ -114,7 +114,7 @@ class TestHeaders:
             record_response=lambda *_: None,
             max_body_bytes=0,
             path_limits={},
-            body_timeout=0.1,  # no limit for an answer
+            body_timeout=0.1,  # does not limit the response
         )
         async with client_of(middleware) as client, client.stream("GET", "/") as answer:
             pieces = answer.aiter_raw()
@@ -165,7 +165,7 @@ class TestRequestRate:
 
     async def test_without_keys_each_address_is_counted(self, job_service: JobService) -> None:
         async with client_of(create_api(job_service, requests_per_minute=1)) as client:
-            far = {"X-Forwarded-For": "192.0.2.7"}  # what a proxy on this machine says
+            far = {"X-Forwarded-For": "192.0.2.7"}  # as sent by a proxy on this machine
             assert (await client.get("/api/jobs")).status_code == 200
             assert (await client.get("/api/jobs", headers=far)).status_code == 200
             assert (await client.get("/api/jobs")).status_code == 429
@@ -187,7 +187,7 @@ class TestWrongKeys:
                 assert (await client.get("/api/jobs", headers=guess)).status_code == 401
             refused = await client.get("/api/jobs", headers={"Authorization": "Bearer guess"})
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "3")
-            # Not even a valid one can be distinguished.
+            # Even valid keys get the same response.
             assert (await client.get("/api/jobs", headers=KEY)).status_code == 429
             far = {**KEY, "X-Forwarded-For": "192.0.2.7"}
             assert (await client.get("/api/jobs", headers=far)).status_code == 200
@@ -224,12 +224,14 @@ class TestWrongKeys:
         api = create_api(job_service, api_keys=["right"])
         async with serving(api) as url:
             head = b"POST /api/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
-            answer = await said_by(url, head, until=b"}}")
+            answer = await response_to(url, head, until=b"}}")
         assert answer.startswith(b"HTTP/1.1 401 ")
 
 
-async def said_by(url: str, *pieces: bytes, until: bytes | None = None, pause: float = 0) -> bytes:
-    """What the server says to these bytes until it closes the connection, or has said `until`."""
+async def response_to(
+    url: str, *pieces: bytes, until: bytes | None = None, pause: float = 0
+) -> bytes:
+    """The response to these bytes until the server closes the connection or has sent `until`."""
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     answer = asyncio.create_task(reader.read() if until is None else reader.readuntil(until))
@@ -256,7 +258,7 @@ class TestSlowClients:
         self, job_service: JobService
     ) -> None:
         async with serving(create_api(job_service, body_timeout=0.2)) as url:
-            answer = await said_by(url, POST + b'{"job_name":')
+            answer = await response_to(url, POST + b'{"job_name":')
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert b"arrived too slowly" in answer
         assert b"connection: close" in answer.lower()
@@ -266,9 +268,9 @@ class TestSlowClients:
             answer = b""
             for _ in range(5):
                 began = time.monotonic()
-                # A drop that meets the closed connection may reset it before its answer is read.
+                # Writing to the closed connection may reset it before the response is read.
                 with suppress(ConnectionResetError):
-                    answer = await said_by(url, POST, *[b" "] * 10, pause=0.1)
+                    answer = await response_to(url, POST, *[b" "] * 10, pause=0.1)
                 assert time.monotonic() - began < 5
                 if answer:
                     break
@@ -281,8 +283,8 @@ class TestSlowClients:
             head_seconds = 0.2
 
         async with serving(create_api(job_service), connection=Hasty) as url:
-            assert await said_by(url) == b""
-            assert await said_by(url, b"GET /api/health/live HTTP/1.1\r\nHost: x\r\n") == b""
+            assert await response_to(url) == b""
+            assert await response_to(url, b"GET /api/health/live HTTP/1.1\r\nHost: x\r\n") == b""
             async with httpx.AsyncClient(base_url=url, verify=NO_TLS, trust_env=False) as client:
                 assert (await client.get("/api/health/live")).status_code == 200
 
@@ -290,7 +292,7 @@ class TestSlowClients:
         flood = b"".join(b"X-Header-%d: %s\r\n" % (n, b"x" * 1000) for n in range(200))
         async with serving(create_api(job_service)) as url:
             try:
-                answer = await said_by(url, b"GET / HTTP/1.1\r\nHost: x\r\n", flood, pause=0.05)
+                answer = await response_to(url, b"GET / HTTP/1.1\r\nHost: x\r\n", flood, pause=0.05)
             except ConnectionError:
                 answer = b""
         assert b" 200 " not in answer
@@ -307,7 +309,7 @@ class TestServer:
 
 
 class TestHealth:
-    async def test_it_tells_people_how_the_service_is(
+    async def test_it_reports_the_state_of_the_service(
         self, job_service: JobService, store: Store
     ) -> None:
         await store.register_worker(worker(), LEASE)
@@ -332,7 +334,7 @@ class TestHealth:
             async def workers(self) -> None:
                 raise StoreUnavailable("The MongoDB at db.internal does not answer")
 
-        job_service = JobService(Away(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        job_service = JobService(Away(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # never valid
         async with client_of(create_api(job_service)) as client:
             answer = await client.get("/api/health")
             assert answer.status_code == 503
@@ -381,7 +383,7 @@ class TestMetrics:
         assert job["job_id"] not in answer.text
         assert 'method="OTHER",route="/api/jobs",status="405"' in answer.text
 
-    async def test_a_worker_of_its_own_tells_them_too(self, job_service: JobService) -> None:
+    async def test_a_separate_worker_exports_them_too(self, job_service: JobService) -> None:
         probe = create_probe(
             job_service,
             api_keys=["right"],
@@ -395,7 +397,7 @@ class TestMetrics:
 
 
 class Log:
-    """What the service writes to its log, in both forms."""
+    """What the service logs, in both formats."""
 
     def __init__(self) -> None:
         self.text, self.json = io.StringIO(), io.StringIO()
@@ -498,12 +500,12 @@ class TestSecrets:
         for answer in answers:
             text = f"{answer.headers} {answer.text}"
             if "SECRETQUERY" in str(answer.request.url):
-                text = text.replace("SECRETQUERY", "")  # what a client asked is repeated to it
+                text = text.replace("SECRETQUERY", "")  # the response echoes the request
             assert not [secret for secret in SECRETS if secret in text], answer.request.url
         written = log.text.getvalue() + log.json.getvalue()
         assert not [secret for secret in SECRETS if secret in written]
 
-    # The driver leaves the socket of a connection attempt that it gives up to the collector.
+    # The driver leaves the sockets of abandoned connection attempts to the garbage collector.
     @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
     async def test_the_password_of_a_database_is_in_no_answer_and_no_log(
         self, tmp_path: Path, log: Log
@@ -516,7 +518,7 @@ class TestSecrets:
         del raised, store
         gc.collect()
         assert "SECRETPASSWORD" not in str(error)
-        job_service = JobService(Refusing(error), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        job_service = JobService(Refusing(error), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # never valid
         async with client_of(create_api(job_service)) as client:
             for path in ("/api/jobs", "/api/health", "/api/health/ready", "/metrics"):
                 answer = await client.get(path)
@@ -526,7 +528,7 @@ class TestSecrets:
 
 
 class Refusing:
-    """A store that was there when the service started."""
+    """A store that was available when the service started."""
 
     kind = "mongodb"
 

@@ -1,4 +1,4 @@
-"""Decoding in a child process with limits, as a worker does it."""
+"""Decoding in a child process with limits, as in a worker."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ def decoding(path: Path, into: Path, recording: Recording) -> "partial[DecodedAu
 
 
 def programs() -> list[str]:
-    """The ffmpegs below this process."""
+    """The ffmpeg processes below this one."""
     results = []
     for process in processes.descendants(os.getpid()):
         try:

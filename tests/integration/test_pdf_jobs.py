@@ -314,7 +314,7 @@ class TestVision:
 
 
 class TestCache:
-    async def test_the_same_file_of_another_user_is_there_at_once_and_tells_nothing(
+    async def test_the_same_file_of_another_user_is_cached_and_reveals_nothing(
         self, service: ServiceClient
     ) -> None:
         content = pdf("A secret of two")
@@ -359,7 +359,7 @@ class TestCache:
         content = pdf("Page one is known", "Page two is not")
         await service.read(ROUTE, content, "a.pdf", page_end=1)
         directory = service.data_dir / f"cache/pdf/{hashlib.sha256(content).hexdigest()}/native"
-        (directory / "page_001.txt").unlink()  # if it is made again, it is there again
+        (directory / "page_001.txt").unlink()  # processing the page again would restore it
         (directory / "page_001.txt").write_text("from the cache")
         results = await service.read(ROUTE, content, "a.pdf")
         assert (await service.get(results["page_texts"][0])).json()["content"] == "from the cache"

@@ -1,4 +1,4 @@
-"""A real language model answers: small, not clever, but real. What holds is the form."""
+"""With a real language model, small and not clever: only the form of its answers is checked."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""The recording stays beside what was made of it: served as what it is, in ranges, while it may."""
+"""The recording is kept with its transcript: served with its own type, in ranges, while allowed."""
 
 import asyncio
 from pathlib import Path
@@ -9,12 +9,12 @@ import pytest
 from .. import backends
 from ..audio_files import sound, speech, video
 from ..service_fixture import running_service
-from ..web_server import Asked, serving
+from ..web_server import WebRequest, serving
 
 ROUTE = "/api/audio/process"
 
 
-#: Made of the same words; what it is served as, and under which name.
+#: Files with the same words; the media type and the name they are served with.
 PLAYED = {
     "a.mp3": ("audio/mpeg", "recording.mp3"),
     "a.m4a": ("audio/mp4", "recording.m4a"),
@@ -64,8 +64,8 @@ async def test_a_known_recording_can_be_played_too(tmp_path: Path) -> None:
 async def test_one_that_was_downloaded_is_kept(tmp_path: Path) -> None:
     content = sound("a.mp3").read_bytes()
 
-    async def talk(asked: Asked) -> None:
-        await asked.answer(content, headers={"Content-Type": "audio/mpeg"})
+    async def talk(request: WebRequest) -> None:
+        await request.answer(content, headers={"Content-Type": "audio/mpeg"})
 
     async with (
         serving(talk) as site,
@@ -77,9 +77,9 @@ async def test_one_that_was_downloaded_is_kept(tmp_path: Path) -> None:
     assert await service.leftovers() == []
 
 
-@pytest.mark.skipif(bool(backends.KIND), reason="in a blob store it is a file of its own")
+@pytest.mark.skipif(bool(backends.KIND), reason="a blob store has a separate copy")
 async def test_it_is_the_same_file_under_another_name(tmp_path: Path) -> None:
-    """Nothing is copied: what is read where files may be named stays one file."""
+    """Nothing is copied: a file read from a source root is hard-linked."""
     (tmp_path / "root").mkdir()
     path = tmp_path / "root" / "talk.mp3"
     path.write_bytes(sound("a.mp3").read_bytes())

@@ -1,4 +1,4 @@
-"""A job once more with other parameters, and with the file that came with it."""
+"""A job re-run with other parameters, and with its uploaded file."""
 
 import asyncio
 from pathlib import Path
@@ -35,7 +35,7 @@ async def test_a_file_that_failed_is_read_with_its_password(tmp_path: Path) -> N
         assert "Apples and pears" in job["results"]["extracted_text"]
         assert job["parameters"]["file_source"]["name"] == "secret.pdf"
         assert (await service.job(first["job_id"]))["status"] == "failed"
-        # The first one has its file still.
+        # The first one still has its file.
         third = await service.ended(await again(service, first["job_id"], password="wrong"))
         assert third["error"]["code"] == "FILE_ENCRYPTED"
 
@@ -66,7 +66,7 @@ async def test_a_file_that_is_gone_is_a_conflict(tmp_path: Path) -> None:
         )
         url = f"/api/jobs/{job['job_id']}/again"
         changed = {"parameters": {"include_images": True}}
-        async with asyncio.timeout(10):  # a worker tidies up behind the end of a job
+        async with asyncio.timeout(10):  # a worker cleans up after the job has finished
             while (answer := await service.client.post(url, json=changed)).status_code == 202:
                 await asyncio.sleep(0.05)
         assert (answer.status_code, answer.json()["error"]["code"]) == (409, "CONFLICT")

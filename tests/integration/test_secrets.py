@@ -1,4 +1,4 @@
-"""The password of a file, from the request to the end of its job: who may read the job cannot."""
+"""The password of a file, from the request to the end of its job: it is never revealed."""
 
 import asyncio
 import io
@@ -21,12 +21,12 @@ ROUTE = "/api/pdf/process"
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """All that the service says, at its most talkative."""
+    """Everything the service logs, at the most verbose level."""
     written = io.StringIO()
     handler = logs.log_handler(written, as_json=True)
     handler.addFilter(
         lambda record: not record.name.startswith(logs.QUIET_LOGGERS)
-    )  # as it sets up
+    )  # as in its setup
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)
@@ -76,7 +76,7 @@ async def test_no_response_event_or_log_line_contains_the_password(
 
 
 async def _received(receiver: Receiver) -> None:
-    """Until its end has been delivered."""
+    """Wait until the final event has been delivered."""
     async with asyncio.timeout(20):
         while not any(each.json["phase"] == "completed" for each in receiver.received):
             await asyncio.sleep(0.02)
@@ -103,7 +103,7 @@ async def test_a_job_that_failed_runs_again_with_the_password_that_nobody_can_re
         job_id = await service.submit_file(ROUTE, content, "a.pdf", password=PASSWORD, page_start=7)
         first = await service.ended(job_id)
         assert (first["status"], first["parameters"]["password"]) == ("failed", "•••")
-        # A client that sends back what it has read changes nothing by it.
+        # A client that sends back what it has read changes nothing.
         second = await again(service, first["job_id"], page_start=None, password="•••")
         job = await service.ended(second)
         assert job["status"] == "completed", job["error"]

@@ -1,4 +1,4 @@
-"""Talks of a conference through the whole service: page, video and slides become one document."""
+"""Conference talks through the whole service: page, video and slides become one document."""
 
 import io
 import json
@@ -16,7 +16,7 @@ from ..audio_files import WORDS
 from ..llm_server import KEY, Reads, llm_server, says
 from ..service_fixture import ServiceClient, running_service
 from ..speech import word_error_rate
-from ..web_server import Asked, Web, serving
+from ..web_server import Web, WebRequest, serving
 from .test_video_jobs import talk
 
 PAGE = """<!DOCTYPE html><html lang="en">
@@ -45,7 +45,7 @@ def slides() -> bytes:
 
 @asynccontextmanager
 async def conference(**changed: tuple[bytes, str] | None) -> AsyncIterator[Web]:
-    """Its web site; files by their names without the ending, None for those that are gone."""
+    """Its website; files by their names without extension, None for missing ones."""
     files: dict[str, tuple[bytes, str] | None] = {
         "/event": (PAGE.format(injected="").encode(), "text/html"),
         "/talk.mp4": (talk(), "video/mp4"),
@@ -53,19 +53,19 @@ async def conference(**changed: tuple[bytes, str] | None) -> AsyncIterator[Web]:
     }
     files |= {path: value for path, value in changed.items()}
 
-    async def answer(asked: Asked) -> None:
-        content = files.get(asked.target)
+    async def answer(request: WebRequest) -> None:
+        content = files.get(request.target)
         if content is None:
-            await asked.answer(b"gone", status="404 Not Found")
+            await request.answer(b"gone", status="404 Not Found")
         else:
-            await asked.answer(content[0], headers={"Content-Type": content[1]})
+            await request.answer(content[0], headers={"Content-Type": content[1]})
 
     async with serving(answer) as web:
         yield web
 
 
 def seed_example(web: Web, **more: Any) -> dict[str, Any]:
-    """The parameters of the seed's example, at our own conference."""
+    """The parameters of the example in the original documents, for our own conference."""
     return {
         "event": "FOSDEM 2025",
         "session": "Forked Communities: Project Re-licensing and Community Impact",
@@ -103,7 +103,7 @@ def front_matter(markdown: str) -> dict[str, Any]:
 
 
 def filled_in(request: Mapping[str, Any]) -> Any:
-    """A model that fills every field of the form with what is asked of it, in short."""
+    """A model that fills every field of the form with a short form of its instruction."""
     schema = request["response_format"]["json_schema"]["schema"]
     answer: dict[str, Any] = {}
     for name, field in schema["properties"].items():
@@ -242,7 +242,7 @@ class TestHostility:
 
 
 async def test_a_batch_of_a_document_and_a_talk_is_done(tmp_path: Path) -> None:
-    """The batch of the seed's example, at our own conference."""
+    """The batch of the example in the original documents, for our own conference."""
     async with conference() as web, running_service(tmp_path, network=ALLOWED) as service:
         talk = {"event": "FOSDEM 2025", "session": "Forks", "url": web.url("/event")}
         slides = {"url": web.url("/slides.pdf"), "extraction_method": "native"}

@@ -1,4 +1,4 @@
-"""Speech from raw sound to words with times: all steps, with the real engine."""
+"""Speech from PCM to words with timestamps: all steps, with the real engine."""
 
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from ..speech import (
     FOREIGN,
     MINUTES,
     TWO_CITIES,
-    hear,
     lines_of,
     needs,
     noise,
@@ -26,6 +25,7 @@ from ..speech import (
     silence,
     text_of,
     tones,
+    transcribe_audio,
     word_error_rate,
     words_of,
     written,
@@ -34,14 +34,14 @@ from ..speech import (
 
 def test_real_voices_are_understood(tmp_path: Path) -> None:
     for name, text, limit in [("two_cities", TWO_CITIES, 0.02), ("beckett", BECKETT, 0.0)]:
-        transcriptions = hear(real_voice(name), tmp_path)
+        transcriptions = transcribe_audio(real_voice(name), tmp_path)
         assert word_error_rate(text, text_of(transcriptions)) <= limit
         assert is_intelligible(transcriptions)
 
 
 @needs("flite", "pico2wave")
 def test_made_voices_are_understood(tmp_path: Path) -> None:
-    """Percent of words, about twice what was measured."""
+    """Word error rates; the limits are about twice what was measured."""
     for name, sound, limit in [
         ("slt", read_aloud(MINUTES), 0.02),
         ("rms", read_aloud(MINUTES, "rms"), 0.05),
@@ -50,7 +50,7 @@ def test_made_voices_are_understood(tmp_path: Path) -> None:
         ("rms, quiet", read_aloud(MINUTES, "rms") * 0.02, 0.06),
         ("rms, noise", read_aloud(MINUTES, "rms") + _noise_under(MINUTES), 0.15),
     ]:
-        transcriptions = hear(sound, tmp_path)
+        transcriptions = transcribe_audio(sound, tmp_path)
         assert word_error_rate(MINUTES, text_of(transcriptions)) <= limit, name
         assert is_intelligible(transcriptions), name
 
@@ -62,7 +62,7 @@ def _noise_under(text: str) -> np.ndarray:
 
 @needs("flite")
 def test_times_are_those_of_the_recording(tmp_path: Path) -> None:
-    """Pauses of all lengths, and one that is left out."""
+    """Pauses of all lengths, one of which is skipped."""
     texts = [
         ("slt", "The train leaves at nine.", 0.8),
         ("rms", "Please bring your own lunch.", 3.0),
@@ -77,7 +77,7 @@ def test_times_are_those_of_the_recording(tmp_path: Path) -> None:
         starts.append((at, at + len(words) / SAMPLE_RATE))
         parts += [words, silence(pause)]
         at += len(words) / SAMPLE_RATE + pause
-    segments = lines_of(hear(np.concatenate(parts), tmp_path))
+    segments = lines_of(transcribe_audio(np.concatenate(parts), tmp_path))
     assert len(segments) == len(texts)
     for line, (start, end) in zip(segments, starts, strict=True):
         assert line.start == pytest.approx(start, abs=0.3)
@@ -94,7 +94,7 @@ def test_no_word_is_lost_or_doubled_where_speech_is_cut(tmp_path: Path) -> None:
         for piece in build_chunks(duration, speech)
     ]
     assert len(pieces) >= 4
-    transcriptions = hear(sound, tmp_path, pieces=pieces)
+    transcriptions = transcribe_audio(sound, tmp_path, pieces=pieces)
     assert word_error_rate(MINUTES, text_of(transcriptions)) <= 0.05
     assert len(words_of(text_of(transcriptions))) == len(words_of(MINUTES))
 
@@ -103,7 +103,7 @@ def test_no_word_is_lost_or_doubled_where_speech_is_cut(tmp_path: Path) -> None:
 def test_speech_without_a_pause_is_cut_between_words(tmp_path: Path) -> None:
     text = " ".join(MINUTES.replace(".", "").replace(",", "").split())
     sound = np.concatenate([read_aloud(text), read_aloud(text, "rms")])
-    transcriptions = hear(sound, tmp_path)
+    transcriptions = transcribe_audio(sound, tmp_path)
     chunks = build_chunks(*detect_speech(tmp_path / "sound.raw"))
     assert len(chunks[0].windows) == 2
     assert word_error_rate(f"{text} {text}", text_of(transcriptions)) <= 0.08
@@ -119,9 +119,9 @@ def _parts(spans: list[Span], seconds: float) -> list[tuple[Span, ...]]:
     return parts
 
 
-def test_the_same_sound_has_the_same_words(tmp_path: Path) -> None:
+def test_the_same_audio_gives_the_same_words(tmp_path: Path) -> None:
     sound = real_voice("beckett") + noise(len(real_voice("beckett")) / SAMPLE_RATE, 0.01)
-    assert hear(sound, tmp_path) == hear(sound, tmp_path)
+    assert transcribe_audio(sound, tmp_path) == transcribe_audio(sound, tmp_path)
 
 
 @needs("pico2wave", "espeak-ng")
@@ -132,7 +132,7 @@ def test_another_language_is_not_taken_for_english(language: str, tmp_path: Path
         read_by_pico(text, f"{language}-{language.upper()}"),
         read_by_espeak(text, language),
     ):
-        transcriptions = hear(sound, tmp_path)
+        transcriptions = transcribe_audio(sound, tmp_path)
         assert not text_of(transcriptions) or not is_intelligible(transcriptions)
 
 
@@ -140,10 +140,10 @@ def test_another_language_is_not_taken_for_english(language: str, tmp_path: Path
 def test_some_music_does_not_make_english_foreign(tmp_path: Path) -> None:
 
     sound = np.concatenate([tones(20, (220, 277, 330, 440), 0.5), silence(1), read_aloud(MINUTES)])
-    transcriptions = hear(sound, tmp_path)
+    transcriptions = transcribe_audio(sound, tmp_path)
     assert word_error_rate(MINUTES, text_of(transcriptions)) <= 0.05
     assert is_intelligible(transcriptions)
 
 
 def test_silence_says_nothing_and_takes_no_engine(tmp_path: Path) -> None:
-    assert hear(silence(600), tmp_path) == []
+    assert transcribe_audio(silence(600), tmp_path) == []

@@ -1,4 +1,4 @@
-"""Every hot query of the SQLite store is a walk down an index, however many jobs are stored."""
+"""Every hot query of the SQLite store uses an index, however many jobs are stored."""
 
 import asyncio
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def filled(path: Path) -> Iterator[None]:
-    """A store with a backlog, and with statistics that could tempt the planner."""
+    """A store with a backlog, and with statistics that could mislead the planner."""
 
     async def fill() -> None:
         store = open_store(f"sqlite://{path}")
@@ -93,12 +93,12 @@ def plans_of(db: apsw.Connection, work: Any) -> list[str]:
         for sql, bindings in statements_of(db, work)
         if sql.split()[0] in {"SELECT", "UPDATE", "DELETE", "WITH"}
     ]
-    assert plans, "nothing was asked"
+    assert plans, "no statement was run"
     return plans
 
 
 def rows_walked(db: apsw.Connection, work: Any) -> int:
-    """How many steps SQLite's machine makes, in thousands: what a plan costs in the end."""
+    """How many steps SQLite's virtual machine executes, in thousands: the actual cost of a plan."""
     ticks = 0
 
     def tick() -> bool:
@@ -169,8 +169,8 @@ def test_completing_and_reporting_go_by_key(db: apsw.Connection) -> None:
     ],
     ids=str,
 )
-def test_a_search_goes_a_stretch_at_a_time(db: apsw.Connection, terms: dict[str, Any]) -> None:
-    """The jobs are 3,000, a stretch is 200: a page that fills there walks no further."""
+def test_a_search_goes_in_steps(db: apsw.Connection, terms: dict[str, Any]) -> None:
+    """With 3,000 jobs in steps of 200, a page that is filled by the first step reads no further."""
     query = JobQuery(limit=20, search_seconds=5.0, **terms)
 
     def work() -> None:
@@ -216,7 +216,7 @@ def test_a_list_page_walks_one_index_in_its_order(
 )
 def test_a_merged_list_sorts_no_more_than_its_pages(db: apsw.Connection, query: JobQuery) -> None:
     text = plan(db, *reading.find_sql(query, limit=100))
-    # What is sorted are the few rows that each walk hands over, never what it walks.
+    # Only the few rows that each index scan returns are sorted, never those it reads.
     for step, following in pairwise(text.split(" | ")):
         assert not (following.startswith("USE TEMP") and "subquery" not in step), text
     assert rows_walked(db, lambda: reading.find_seqs(db, query)) < 20
@@ -240,7 +240,7 @@ def test_changes_are_read_by_walks_down_the_index(db: apsw.Connection) -> None:
 
 def test_the_next_revision_is_found_without_a_walk(db: apsw.Connection) -> None:
     text = plan(db, f"SELECT {NEXT_REVISION}", ())
-    # To search without a condition is to look at the last entry.
+    # A search without a condition reads the last entry.
     assert text.count("SEARCH jobs USING COVERING INDEX jobs_changed") == 1
     assert text.count("SEARCH traces") == 1
     assert rows_walked(db, lambda: db.execute(f"SELECT {NEXT_REVISION}").get) == 0

@@ -1,4 +1,4 @@
-"""Streams as clients read them: a real server on loopback, and a store whose jobs tests move."""
+"""Event streams as clients read them: a real server on loopback; tests change the jobs."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -327,7 +327,7 @@ class TestOneBatch:
             events = await stream.rest()
         assert events[0].name == "cancelled"
         assert {event.name for event in events[1:]} == {"error"}
-        assert events[0].event_id == seen.event_id  # cut off here, all would come again
+        assert events[0].event_id == seen.event_id  # resuming from here would repeat all of them
         response = await client.get(address, headers={"Last-Event-ID": events[-1].event_id})
         assert response.status_code == 204
 
@@ -416,7 +416,7 @@ class TestEverything:
             await stream.until_comment("heartbeat")
             assert stream.comments == []
 
-    async def test_a_user_hears_only_of_what_it_may_see(
+    async def test_a_user_gets_only_events_of_visible_jobs(
         self, client: StreamClient, store: Store
     ) -> None:
         await store.add([Job(user_id="ann")])
@@ -452,7 +452,7 @@ class TestEverything:
 
 class TestTrouble:
     async def test_a_stream_outlives_a_store_that_is_away(self, tmp_path: Path) -> None:
-        """Seen from the stream: a read that fails is made again."""
+        """From the stream's view: a failed read is repeated."""
         flaky = FlakyStore(f"sqlite://{tmp_path}/flaky.db")
         await flaky.open()
         hub = EventHub(flaky)

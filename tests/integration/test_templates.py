@@ -1,4 +1,4 @@
-"""Templates over HTTP and on the command line, with a directory of one's own."""
+"""Templates over HTTP and on the command line, with a custom directory."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Texts through the whole service: from the request to the document, by a scripted model."""
+"""Texts through the whole service: from the request to the document, with a scripted model."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from ..minimal_files import pdf
 from ..model_server import ModelServer
 from ..office_files import docx_of, paragraph
 from ..service_fixture import ServiceClient, running_service
-from ..web_server import Asked, serving
+from ..web_server import WebRequest, serving
 from .test_audio_jobs import silence
 
 TEXT = "/api/transformer/text"
@@ -76,7 +76,7 @@ def system(request: dict[str, Any]) -> str:
 
 
 def material(request: dict[str, Any]) -> str:
-    """What stands between the marks."""
+    """The text between the markers."""
     match = re.search(r"(?s)(=====\w+)\n(.*)\n\1", str(request["messages"][-1]["content"]))
     assert match is not None
     return match[2]
@@ -261,7 +261,7 @@ NASTY = [
 
 
 def nasty(schema: dict[str, Any]) -> Any:
-    """Something that fits, of the worst kind."""
+    """The nastiest value that matches the schema."""
     kind = schema["type"]
     if "enum" in schema:
         return schema["enum"][-1]
@@ -402,7 +402,7 @@ class TestInstructions:
             results = await made(service, text="Good.", instructions="Make it best", **parameters)
             assert (results["text"], len(server.requests)) == ("Better.\n", 2)
 
-    async def test_a_fence_round_the_answer_is_taken_off(self, tmp_path: Path) -> None:
+    async def test_a_code_fence_around_the_answer_is_removed(self, tmp_path: Path) -> None:
         async with talking(tmp_path, says("```markdown\n# Better\n```")) as (service, _):
             results = await made(service, text="Good.", instructions="Make it better")
             assert results["text"] == "# Better\n"
@@ -460,8 +460,8 @@ class TestSources:
             + "<script>alert(1)</script></main><footer>Imprint</footer></body></html>"
         )
 
-        async def answer(asked: Asked) -> None:
-            await asked.answer(page.encode(), headers={"Content-Type": "text/html"})
+        async def answer(request: WebRequest) -> None:
+            await request.answer(page.encode(), headers={"Content-Type": "text/html"})
 
         async with serving(answer) as web:
             groups = {"network": {"allow_hosts": ["127.0.0.1"]}}
@@ -549,7 +549,7 @@ class TestTemplatesOnOtherJobs:
 
 
 class TestRealModel:
-    """Small and not clever: what holds is the form."""
+    """Small and not clever: only the form is checked."""
 
     @asynccontextmanager
     async def service(

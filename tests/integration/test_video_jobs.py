@@ -1,4 +1,4 @@
-"""Videos through the whole service: what is said, and the slides with their text."""
+"""Videos through the whole service: the transcript, and the slides with their text."""
 
 import asyncio
 from functools import cache
@@ -11,7 +11,7 @@ from ..audio_files import WORDS, made, speech
 from ..service_fixture import running_service
 from ..speech import word_error_rate
 from ..video_files import film, five_slides, shown
-from ..web_server import Asked, serving
+from ..web_server import WebRequest, serving
 
 ROUTE = "/api/video/process"
 #: How long each slide is shown.
@@ -27,7 +27,7 @@ TITLES = (
 
 @cache
 def talk(name: str = "talk.mp4") -> bytes:
-    """Five slides; someone speaks from the third second on."""
+    """Five slides; speech starts in the third second."""
     directory = Path(mkdtemp(prefix="video_jobs_"))
     pictures = film(directory / "pictures.mp4", shown(five_slides(), SECONDS))
     coding = {
@@ -71,7 +71,7 @@ async def test_a_talk_becomes_a_transcript_and_its_slides(tmp_path: Path) -> Non
     assert await service.leftovers() == []
 
 
-async def test_the_sound_of_a_video_is_heard_in_any_form(tmp_path: Path) -> None:
+async def test_the_audio_of_a_video_is_transcribed_in_any_format(tmp_path: Path) -> None:
     async with running_service(tmp_path) as service:
         jobs = [
             service.read("/api/audio/process", talk(name), name)
@@ -113,8 +113,8 @@ async def test_subtitles_inside_the_file_are_used(tmp_path: Path) -> None:
 
 class TestUrls:
     async def test_a_file_is_downloaded(self, tmp_path: Path) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.answer(talk(), headers={"Content-Type": "video/mp4"})
+        async def answer(request: WebRequest) -> None:
+            await request.answer(talk(), headers={"Content-Type": "video/mp4"})
 
         allowed = {"allow_hosts": ["127.0.0.1"]}
         async with serving(answer) as web, running_service(tmp_path, network=allowed) as service:
@@ -138,9 +138,9 @@ class TestUrls:
             "/talk.vtt": (vtt, "text/vtt"),
         }
 
-        async def answer(asked: Asked) -> None:
-            content, kind = files[asked.target]
-            await asked.answer(content, headers={"Content-Type": kind})
+        async def answer(request: WebRequest) -> None:
+            content, kind = files[request.target]
+            await request.answer(content, headers={"Content-Type": kind})
 
         allowed = {"allow_hosts": ["127.0.0.1"]}
         async with serving(answer) as web, running_service(tmp_path, network=allowed) as service:

@@ -97,7 +97,7 @@ async def ended(store: Store, webhook: Webhook, outcome: Outcome = DONE, **field
 
 
 async def settled(store: Store, job: Job) -> Delivery:
-    """The final delivery of a job, once nothing more is to be done for it."""
+    """The final delivery of a job, once there is nothing left to do for it."""
     async with asyncio.timeout(10):
         while True:
             delivery = (await store.get(job.job_id)).deliveries[-1]
@@ -274,8 +274,8 @@ class TestRetries:
     async def test_a_redirect_is_a_failure_and_not_followed(
         self, store: Store, receiver: Receiver, status: int
     ) -> None:
-        external_services = {"Location": receiver.url("/elsewhere")}
-        receiver.answer(Reply(status, external_services), 200)
+        headers = {"Location": receiver.url("/elsewhere")}
+        receiver.answer(Reply(status, headers), 200)
         job = await ended(store, hook(receiver))
         async with sending(store):
             delivery = await settled(store, job)
@@ -306,7 +306,7 @@ class TestRetries:
     async def test_an_event_of_a_sender_that_was_killed_is_sent_by_another(
         self, store: Store, store_url: str, receiver: Receiver
     ) -> None:
-        """Killed after the receiver got the event and before anybody wrote that down."""
+        """Killed after the receiver got the event and before that was recorded."""
         receiver.answer(HANG, 200)
         job = await ended(store, hook(receiver))
         process = await asyncio.create_subprocess_exec(
@@ -407,9 +407,7 @@ class TestProgress:
         gaps = [later.at - earlier.at for earlier, later in pairwise(deliveries[0].tries)]
         assert min(gaps) >= FAST.progress_every
 
-    async def test_a_job_that_waits_shows_signs_of_life(
-        self, store: Store, receiver: Receiver
-    ) -> None:
+    async def test_a_waiting_job_sends_heartbeats(self, store: Store, receiver: Receiver) -> None:
         await store.add([Job(webhook=hook(receiver, events=None))])
         async with sending(store, replace(FAST, heartbeat=milliseconds(100))):
             requests = await receiver.wait_for(4)
@@ -442,10 +440,10 @@ class TestProgress:
             await receiver.wait_for(2)
         assert [request.json["percent"] for request in receiver.received] == [0, 50]
 
-    async def test_what_a_sender_meant_to_tell_when_it_was_stopped_is_old_news(
+    async def test_a_suspended_sender_does_not_send_outdated_progress(
         self, store: Store, receiver: Receiver
     ) -> None:
-        """Another process may have delivered the end meanwhile."""
+        """Another process may have delivered the final event in the meantime."""
         job = await claimed(store, webhook=hook(receiver, events=None))
         was_stopped = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""The real yt-dlp on pages of a server on loopback. No real site is asked: tests stay at home."""
+"""The real yt-dlp on pages of a server on loopback. No external site is contacted."""
 
 import asyncio
 import os
@@ -26,14 +26,14 @@ from secretary.core.errors import (
     JobFailed,
     UnsupportedFile,
 )
-from secretary.media.ytdlp import landlock as fence
+from secretary.media.ytdlp import landlock
 from secretary.media.ytdlp.fetch import fetch_from_site, fetch_in_sandbox, fetch_media
 from secretary.media.ytdlp.metadata import SiteMedia, SiteRequest
 from secretary.network import DownloadLimits
 from secretary.network.client import Network, connect_tcp
 from secretary.storage.sources import SourceFile
 from secretary.worker.sandbox import Limits, Sandbox
-from tests.web_server import Answer, Asked, Web, serving
+from tests.web_server import Answer, Web, WebRequest, serving
 from tests.ytdlp_media import SECONDS, make_site, seconds_of, streams_of
 
 LIMITS = DownloadLimits(
@@ -60,17 +60,17 @@ def page(body: str, head: str = "") -> bytes:
 
 
 def site(files: dict[str, bytes], **pages: bytes) -> Answer:
-    """A site with these files, and pages by their names. HOST in them is where it is itself."""
+    """A site with these files, and pages by their names. HOST in them is the site's own address."""
     files = files | {f"/{name}.html": content for name, content in pages.items()}
 
-    async def answer(asked: Asked) -> None:
-        path = asked.target.partition("?")[0]
+    async def answer(request: WebRequest) -> None:
+        path = request.target.partition("?")[0]
         if path not in files:
-            return await asked.answer(status="404 Not Found")
+            return await request.answer(status="404 Not Found")
         kind = TYPES.get(Path(path).suffix, "application/octet-stream")
-        host = asked.headers["host"].encode()
+        host = request.headers["host"].encode()
         content = files[path].replace(b"HOST", host) if kind == "text/html" else files[path]
-        await asked.answer(content, headers={"Content-Type": kind})
+        await request.answer(content, headers={"Content-Type": kind})
 
     return answer
 
@@ -82,7 +82,7 @@ def site_request(web: Web, into: Path, path: str = "/talk.html", **more: Any) ->
 
 @asynccontextmanager
 async def refusing(answer: Answer, into: Path, **more: Any) -> AsyncIterator[list[JobFailed]]:
-    """What the fetching ends with that must not succeed."""
+    """The error of a download that must fail."""
     caught: list[JobFailed] = []
     async with serving(answer) as web:
         with pytest.raises(JobFailed) as error:
@@ -191,13 +191,13 @@ def left_to_ffmpeg(files: dict[str, bytes], host: str) -> bytes:
 
 
 class TestWhereItGoes:
-    """Only through the gateway, whatever a page says."""
+    """Only through the egress proxy, whatever a page says."""
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         return ["10.0.0.7"] if host == "inside.example" else ["93.184.216.34"]
 
     def network(self, web: Web) -> Network:
-        """A web of names that nobody else can resolve; the public address is played by `web`."""
+        """A network of names that only exist here; `web` plays the public address."""
 
         async def connect(address: str, port: int, s: float) -> httpcore.AsyncNetworkStream:
             assert address == "93.184.216.34"
@@ -205,7 +205,7 @@ class TestWhereItGoes:
 
         return Network(resolve=self.resolve, connect=connect)
 
-    async def test_every_request_goes_through_the_gateway(
+    async def test_every_request_goes_through_the_egress_proxy(
         self, tmp_path: Path, files: dict[str, bytes]
     ) -> None:
         film = page('<video src="http://media.example/film.mp4"></video>')
@@ -219,7 +219,7 @@ class TestWhereItGoes:
         assert not any("proxy-authorization" in asked.headers for asked in web.asked)
 
     async def test_even_those_of_ffmpeg(self, tmp_path: Path, files: dict[str, bytes]) -> None:
-        """Pieces in an encryption that yt-dlp leaves to ffmpeg."""
+        """Segments in an encryption that yt-dlp leaves to ffmpeg."""
         answer = site(files | {"/list.m3u8": left_to_ffmpeg(files, "media.example")})
         async with serving(answer) as web:
             request = site_request(
@@ -252,8 +252,8 @@ class TestWhereItGoes:
     ) -> None:
         async with serving(site(files)) as inside:
 
-            async def answer(asked: Asked) -> None:
-                await asked.redirect(target.format(inside.port))
+            async def answer(request: WebRequest) -> None:
+                await request.redirect(target.format(inside.port))
 
             async with serving(answer) as web:
                 request = site_request(web, tmp_path, url="http://site.example/talk.html")
@@ -304,10 +304,12 @@ class TestWhereItGoes:
             await fetch_from_site(SiteRequest(url=url, directory=tmp_path, limits=LIMITS))
         assert list(tmp_path.iterdir()) == []
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such a fence")
-    async def test_the_fence_lets_through_the_way_to_the_gateway_only(self, tmp_path: Path) -> None:
-        async def hello(asked: Asked) -> None:
-            await asked.answer(b"hello")
+    @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has Landlock")
+    async def test_the_sandbox_allows_connections_to_the_egress_proxy_only(
+        self, tmp_path: Path
+    ) -> None:
+        async def hello(request: WebRequest) -> None:
+            await request.answer(b"hello")
 
         tries = (
             "import socket, sys\n"
@@ -321,7 +323,14 @@ class TestWhereItGoes:
         (tmp_path / "work").mkdir()
         async with serving(hello) as gateway, serving(hello) as other:
             ports = [str(gateway.port), str(other.port)]
-            command = [sys.executable, "-I", "-S", fence.__file__, ports[0], str(tmp_path / "work")]
+            command = [
+                sys.executable,
+                "-I",
+                "-S",
+                landlock.__file__,
+                ports[0],
+                str(tmp_path / "work"),
+            ]
             process = await asyncio.create_subprocess_exec(
                 *command, sys.executable, "-c", tries, *ports,
                 cwd=tmp_path / "work", stdout=subprocess.PIPE,
@@ -361,12 +370,12 @@ class TestWhatIsTooMuch:
         assert isinstance(error, FileTooLarge)
 
     async def test_a_film_that_never_ends(self, tmp_path: Path, files: dict[str, bytes]) -> None:
-        async def answer(asked: Asked) -> None:
-            if asked.target == "/talk.html":
-                return await site(files, talk=page('<video src="/film.mp4"></video>'))(asked)
-            await asked.send(b"HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\n\r\n")
+        async def answer(request: WebRequest) -> None:
+            if request.target == "/talk.html":
+                return await site(files, talk=page('<video src="/film.mp4"></video>'))(request)
+            await request.send(b"HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\n\r\n")
             while True:
-                await asked.send(bytes(100_000))
+                await request.send(bytes(100_000))
 
         error = await refusal(answer, tmp_path, limits=replace(LIMITS, max_bytes=1_000_000))
         assert isinstance(error, FileTooLarge)
@@ -381,12 +390,12 @@ class TestWhatIsTooMuch:
         slow: str,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        async def answer(asked: Asked) -> None:
-            if asked.target != slow:
-                return await site(files, talk=page('<video src="/film.mp4"></video>'))(asked)
-            await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        async def answer(request: WebRequest) -> None:
+            if request.target != slow:
+                return await site(files, talk=page('<video src="/film.mp4"></video>'))(request)
+            await request.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
             while True:
-                await asked.send(b"x")
+                await request.send(b"x")
                 await asyncio.sleep(0.1)
 
         monkeypatch.setenv(processes.SANDBOX_VARIABLE, MARK)
@@ -426,8 +435,8 @@ class TestWhatIsNotThere:
     async def test_a_site_that_says_no(
         self, tmp_path: Path, status: str, kind: type[JobFailed], retryable: bool
     ) -> None:
-        async def answer(asked: Asked) -> None:
-            await asked.answer(status=status)
+        async def answer(request: WebRequest) -> None:
+            await request.answer(status=status)
 
         error = await refusal(answer, tmp_path)
         assert (type(error), error.retryable) == (kind, retryable)
@@ -455,10 +464,10 @@ class TestWhatIsNotThere:
 
 
 def endless_film(files: dict[str, bytes], begun: asyncio.Event) -> Answer:
-    async def answer(asked: Asked) -> None:
-        if asked.target == "/talk.html":
-            return await site(files, talk=page('<video src="/film.mp4"></video>'))(asked)
-        await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nbegin")
+    async def answer(request: WebRequest) -> None:
+        if request.target == "/talk.html":
+            return await site(files, talk=page('<video src="/film.mp4"></video>'))(request)
+        await request.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nbegin")
         begun.set()
         await asyncio.sleep(60)
 
@@ -517,7 +526,7 @@ class TestWhenItIsStopped:
             try:
                 await asyncio.wait_for(begun.wait(), 60)
                 at_work = processes.descendants(worker.pid)
-                assert len(at_work) > 2  # the guard, the child of the sandbox, yt-dlp
+                assert len(at_work) > 2  # the watchdog, the child of the sandbox, yt-dlp
             finally:
                 worker.kill()
                 await worker.wait()
@@ -586,10 +595,10 @@ class TestHowItIsChosen:
     async def test_a_site_that_talks_to_browsers_only(
         self, tmp_path: Path, files: dict[str, bytes]
     ) -> None:
-        async def answer(asked: Asked) -> None:
-            if "Mozilla" not in asked.headers["user-agent"]:
-                return await asked.answer(status="403 Forbidden")
-            await site(files, talk=page('<video src="/film.mp4"></video>'))(asked)
+        async def answer(request: WebRequest) -> None:
+            if "Mozilla" not in request.headers["user-agent"]:
+                return await request.answer(status="403 Forbidden")
+            await site(files, talk=page('<video src="/film.mp4"></video>'))(request)
 
         async with serving(answer) as web, self.choosing() as run:
             media = await fetch_media(site_request(web, tmp_path), run, Network([web.host]))

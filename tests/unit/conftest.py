@@ -1,4 +1,4 @@
-"""What the unit tests share: the embedded store, and the way to the modules of bench/."""
+"""Shared by the unit tests: the embedded store, and access to the modules of bench/."""
 
 import importlib
 from collections.abc import AsyncIterator
@@ -14,14 +14,14 @@ BENCH = Path(__file__).parents[2] / "bench"
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Imports a module of the benchmarks, which find each other as programs do."""
+    """Imports a benchmark module; they import each other as top-level modules."""
     monkeypatch.syspath_prepend(str(BENCH))
     return importlib.import_module
 
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    """The embedded one alone: what all stores owe is shown in tests/contract."""
+    """Only the embedded store: tests/contract covers what all stores guarantee."""
     store = open_store(f"sqlite://{tmp_path}/jobs.db")
     await store.open()
     yield store

@@ -26,7 +26,7 @@ private_addresses = st.sampled_from(PRIVATE_RANGES).flatmap(
 
 @st.composite
 def spelling(draw: st.DrawFn, of: st.SearchStrategy[IPv4Address]) -> tuple[IPv4Address, str]:
-    """An address, and one of the ways in which C's inet_aton lets it be written."""
+    """An address, and one of the spellings that C's inet_aton accepts."""
     address = draw(of)
     count = draw(st.integers(1, 4))
     value = int(address)

@@ -1,4 +1,4 @@
-"""Which module may import which. Change the tables on purpose, never to make this pass."""
+"""Which module may import which. Change the tables deliberately, never just to make this pass."""
 
 import ast
 import subprocess
@@ -73,7 +73,7 @@ ALLOWED: dict[str, set[str]] = {
     "": {"core", "jobs", "version"},
 }  # fmt: skip
 
-#: Libraries that only one part may know, so that they can be replaced there.
+#: Libraries that only one part may use, so that they can be replaced there.
 OWNERS = {
     "apsw": {"store.sqlite"},
     "bson": {"store.mongo", "storage.gridfs", "migration"},
@@ -96,7 +96,7 @@ OWNERS = {
     "rich": {"cli", "client"},
 }
 
-#: How requests could leave without being checked.
+#: Ways to send requests without the address check.
 HTTPX_WAYS_OUT = {
     "AsyncClient", "Client", "AsyncHTTPTransport", "HTTPTransport", "delete", "get", "head",
     "options", "patch", "post", "put", "request", "stream",
@@ -171,11 +171,11 @@ def test_a_library_is_known_to_its_part_only() -> None:
 
 
 def test_requests_go_out_through_the_network_only() -> None:
-    """It alone keeps them away from private addresses; see docs/explanation/network.md."""
+    """It blocks requests to private addresses; see docs/explanation/network.md."""
     wrong = [
         f"{name}: {target}"
         for name, tree, _ in modules()
-        if name not in ("network.client", "client.connection")  # the latter runs elsewhere
+        if name not in ("network.client", "client.connection")  # the latter runs on client machines
         for target in outgoing(tree)
     ]
     assert not wrong
@@ -200,7 +200,7 @@ def outgoing(tree: ast.Module) -> Iterator[str]:
 
 
 def test_a_command_starts_without_the_libraries_for_http() -> None:
-    """Most commands make no requests, and should not wait for what could."""
+    """Most commands make no requests and should not wait for these imports."""
     program = f"import sys; sys.path[:] = {sys.path!r}; import secretary.cli; print(*sys.modules)"
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
@@ -210,7 +210,7 @@ def test_a_command_starts_without_the_libraries_for_http() -> None:
 
 
 def test_the_client_comes_without_the_service() -> None:
-    """It runs on machines that have no use for its libraries."""
+    """It runs on machines that do not need the service's libraries."""
     program = (
         f"import sys; sys.path[:] = {sys.path!r}; import secretary.client; print(*sys.modules)"
     )

@@ -18,7 +18,7 @@ def files(tmp_path: Path) -> JobFiles:
 
 @pytest.fixture
 def job(files: JobFiles, tmp_path: Path) -> Job:
-    """The second attempt of a job, beside its first and beside another job."""
+    """The second attempt of a job, beside its first one and another job."""
     job, other = Job(job_type="pdf", attempt=2), Job(job_type="pdf", attempt=1)
     for each, attempt in ((job, 1), (job, 2), (other, 1)):
         directory = files.root / each.job_id / str(attempt)

@@ -1,4 +1,4 @@
-"""Pages put together to a document."""
+"""Pages assembled into a document."""
 
 import json
 import zipfile
@@ -111,7 +111,7 @@ def test_headers_are_stripped_from_printed_pages(
 def test_an_assembled_document_is_reused(page_store: PageStore, tmp_path: Path) -> None:
     first = put_together(page_store)
     for records in Path(page_store.directory).glob("records-*"):
-        records.unlink()  # it must do without them
+        records.unlink()  # they are not needed
     other = PageStore(page_store.directory, str(tmp_path / "other"))
     assert put_together(other, may_reuse=True) == first
     assert sorted(p.name for p in (tmp_path / "other").iterdir()) == [

@@ -1,4 +1,4 @@
-"""How much of a stream of frames is none."""
+"""How much of a stream of audio frames is something else."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The checker behind `make chaos` finds each kind of broken promise in a made-up history."""
+"""The checker of `make chaos` detects every kind of broken guarantee in a made-up history."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ from ..chaos.cluster import CLOCKED
 from ..chaos.history import Accepted, AcceptedBatch, History, Sighting, broken_promises
 from ..chaos.receivers import ReceivedEvent
 from ..chaos.report import recoveries
-from ..chaos.run import HURTS
+from ..chaos.run import INJECTORS
 
 NOON = datetime(2031, 5, 9, 12, tzinfo=UTC)
 
@@ -76,7 +76,7 @@ def history(**changed: Any) -> History:
 
 
 def of_job(**changed: Any) -> dict[str, Any]:
-    """The same with a job that is otherwise; nobody has seen it before."""
+    """The same with a changed job that was not seen before."""
     return {"jobs": {"job-1": DONE.model_copy(update=changed)}, "sightings": {}}
 
 
@@ -198,7 +198,7 @@ def test_every_kind_of_fault_comes_and_can_be_done(store: str) -> None:
     drawn = {fault.kind for faults in planned.values() for fault in faults}
     streams = [*fault_plan.STREAMS.values(), fault_plan.STORE_FAULTS[store]]
     assert drawn == {kind for stream in streams for kind in stream.kinds}
-    assert drawn <= set(HURTS)
+    assert drawn <= set(INJECTORS)
 
 
 def test_every_process_of_a_run_lives_by_its_clock(tmp_path: Path) -> None:

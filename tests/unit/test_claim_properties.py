@@ -1,4 +1,4 @@
-"""Which job starts next, whatever comes and ends: limits and order hold, and nobody starves."""
+"""Which job starts next, in any sequence of events: limits and order hold, and no queue starves."""
 
 from collections import Counter
 from itertools import count
@@ -15,12 +15,12 @@ USERS = (None, "ann", "ben", "eve")
 PRIORITIES = (-2, 0, 3)
 MAX_PER_TYPE = {"video": 1, "audio": 2}
 MAX_PER_USER = 3
-#: A line that nobody serves while time passes has risen above all others by then.
+#: By then, ageing has raised a queue that was never served above all others.
 PATIENCE = max(PRIORITIES) - min(PRIORITIES) + 2
 
 
 class Claims(RuleBasedStateMachine):
-    """Workers claim from the lines that a store would show them."""
+    """Workers claim from the queues that a store would show them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Claims(RuleBasedStateMachine):
         self.lines: dict[JobClass, list[Candidate]] = {}
         self.running: list[tuple[JobClass, Candidate]] = []
         self.keys = count()
-        #: Since when a line could have been served and was not, in levels of ageing.
+        #: How long a queue could have been served and was not, in levels of ageing.
         self.passed_over: Counter[JobClass] = Counter()
 
     @rule(
@@ -76,14 +76,14 @@ class Claims(RuleBasedStateMachine):
 
     @invariant()
     def nobody_starves(self) -> None:
-        """Of all lines that could be served each comes once before the first comes again."""
+        """Each queue that can be served is served once before any is served again."""
         most = PATIENCE + len(TYPES) * len(PRIORITIES)
         assert all(times <= most for times in self.passed_over.values())
 
     def take(self, chosen: Candidate) -> JobClass:
         line = next(line for line, waiting in self.lines.items() if chosen in waiting)
         earlier = self.lines[line][: self.lines[line].index(chosen)]
-        # Only who is at his limit is stepped over, so nobody of the same user is.
+        # Only users at their limit are skipped, so no earlier job of the same user is.
         assert all(one.user_id != chosen.user_id for one in earlier)
         self.lines[line].remove(chosen)
         if not self.lines[line]:

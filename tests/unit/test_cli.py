@@ -74,7 +74,7 @@ class TestBackends:
         blob = blob_store.path_of("jobs/job-1/1/frames/1.jpg")
         blob.parent.mkdir(parents=True)
         blob.write_bytes(b"a picture")
-        job_service = JobService(None, Registry(), JobFiles(tmp_path, blob_store=blob_store))  # type: ignore[arg-type]  # nobody asks it
+        job_service = JobService(None, Registry(), JobFiles(tmp_path, blob_store=blob_store))  # type: ignore[arg-type]  # not used
         backend, job = (
             LocalBackend(Application(Settings()), job_service),
             Job(job_id="job-1", attempt=1).document(),
@@ -174,7 +174,7 @@ class TestProgress:
 
 
 class TestDocuments:
-    """A typing mistake gets a message and no traceback."""
+    """A typo gets a message and no traceback."""
 
     @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"{", b"[]", b"[" * 100_000])
     def test_invalid_parameter_files_are_rejected(self, tmp_path: Path, content: bytes) -> None:

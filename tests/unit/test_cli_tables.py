@@ -1,4 +1,4 @@
-"""Tables on a terminal: what others wrote is shown, and is no order to it."""
+"""Tables on a terminal: text from outside is shown, and not interpreted as control sequences."""
 
 import io
 import sys

@@ -223,7 +223,7 @@ class TestProgressBar:
 
 
 def drawn(*, on_terminal: bool) -> str:
-    """What comes to standard error."""
+    """What is written to stderr."""
     ours, theirs = pty.openpty() if on_terminal else os.pipe()
     environment = {**os.environ, "PYTHONPATH": SOURCE, "TERM": "xterm", "COLUMNS": "100"}
     program = [sys.executable, "-W", "error", "-c", DRAWING]
@@ -321,7 +321,7 @@ class TestPortal:
         assert not thread.is_alive()
 
     def test_a_program_can_continue_after_ctrl_c(self) -> None:
-        """In a process of its own: only its main thread is interrupted."""
+        """In a separate process: only its main thread is interrupted."""
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", INTERRUPTED],
             capture_output=True,

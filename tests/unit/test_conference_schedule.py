@@ -1,4 +1,4 @@
-"""Schedules of conferences as session jobs."""
+"""Conference schedules as session jobs."""
 
 import json
 from typing import Any
@@ -29,7 +29,7 @@ def parameters(data: str | bytes, **options: Any) -> list[dict[str, Any]]:
     return session_parameters(given, **options)
 
 
-def test_a_talk_of_fosdem_has_all_that_its_schedule_tells() -> None:
+def test_a_fosdem_talk_has_everything_from_its_schedule() -> None:
     assert parameters(FOSDEM)[0] == {
         "event": "FOSDEM 2031",
         "session": "Gardens of code: how forks grow",
@@ -54,7 +54,7 @@ def test_older_schedules_of_fosdem_do_not_tell_the_pages_but_they_are_known() ->
     assert not {"speakers", "video_url", "source_language"} & set(talk)
 
 
-def test_a_talk_of_frab_has_all_that_its_schedule_tells() -> None:
+def test_a_frab_talk_has_everything_from_its_schedule() -> None:
     assert parameters(FRAB) == [
         {
             "event": "Tagung der Träume",
@@ -73,7 +73,7 @@ def test_a_talk_of_frab_has_all_that_its_schedule_tells() -> None:
     ]
 
 
-def test_a_talk_of_pretalx_has_all_that_its_schedule_tells() -> None:
+def test_a_pretalx_talk_has_everything_from_its_schedule() -> None:
     assert parameters(pretalx_json()) == [
         {
             "event": "MiniCon 2031",

@@ -11,7 +11,7 @@ from secretary.llm import LlmOptions, Model, Price, Provider
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A place for a config file, in a directory without one."""
+    """A path for a config file, in a directory without one."""
     monkeypatch.chdir(tmp_path)
     return tmp_path / "settings.yaml"
 

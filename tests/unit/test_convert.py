@@ -1,4 +1,4 @@
-"""What `secretary convert` makes of its arguments; the command itself is in tests/acceptance."""
+"""How `secretary convert` interprets its arguments; the command itself is in tests/acceptance."""
 
 import os
 from dataclasses import replace
@@ -99,7 +99,7 @@ class TestJobRequest:
 
 class TestOutput:
     async def output_of(self, data: Path, **results: object) -> tuple[str, list[Path], list[Path]]:
-        job_service = JobService(None, Registry(), JobFiles(data))  # type: ignore[arg-type]  # nobody asks it
+        job_service = JobService(None, Registry(), JobFiles(data))  # type: ignore[arg-type]  # not used
         job = Job(job_id="job-1", attempt=1, results=results).document()
         backend = LocalBackend(Application(Settings()), job_service)
         return await collect_output(backend, job, data / "unused")

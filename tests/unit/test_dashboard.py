@@ -1,4 +1,4 @@
-"""The dashboard's files: how they are served, and what they hold."""
+"""The dashboard's files: how they are served, and what they contain."""
 
 import re
 from collections.abc import AsyncIterator
@@ -114,7 +114,7 @@ class TestFiles:
     def test_no_file_names_another_host(self) -> None:
         for path in OURS:
             hosts = set(re.findall(r"https?://([\w.-]+)", path.read_text()))
-            # A name space, an example in a field, and the sites whose addresses are recognized.
+            # A namespace, an example in a field, and the sites whose URLs are recognized.
             assert hosts <= {"www.w3.org", "example.org"}, path.name
 
     def test_every_import_leads_somewhere(self) -> None:
@@ -127,7 +127,7 @@ class TestFiles:
         assert [one for one in named if not (ROOT / one[1]).is_file()] == []
 
     def test_the_page_asks_at_once_for_all_scripts_of_its_first_view(self) -> None:
-        """Not one after the other, as each is found to import the next."""
+        """All at once, instead of each one when its importer has loaded."""
         needed, todo = set(), ["app.js", "overview.js"]
         while todo:
             needed.add(name := todo.pop())
@@ -138,12 +138,12 @@ class TestFiles:
         assert sorted(preloaded) == sorted(needed)
 
     def test_only_the_templates_make_html(self) -> None:
-        """Everything else goes through what escapes."""
+        """Everything else goes through code that escapes."""
         unsafe = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(")
         assert [path.name for path in SCRIPTS if unsafe.search(path.read_text())] == ["html.js"]
 
     def test_no_markup_has_a_style_or_a_handler(self) -> None:
-        """The policy would not let them act."""
+        """The policy would block them."""
         inline = re.compile(r"""<[a-z][^>]*\s(style|on[a-z]+)=""")
         assert [path.name for path in OURS if inline.search(path.read_text())] == []
 

@@ -1,4 +1,4 @@
-"""The directory with everybody's documents."""
+"""The permissions of the data directory."""
 
 import stat
 from pathlib import Path

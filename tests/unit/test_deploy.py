@@ -1,4 +1,4 @@
-"""What is in deploy/ fits the program: commands, settings, routes, metrics, codes."""
+"""The files in deploy/ match the program: commands, settings, routes, metrics, codes."""
 
 import asyncio
 import json
@@ -78,7 +78,7 @@ def test_every_file_can_be_read(path: Path) -> None:
 
 
 class TestCommands:
-    """They are what the command line takes, and name types that there are."""
+    """They are valid command lines, with existing job types."""
 
     COMMANDS = (
         *(pytest.param(one["command"], id=f"compose-{name}") for name, one in OURS.items()),
@@ -137,7 +137,7 @@ class TestSettings:
 
 class TestProbes:
     def test_the_routes_are_there(self) -> None:
-        job_service = JobService(None, Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # nobody asks it
+        job_service = JobService(None, Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # not used
         metrics = Metrics((), ServiceStats(job_service))
         apps = {
             "http": create_api(job_service),
@@ -150,12 +150,14 @@ class TestProbes:
                 paths = {getattr(route, "path", None) for route in apps[asked["port"]].routes}
                 assert asked["path"] in paths
 
-    async def test_the_health_check_tells_life_from_death(self, job_service: JobService) -> None:
+    async def test_the_health_check_distinguishes_alive_from_dead(
+        self, job_service: JobService
+    ) -> None:
         script = DEPLOY / "docker/healthcheck.py"
         async with serving(create_api(job_service)) as url:
-            scripted_llm = {"HEALTH_URL": f"{url}/api/health/live"}
-            assert await ended(script, scripted_llm) == 0
-        assert await ended(script, scripted_llm) == 1
+            env = {"HEALTH_URL": f"{url}/api/health/live"}
+            assert await ended(script, env) == 0
+        assert await ended(script, env) == 1
 
 
 async def ended(script: Path, environment: dict[str, str]) -> int:
@@ -255,7 +257,7 @@ class TestUnits:
     @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
     def test_systemd_finds_no_fault(self, path: Path, tmp_path: Path) -> None:
         if shutil.which("systemd-analyze") is None:
-            pytest.skip("There is no systemd-analyze")
+            pytest.skip("systemd-analyze is not installed")
         text = path.read_text().replace("/opt/secretary/bin/secretary", "/bin/true")
         copy = tmp_path / path.name.replace("@", "@documents")
         copy.write_text(text)
@@ -268,8 +270,8 @@ class TestUnits:
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
     @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-    def test_the_fence_of_programs_is_let_through(self, path: Path) -> None:
-        """Refused, Landlock would be done without, and nobody would notice."""
+    def test_landlock_system_calls_are_allowed(self, path: Path) -> None:
+        """If these system calls were blocked, Landlock would silently not be used."""
         allowed = unit(path)["SystemCallFilter"].split()
         assert {name for name in allowed if name.startswith("landlock")} == {
             "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self",
@@ -302,12 +304,12 @@ def selectors(expression: Any) -> Iterator[Any]:
     yield from matched
 
 
-#: Prometheus adds them itself.
+#: Added by Prometheus itself.
 ADDED = {"instance", "job"}
 
 
 class TestExpressions:
-    """Every metric is one that the service tells, with labels that it has."""
+    """Every metric exists in the service, with these labels."""
 
     @pytest.mark.parametrize(
         "text", [pytest.param(text, id=name) for name, text in expressions()]

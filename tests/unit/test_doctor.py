@@ -107,7 +107,7 @@ class TestDirectory:
         assert doctor.file_system(tmp_path / "the data" / "deep", mounts) == "nfs4"
         assert doctor.file_system(tmp_path, mounts) == "ext4"
 
-    def test_where_no_mounts_are_listed_nothing_is_said(self, tmp_path: Path) -> None:
+    def test_without_a_list_of_mounts_nothing_is_reported(self, tmp_path: Path) -> None:
         assert doctor.file_system(tmp_path, tmp_path / "none") is None
 
 

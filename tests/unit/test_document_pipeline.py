@@ -1,4 +1,4 @@
-"""How the pages of a document are spread over processes."""
+"""How the pages of a document are distributed over processes."""
 
 import pytest
 
@@ -15,14 +15,14 @@ from secretary.handlers.document_pipeline import (
 @pytest.mark.parametrize("count", [1, 7, 15, 16, 17, 64, 65, 72, 200, 5000])
 @pytest.mark.parametrize("workers", [1, 2, 3, 16])
 @pytest.mark.parametrize("most", [OCR_BATCH, RENDERED_BATCH, NATIVE_BATCH])
-def test_every_page_is_in_one_piece(count: int, workers: int, most: int) -> None:
+def test_every_page_is_in_exactly_one_batch(count: int, workers: int, most: int) -> None:
     numbers = range(1, count + 1)
     pieces = list(split_into_batches(numbers, workers, most))
     assert [number for piece in pieces for number in piece] == list(numbers)
     assert all(0 < len(piece) <= 2 * most for piece in pieces)
 
 
-def test_one_process_gets_largesplit_into_batches() -> None:
+def test_one_process_gets_large_batches() -> None:
     assert [len(piece) for piece in split_into_batches(range(200), 1, NATIVE_BATCH)] == [64, 64, 72]
 
 
@@ -33,7 +33,7 @@ def test_several_get_smaller_ones_towards_the_end() -> None:
     assert sizes[-1] <= 24
 
 
-def test_a_page_that_is_read_by_ocr_is_a_piece_of_its_own() -> None:
+def test_each_ocr_page_is_a_batch_of_its_own() -> None:
     assert [len(piece) for piece in split_into_batches(range(5), 2, OCR_BATCH)] == [1] * 5
 
 

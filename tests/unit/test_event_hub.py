@@ -1,4 +1,4 @@
-"""The hub: who waits for changes hears of theirs, and costs nothing when there are none."""
+"""The event hub: subscribers get their changes, and an idle hub costs nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ SECONDS = 5.0
 
 
 class WatchedStore(SqliteStore):
-    """Counts how often its feed is read; `trouble` is what that gives first."""
+    """Counts how often its feed is read; the first reads return or raise `trouble`."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -55,7 +55,7 @@ async def hub(store: Store) -> AsyncIterator[EventHub]:
 
 
 class TestSubscriptions:
-    async def test_each_hears_of_what_concerns_it(self, store: Store, hub: EventHub) -> None:
+    async def test_each_subscriber_gets_its_own_changes(self, store: Store, hub: EventHub) -> None:
         batch, (inside,) = await add_batch(store, 1)
         outside = Job()
         await store.add([outside])
@@ -78,7 +78,7 @@ class TestSubscriptions:
     async def test_nothing_that_happens_after_the_beginning_is_missed(
         self, store: Store, hub: EventHub
     ) -> None:
-        for _ in range(20):  # the hub starts anew each time
+        for _ in range(20):  # the hub restarts each time
             job = await claimed(store)
             async with hub.subscription(job_id=job.job_id) as subscription:
                 await store.finish(job, Completed())

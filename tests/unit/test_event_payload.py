@@ -1,4 +1,4 @@
-"""What events say about the outcome of a job."""
+"""What events report about the outcome of a job."""
 
 from typing import Any
 

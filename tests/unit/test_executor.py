@@ -1,4 +1,4 @@
-"""How a claimed job comes to its end."""
+"""How a claimed job is executed and finishes."""
 
 import asyncio
 import errno
@@ -202,7 +202,7 @@ async def test_a_retryable_failure_is_tried_again_until_the_last_attempt(
     assert (failed.status, failed.failures, len(failed.attempts)) == (JobStatus.FAILED, 2, 2)
 
 
-async def test_work_for_which_the_disk_has_no_room_is_tried_again(executor: Executor) -> None:
+async def test_work_is_retried_if_the_disk_is_full(executor: Executor) -> None:
     @handles("large", max_attempts=2)
     async def large(ctx: Context) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -245,7 +245,7 @@ async def test_a_job_that_takes_its_process_down_twice_fails(executor: Executor)
 async def test_scratch_files_are_removed_before_the_outcome_is_reported(
     executor: Executor, tmp_path: Path
 ) -> None:
-    """Nobody would clear it away if the process died right behind the end."""
+    """Nobody would remove them if the process died right after recording the outcome."""
 
     @handles("messy")
     async def messy(ctx: Context) -> None:
@@ -268,7 +268,7 @@ async def test_scratch_files_are_removed_before_the_outcome_is_reported(
 
 
 async def test_what_a_store_wrote_before_it_broke_off_is_no_lost_job(executor: Executor) -> None:
-    """An election of MongoDB, say: the end is there, the confirmation did not come."""
+    """Such as a MongoDB election: the outcome is stored, but not acknowledged."""
 
     @handles("writer")
     async def writer(ctx: Context) -> None:

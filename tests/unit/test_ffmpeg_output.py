@@ -1,4 +1,4 @@
-"""What ffmpeg says of a file, and what the file says through it."""
+"""What ffmpeg prints about a file, and what a file can make it print."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

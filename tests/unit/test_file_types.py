@@ -1,4 +1,4 @@
-"""Kinds of files by their content, of honest files and of lies."""
+"""File types by content, for honest and for misleading files."""
 
 import struct
 import tracemalloc
@@ -15,7 +15,7 @@ from ..minimal_files import MP4, PNG, WAV, office, open_document, pdf, zipped
 
 ODF = "application/vnd.oasis.opendocument."
 FRAME = b"\xff\xfb\x90\x64" + bytes(100)
-#: Whole ones: 128 kbit/s at 44.1 kHz.
+#: Whole frames: 128 kbit/s at 44.1 kHz.
 FRAMES = (b"\xff\xfb\x90\x64" + bytes(413)) * 3
 ADTS = b"\xff\xf1\x50\x80\x0d\x00\xfc" + bytes(0x68 - 7)
 
@@ -141,8 +141,8 @@ class TestHostileZips:
 
     @pytest.mark.parametrize("hidden", [False, True])
     def test_a_huge_table_of_contents_is_not_read(self, tmp_path: Path, hidden: bool) -> None:
-        """Hidden: the mark of a record stands in the field that tells the table's size, so that
-        whoever looks for the last mark finds a record without one."""
+        """Hidden: the field for the table's size contains the signature of a record, so that
+        searching for the last signature finds a record without one."""
         size = int.from_bytes(b"PK\x05\x06", "little") if hidden else MAX_CONTENTS + 1
         end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 1, 1, size, 0, 0)
         assert size > MAX_CONTENTS
@@ -166,7 +166,7 @@ def _sparse(tmp_path: Path, size: int, end: bytes) -> Path:
 
 
 def _memory_of_kind(path: Path) -> str | None:
-    """What it is; to find out must not take the memory that the file asks for."""
+    """The detected type; detection must not take the memory that the file asks for."""
     tracemalloc.start()
     try:
         detected = detect_file_type(path)

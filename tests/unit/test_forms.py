@@ -1,4 +1,4 @@
-"""Forms as clients send them, cut anywhere on the way, and as nobody should send them."""
+"""Forms as clients send them, split anywhere, and as nobody should send them."""
 
 import asyncio
 import itertools
@@ -263,7 +263,7 @@ class TestRefused:
 
     @pytest.mark.parametrize("kind", ["text/plain", "multipart/mixed; boundary=XX", "\xff", ";"])
     async def test_another_type(self, read: Read, kind: str) -> None:
-        if kind == ";":  # says nothing: it is read as JSON
+        if kind == ";":  # without a content type: parsed as JSON
             assert (await read(kind, b"{}")).fields == {}
             return
         with pytest.raises(InvalidParameters, match="Content-Type"):
@@ -326,7 +326,7 @@ class TestOtherKinds:
             await read("application/json", body)
 
     @pytest.mark.parametrize("kind", [MULTIPART, URLENCODED, "application/json"])
-    async def test_where_the_body_says_nothing_the_query_is_heard(
+    async def test_the_query_is_used_where_the_body_has_no_value(
         self, read: Read, kind: str
     ) -> None:
         bodies = {MULTIPART: whole(field("a", "1")), URLENCODED: b"a=1"}

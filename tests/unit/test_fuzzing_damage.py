@@ -1,4 +1,4 @@
-"""What damages files for the tests does so behind what packs them, and always in the same way."""
+"""The fuzzers damage files below their compression, and always in the same way for a seed."""
 
 import io
 import random
@@ -27,7 +27,7 @@ def test_a_case_is_always_the_same() -> None:
         assert case.content == Case.named(str(case)).content
 
 
-def test_all_files_of_all_kinds_have_their_turn() -> None:
+def test_every_file_of_every_kind_is_covered() -> None:
     count = sum(map(len, KINDS.values()))
     assert len({(one.kind, one.name) for one in islice(cases(1, *KINDS), count)}) == count
 

@@ -1,4 +1,4 @@
-"""Lines that come back at the edges of pages."""
+"""Lines that are repeated at the edges of pages."""
 
 from secretary.documents.assembly import find_headers_footers, strip_headers_footers
 

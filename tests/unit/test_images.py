@@ -1,4 +1,4 @@
-"""Pictures of all kinds, as they should be and as they should not."""
+"""Images of all kinds, valid and invalid."""
 
 import io
 import struct
@@ -19,7 +19,7 @@ HEIC = Path(__file__).parents[1] / "pictures" / "words.heic"
 
 
 def flag(width: int = 60, height: int = 40) -> Image.Image:
-    """White, with a black corner at the top left: it shows how a picture is turned."""
+    """White, with a black corner at the top left that shows how an image is rotated."""
     picture = Image.new("RGB", (width, height), "white")
     picture.paste("black", (0, 0, width // 2, height // 2))
     return picture
@@ -255,7 +255,7 @@ def test_dots_per_inch_are_believed_where_they_can_be_true(
 
 
 def png(width: int, height: int) -> bytes:
-    """The beginning of one, which promises this size."""
+    """The beginning of an image that announces this size."""
     header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(bytes(100))), (b"IEND", b"")]
     body = b"".join(
@@ -269,7 +269,7 @@ TAGS = [(256, 8), (257, 1), (258, 1), (259, 1), (262, 1), (278, 1), (279, 1)]
 
 
 def big_tiff_of(following: int) -> bytes:
-    """One page of eight pixels, in a file whose places have 64 bits."""
+    """One page of eight pixels, in a file with 64-bit offsets."""
     tags = sorted([*TAGS, (273, 16)])
     entries = b"".join(struct.pack("<HHQQ", tag, 4, 1, value) for tag, value in tags)
     head = b"II" + struct.pack("<HHHQ", 43, 8, 0, 18) + b"\xf0\x00"

@@ -38,7 +38,7 @@ parameters = st.one_of(
 
 
 def values_by_name(document: Any) -> Iterator[tuple[str, Any]]:
-    """Every name with the value that counts: the outermost."""
+    """Every name with the value that counts: the outermost one."""
     seen = set()
     while isinstance(document, dict):
         for name, value in document.items():
@@ -57,7 +57,7 @@ class TestParameters:
     @given(parameters)
     def test_tidying_loses_no_name_and_no_value(self, sent: dict[str, Any]) -> None:
         normalized = dict(values_by_name(normalize_parameters(sent, KNOWN)))
-        # An empty or missing `extra` says nothing.
+        # An empty and a missing `extra` are the same.
         expected = {k: v for k, v in values_by_name(sent) if (k, v) != ("extra", None)}
         assert {k: v for k, v in normalized.items() if (k, v) != ("extra", None)} == expected
 
@@ -154,7 +154,7 @@ class TestBatchStatus:
         )
         assert batch.status == status
 
-    def test_a_batch_whose_jobs_went_back_to_the_line_has_still_begun(self) -> None:
+    def test_a_batch_whose_jobs_were_requeued_has_still_started(self) -> None:
         batch = Batch(counts={JobStatus.PENDING: 2}, started_at=utc_now())
         assert batch.status == "processing"
 

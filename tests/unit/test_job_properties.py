@@ -1,4 +1,4 @@
-"""Whatever a job or a batch holds: it comes back from JSON as it was, and tells no secret."""
+"""Any job or batch survives a round trip through JSON, and reveals no secret."""
 
 import json
 from typing import Any

@@ -221,7 +221,7 @@ class TestAccess:
     async def test_nobody_reaches_jobs_of_others_by_the_batch_that_they_are_in(
         self, job_service: JobService
     ) -> None:
-        """A batch without a user is everybody's; the jobs that an operator put into it are not."""
+        """Everyone may access a batch without a user, but not the jobs an operator put into it."""
         jobs = [{"user_id": "bob"}, {"user_id": "ann"}]
         batch_id, job_ids = await submit_batch(job_service, 2, jobs=jobs)
         await cannot_touch(job_service, batch_id, "bob")

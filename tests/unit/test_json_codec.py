@@ -61,7 +61,7 @@ def test_a_status_is_encoded_as_its_name() -> None:
 def test_parts_make_the_same_bytes_as_the_whole(value: Any, encode: Any) -> None:
     assert is_large(value)
     encoded = encode_in_parts(value, encode)
-    if "\ud800" in str(value)[:100]:  # escaped in its part only, instead of everywhere
+    if "\ud800" in str(value)[:100]:  # escaped only in this part, instead of everywhere
         assert json.loads(encoded) == value
     else:
         assert encoded == encode(value)

@@ -36,7 +36,7 @@ def test_languages_may_be_spelled_as_people_do(names: str, codes: tuple[str, ...
         (" ".join(GERMAN), "deu"),
         (GERMAN[0], "deu"),
         (ENGLISH[0], "eng"),
-        # As it is read with English data: without umlauts.
+        # As recognized with English data: without umlauts.
         ("Mehrere Mitglieder fragten, ob sich die Heizkosten fur den Winter senken lieBen", "deu"),
         ("1234 5678 90", None),
         ("Hotel Restaurant Taxi", None),

@@ -1,4 +1,4 @@
-"""Functions that only the processes load in which they run."""
+"""Functions that are only loaded by the processes that run them."""
 
 import os
 import pickle
@@ -16,7 +16,7 @@ from secretary.core.callables import LazyCallable
 
 from ..minimal_files import pdf
 
-#: What the work needs, and the worker does not.
+#: What the function needs, and the worker does not.
 HEAVY = {"PIL", "lxml", "numpy", "pypdfium2", "tesserocr"}
 
 NAMED = [

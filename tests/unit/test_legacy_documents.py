@@ -117,7 +117,7 @@ class TestJobs:
         assert (job.webhook.url, job.webhook.token) == ("https://x.org/h", "SECRET")
         assert "SECRET" not in str(job.parameters)
 
-    def test_a_webhook_hears_of_a_job_that_waits_and_not_of_an_old_one(self) -> None:
+    def test_a_webhook_gets_events_of_a_waiting_job_and_not_of_an_old_one(self) -> None:
         webhook = {"url": "https://x.org/h", "headers": {"Authorization": "Bearer x"}}
         assert convert_job(document(status="pending", webhook=webhook)).record.outbox.due_at
         ended = convert_job(document(webhook=webhook)).record

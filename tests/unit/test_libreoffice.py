@@ -1,4 +1,4 @@
-"""Office files to PDF by a real LibreOffice."""
+"""Office files converted to PDF by a real LibreOffice."""
 
 import asyncio
 import os
@@ -73,7 +73,7 @@ def named(directory: Path) -> dict[int, str]:
 
 
 def parent_of(processes: dict[int, str]) -> int:
-    """Who has started them, and is none of them."""
+    """The process that started them, which is none of them."""
     parents = {process.parent for pid in processes if (process := find(pid))}
     (parent,) = parents - set(processes)
     return parent
@@ -88,7 +88,7 @@ def gone(directory: Path) -> bool:
 
 @contextmanager
 def listening() -> Iterator[tuple[str, list[str]]]:
-    """A real server, and the paths it was asked for."""
+    """A real server, and the paths that were requested."""
     asked: list[str] = []
 
     class Answers(BaseHTTPRequestHandler):
@@ -174,7 +174,7 @@ class TestConversion:
         assert asked == []
         assert text_of(made)[0].split() == ["Seen", "kept", "kept"]
         with pypdfium2.PdfDocument(made) as document:
-            assert {each.type for each in document[0].get_objects()} == {1}  # texts, no pictures
+            assert {each.type for each in document[0].get_objects()} == {1}  # texts, no images
 
     def test_a_page_of_the_web_stays_alone_too(self, tmp_path: Path, into: Path) -> None:
         with listening() as (address, asked):
@@ -257,7 +257,7 @@ def test_without_it_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if Path("/Applications/LibreOffice.app").exists():
-        pytest.skip("It is where every Mac has it")
+        pytest.skip("LibreOffice is installed in the default place")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EngineUnavailable, match="install libreoffice-impress-nogui"):
         convert_to_pdf(str(tmp_path / "file"), "docx", str(tmp_path), timeout_s=SECONDS)

@@ -1,4 +1,4 @@
-"""Links of strangers."""
+"""Links from untrusted sources."""
 
 import pytest
 from hypothesis import given, settings

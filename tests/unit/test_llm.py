@@ -91,7 +91,7 @@ class TestAPicture:
         ("Text\n```\n1\n```", "Text\n```\n1\n```"),
     ],
 )
-def test_only_a_fence_around_the_whole_is_taken_off(answer: str, page: str) -> None:
+def test_only_a_code_fence_around_the_whole_answer_is_removed(answer: str, page: str) -> None:
     assert page_markdown(answer) == page
 
 
@@ -120,7 +120,7 @@ class TestAccounting:
                 await llm.read_picture(JPEG)
             assert llm.info()["total_tokens"] == 120
 
-    async def test_a_server_that_tells_no_tokens_is_served(self) -> None:
+    async def test_an_endpoint_without_token_counts_works(self) -> None:
         async with scripted_llm(says("Text", usage=False)) as (_, llm):
             await llm.read_picture(JPEG)
             assert llm.info()["total_tokens"] == 0

@@ -1,4 +1,4 @@
-"""Answers with fields, from scripted endpoints of all kinds."""
+"""Structured output, from scripted endpoints of all kinds."""
 
 import json
 from typing import Any
@@ -176,7 +176,7 @@ class TestFailures:
                 await llm.fill(MESSAGES, SCHEMA)
         assert len(server.requests) == 1
 
-    async def test_an_answer_cut_off_is_never_mended(self) -> None:
+    async def test_a_truncated_answer_is_never_repaired(self) -> None:
         error = await failure_of(says('{"title": "App', finish_reason="length"))
         assert isinstance(error, ContextExceeded) and "cut off" in error.message
 

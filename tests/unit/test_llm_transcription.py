@@ -1,4 +1,4 @@
-"""Speech over a real connection to a scripted endpoint."""
+"""Transcription over a real connection to a scripted endpoint."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ class TestASound:
         assert transcription.language == "en"
         assert transcription.confidence == pytest.approx(0.7788, abs=1e-4)
 
-    async def test_the_request_carries_sound_model_key_and_wishes(self) -> None:
+    async def test_the_request_contains_audio_model_key_and_parameters(self) -> None:
         async with scripted_llm(heard((0, 1, "a")), parameters={"temperature": 0}) as (server, llm):
             await listen(llm, language="German", prompt="Grüezi")
         (request,) = server.requests
@@ -212,7 +212,7 @@ class TestFailures:
         assert "llm.api_key" in error.message and KEY not in error.message
         assert len(server.requests) == 1
 
-    async def test_a_sound_that_is_too_large_is_not_sent_again(self) -> None:
+    async def test_audio_that_is_too_large_is_not_sent_again(self) -> None:
         error, server = await failure_of(fails("413 Too Large", "Maximum content size exceeded"))
         assert isinstance(error, UpstreamRefused)
         assert "(413): Maximum content size exceeded" in error.message

@@ -1,4 +1,4 @@
-"""Translations by scripted models, attentive ones and others."""
+"""Translations by scripted models, careful ones and others."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from secretary.core.errors import ContextExceeded, EngineUnavailable, UpstreamFa
 
 from ..llm_fixture import scripted_llm
 from ..llm_server import KEY, Reads, Reply, fails, says
-from ..web_server import Asked
+from ..web_server import WebRequest
 
 TEXTS = ["Hallo", "Welt", "Guten Tag", "Ende"]
 CAPITALS = ["HALLO", "WELT", "GUTEN TAG", "ENDE"]
@@ -25,7 +25,7 @@ def pieces(request: dict[str, Any]) -> dict[str, str]:
 
 
 def translates(change: Callable[[Fields], Any] = lambda fields: fields) -> Reads:
-    """A model that translates into capitals, and then does what `change` does to its answer."""
+    """A model that translates into uppercase and then applies `change` to its answer."""
 
     def reply(request: dict[str, Any]) -> Reply:
         fields = {key: text.upper() for key, text in pieces(request).items()}
@@ -42,7 +42,7 @@ def without(*places: int) -> Callable[[Fields], Fields]:
 
 
 def merged(fields: Fields) -> Fields:
-    """The third one's words are put to the second's."""
+    """The words of the third text are added to the second."""
     keys = list(fields)
     return {**fields, keys[1]: f"{fields[keys[1]]} {fields[keys[2]]}", keys[2]: " "}
 
@@ -99,7 +99,7 @@ class TestTranslations:
         texts = [f"Satz Nummer {number} von vielen" for number in range(400)]
 
         def reply(request: dict[str, Any]) -> Reply:
-            async def slow(asked: Asked) -> None:
+            async def slow(asked: WebRequest) -> None:
                 await asyncio.sleep(0.02)
                 await translates().reply(request)(asked)
 
@@ -183,7 +183,7 @@ class TestCarelessModels:
 class TestFailures:
     async def test_one_failure_ends_all_requests(self) -> None:
         def reply(request: dict[str, Any]) -> Reply:
-            async def never(asked: Asked) -> None:
+            async def never(request: WebRequest) -> None:
                 await asyncio.sleep(60)
 
             is_first = "Satz 0" in pieces(request).values()

@@ -1,4 +1,4 @@
-"""What a line of the log tells beside its sentence."""
+"""The fields of a log line in addition to its message."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The periodic duties: rescuing, pruning, and patience after the store was away."""
+"""The periodic maintenance: rescuing, pruning, and recovery after a store outage."""
 
 import asyncio
 import os
@@ -200,7 +200,7 @@ class TestUploads:
 
 
 class _AwayOnce:
-    """A store that cannot be reached the first time someone asks."""
+    """A store that is unavailable the first time it is used."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

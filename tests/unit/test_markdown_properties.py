@@ -1,4 +1,4 @@
-"""What is put together as Markdown holds whatever was said or seen: as text, never as more."""
+"""Generated Markdown contains extracted text as text, never as markup."""
 
 import re
 from typing import Any
@@ -25,7 +25,7 @@ from secretary.media.transcript import TranscriptImage, as_markdown
 
 from ..strategies import TEXT
 
-#: What is no text in a page: it could run, lead elsewhere or fetch something.
+#: What is not plain text: it could run, link elsewhere or fetch something.
 ACTIVE = {"html_block", "html_inline", "link_open", "image", "fence", "code_block"}
 PIECES = st.sampled_from(
     ["<script>", "</p>", "[a](http://x)", "![a](x)", "`", "```", "    a", "\t", "# ", "- ", "1. ",
@@ -151,5 +151,5 @@ def test_what_an_office_file_holds_stays_text(texts: list[str], cells: list[str]
 
 
 def letters(text: str) -> list[Any]:
-    """Those that are kept however lines are put together."""
+    """The letters, which are kept however lines are joined."""
     return sorted(re.findall(r"[a-z]", text))

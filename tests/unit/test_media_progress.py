@@ -1,4 +1,4 @@
-"""Progress by seconds of sound, with the time that is left."""
+"""Progress by seconds of audio, with the estimated time left."""
 
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -36,7 +36,7 @@ async def test_progress_is_reported_in_seconds_of_the_recording() -> None:
 
 
 async def test_the_time_that_is_left_goes_by_the_pace_of_this_attempt() -> None:
-    """Half was known before and took no time; 100 s of sound took 10 s, 200 are left."""
+    """Half was cached and took no time; 100 s of audio took 10 s, 200 are left."""
     recorder = ProgressRecorder()
     progress = progress_of(recorder, done=300.0)
     progress._started -= 10

@@ -135,14 +135,14 @@ async def test_types_that_clients_make_up_share_one_series(
     assert samples[ended] == 3
 
 
-async def test_without_the_store_it_tells_what_it_knows(tmp_path: Path) -> None:
+async def test_without_the_store_it_reports_what_it_knows(tmp_path: Path) -> None:
     class Away:
         async def counts(self) -> None:
             raise StoreUnavailable("away")
 
         workers = waiting_since = next_event_due_at = counts
 
-    job_service = JobService(Away(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+    job_service = JobService(Away(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # never valid
     metrics = Metrics((), ServiceStats(job_service))
     metrics.answered("GET", "/api/jobs", 503, 0.1)
     samples = await scrape(metrics)

@@ -1,4 +1,4 @@
-"""Documents keep what jobs carry: any JSON comes back as it was, through BSON too."""
+"""Documents preserve job data: any JSON comes back unchanged, even through BSON."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -22,7 +22,7 @@ from secretary.store.mongo.schema import (
     to_bson,
 )
 
-HALF = "\ud83d"  # half of a surrogate pair: legal in JSON, not in UTF-8
+HALF = "\ud83d"  # a lone surrogate: legal in JSON, not in UTF-8
 
 JSON = some.recursive(
     some.none()

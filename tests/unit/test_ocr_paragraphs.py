@@ -1,4 +1,4 @@
-"""Recognised lines put together to text and Markdown."""
+"""Recognized lines assembled into text and Markdown."""
 
 import re
 
@@ -144,9 +144,9 @@ def test_rows_with_aligned_gaps_are_a_table() -> None:
 @pytest.mark.parametrize(
     "texts",
     [
-        # The gaps are at different places.
+        # The gaps are at different positions.
         ["this is      spaced out", "and so is that        line", "as       is the third of them"],
-        # Two rows can be anything.
+        # Two rows are not enough to tell.
         ["Name:        Miller", "Place:       Berlin"],
         # A list, far from its numbers.
         ["1.       apples", "2.       pears", "3.       plums"],

@@ -1,4 +1,4 @@
-"""Pieces of text put in order, as an engine may find them."""
+"""Pieces of text put into reading order, whatever order the engine returns."""
 
 import math
 import random

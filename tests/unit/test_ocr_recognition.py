@@ -1,4 +1,4 @@
-"""From a picture to its text, with the real engine."""
+"""From an image to its text, with the real engine."""
 
 from pathlib import Path
 
@@ -88,7 +88,7 @@ def slipped(picture: Image.Image, degrees: float) -> Image.Image:
 
 
 def shaded(picture: Image.Image) -> Image.Image:
-    """As under a lamp that stands at the right."""
+    """As if lit by a lamp on the right."""
     light = numpy.linspace(0.3, 1, picture.width)[None, :]
     return Image.fromarray((numpy.asarray(picture) * light).astype(numpy.uint8))
 

@@ -28,7 +28,7 @@ def saved(document: "docx.document.Document", directory: Path) -> Path:
 
 
 def numbering(*levels: tuple[str, str]) -> str:
-    """One list (number 1) whose levels have these forms and texts."""
+    """One list (number 1) whose levels have these formats and texts."""
     written = "".join(
         f'<w:lvl w:ilvl="{at}"><w:start w:val="1"/><w:numFmt w:val="{form}"/>'
         f'<w:lvlText w:val="{text}"/></w:lvl>'

@@ -1,4 +1,4 @@
-"""Web pages and books as Markdown."""
+"""Web pages and e-books as Markdown."""
 
 import base64
 from pathlib import Path

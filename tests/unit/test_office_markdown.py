@@ -1,4 +1,4 @@
-"""What the Markdown of office files says to a reader of Markdown: what the file says."""
+"""A Markdown parser reads from converted office files what the files say."""
 
 import re
 
@@ -21,11 +21,11 @@ from secretary.documents.office.blocks import (
 from secretary.documents.office.markdown import to_markdown
 
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-#: Signs that mean something to Markdown, among letters.
+#: Characters with a meaning in Markdown, among letters.
 TEXTS = st.text(alphabet="ab1 \\*_`[]()<>&;#~|!:^.-+=/\"'\u00e4", min_size=1, max_size=30).filter(
     lambda text: (
         text.strip()
-        # What begins like an item is one: typed lists are lists too.
+        # What starts like a list item is one: lists typed by hand are lists too.
         and not re.match(r"\s*([-+*]|\d+[.)])(\s|$)", text)
     )
 )

@@ -114,7 +114,7 @@ def test_tables_with_merged_cells(tmp_path: Path) -> None:
 def test_charts_tell_their_numbers(tmp_path: Path) -> None:
     presentation = Presentation()
     slide = slide_of(presentation, BLANK)
-    data: Any = CategoryChartData()  # type: ignore[no-untyped-call]  # it has no types
+    data: Any = CategoryChartData()  # type: ignore[no-untyped-call]  # untyped
     data.categories = ["Q1", "Q2"]
     data.add_series("Sales", (1.5, 2))
     data.add_series("Costs", (1, None))

@@ -1,4 +1,4 @@
-"""Office files that want to do harm: each is refused by name, or does none."""
+"""Malicious office files: each is rejected with an error code, or does no harm."""
 
 import contextlib
 import re
@@ -88,7 +88,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "html": lambda: b"<!DOCTYPE html><table><tr><td>Text</table><ul><li>a<pre>b</pre></ul>",
     "text": lambda: b"a;b\n1;2\n",
 }  # fmt: skip
-#: The part of each that holds the text.
+#: The part of each that contains the text.
 PARTS = {
     "docx": "word/document.xml",
     "xlsx": "xl/worksheets/sheet1.xml",

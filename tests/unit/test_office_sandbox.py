@@ -1,4 +1,4 @@
-"""Office files are read where they can do no harm: in another process."""
+"""Office files are read in another process, where they can do no harm."""
 
 import subprocess
 import sys

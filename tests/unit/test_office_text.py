@@ -1,4 +1,4 @@
-"""Tables and texts without any format as Markdown."""
+"""Tables and plain text as Markdown."""
 
 from pathlib import Path
 

@@ -32,7 +32,7 @@ def saved(book: openpyxl.Workbook, directory: Path) -> Path:
 
 
 def xlsx_of(sheet: str, strings: str = "") -> bytes:
-    """A workbook of one sheet, given as what is inside of `worksheet`."""
+    """A workbook with one sheet, given as the contents of `worksheet`."""
     return zipped(
         {
             "[Content_Types].xml": TYPES,
@@ -88,7 +88,7 @@ def test_values_are_printed_as_displayed(tmp_path: Path) -> None:
         (1, "yyyy-mm-dd", "1900-01-01"),
         (-1, "yyyy-mm-dd", "-1"),
         (1e20, "General", "1E+20"),
-        (5, "0" + 250 * "%", "5"),  # more digits than anybody counts
+        (5, "0" + 250 * "%", "5"),  # more digits than are counted
         (2958465.9999, "yyyy-mm-dd hh:mm", "9999-12-31 23:59"),
         (2958465.999999999, "yyyy-mm-dd hh:mm", "2958466"),  # the year 10000, when rounded
     ],

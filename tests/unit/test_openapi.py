@@ -1,5 +1,4 @@
-"""The API's own description, without asking the API anything. tests/acceptance/test_schema.py
-shows that it is true."""
+"""The OpenAPI document by itself; tests/acceptance/test_schema.py checks that it is true."""
 
 import json
 import re
@@ -149,11 +148,11 @@ def test_documents_have_the_fields_that_are_described(document: dict[str, Any]) 
 def untyped(
     document: dict[str, Any], schema: dict[str, Any], location: str, seen: tuple[str, ...] = ()
 ) -> Iterator[str]:
-    """The places in a schema that say nothing about what stands there."""
+    """The places in a schema that do not say what is allowed there."""
     match schema:
         case {"$ref": str(reference)}:
             name = reference.rpartition("/")[2]
-            if name not in (*seen, "JsonValue"):  # any JSON, and says so
+            if name not in (*seen, "JsonValue"):  # any JSON, explicitly
                 yield from untyped(document, schemas(document)[name], location, (*seen, name))
         case {"anyOf": choices}:
             for choice in choices:

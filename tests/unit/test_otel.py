@@ -1,4 +1,4 @@
-"""Traces cost nothing where no collector is named."""
+"""Tracing costs nothing if no collector is configured."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def test_then_nothing_of_it_is_loaded() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
-    # Its bare interface is loaded by FastAPI, where it is installed.
+    # FastAPI loads the API package of OpenTelemetry if it is installed.
     loaded = done.stdout.split()
     assert "secretary.serve" in loaded
     assert not [

@@ -1,4 +1,4 @@
-"""The overview of the service: in the end it must add up."""
+"""The overview of the service: its numbers must add up."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta

@@ -112,12 +112,12 @@ def test_lone_surrogates_are_replaced(page_store: PageStore) -> None:
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no second file system")
 def test_files_are_copied_where_hard_links_are_impossible(tmp_path: Path) -> None:
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as external_services:
-        if os.stat(external_services).st_dev == tmp_path.stat().st_dev:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+        if os.stat(other).st_dev == tmp_path.stat().st_dev:
             pytest.skip("no second file system")
-        page_store = PageStore(str(tmp_path), external_services)
+        page_store = PageStore(str(tmp_path), other)
         page_store.save(page(1))
-        assert Path(external_services, "page_001.txt").read_text() == "Hello"
+        assert Path(other, "page_001.txt").read_text() == "Hello"
 
 
 def test_an_aborted_write_leaves_no_file(page_store: PageStore) -> None:
@@ -129,7 +129,7 @@ def test_an_aborted_write_leaves_no_file(page_store: PageStore) -> None:
 
 @contextmanager
 def files_of(size: int) -> Iterator[None]:
-    """No file becomes larger: a write ends in its middle, as on a disk that is full."""
+    """Limits the size of files: writes are cut short, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -158,7 +158,7 @@ def test_a_record_truncated_by_a_full_disk_is_ignored_and_does_not_affect_the_ne
 def test_fresh_records_are_found_even_if_the_clock_is_behind(
     tmp_path: Path, page_store: PageStore
 ) -> None:
-    # By the clock of the machine that took the job, and finer than a millionth of a second.
+    # By the clock of the machine that accepted the job, with a fraction finer than a microsecond.
     wanted_at = int(time.time()) + 60 + 2**-22
     page_store.save(page(7, "old"))
     anew = PageStore(page_store.directory, page_store.job_directory, wanted_at)

@@ -1,4 +1,4 @@
-"""Whatever is sent as parameters of any type: a job comes of it, or an error that names them."""
+"""Any parameters sent to any job type give a job, or an error that names the invalid ones."""
 
 import json
 from typing import Any
@@ -27,13 +27,13 @@ from ..strategies import ANY_TEXT, JSON, OBJECT, TEXT
 
 REGISTRY = Registry(BUILTIN)
 TYPES = sorted(handler.job_type for handler in BUILTIN)
-#: Values that fit some parameter, so that one that does not stands beside such as do.
+#: Values that are valid for some parameter, so that invalid ones are mixed with valid ones.
 LIKELY = st.sampled_from(
     ["native", "auto", "deu+eng", "de", "en-GB", "https://example.com/a.pdf", "a/b.pdf", "true",
      "0", 1, 0, -1, True, False, None, "", "2026-01-31", "Session", "# {{a|b}}", "html", '{"a": 1}',
      "[1]", {"type": "path", "path": "a"}, {"type": "upload"}, ["a"], 10**18, 1.5, "9" * 5000]
 )  # fmt: skip
-#: What no JSON text has, but a reader of JSON makes of some.
+#: Values that JSON text cannot contain, but that some JSON parsers return.
 ODD = st.floats() | st.integers() | ANY_TEXT
 
 
@@ -53,7 +53,7 @@ def parameters(draw: st.DrawFn, job_type: str) -> dict[str, Any]:
 
 
 def checked(error: InvalidParameters) -> None:
-    """As the API tells it: each problem has a field and a sentence."""
+    """As the API reports it: each problem has a field and a message."""
     assert error.code == "VALIDATION_ERROR"
     assert error.details["problems"]
     for problem in error.details["problems"]:
@@ -76,14 +76,14 @@ def test_a_job_comes_of_them_or_a_named_error(job_type: str, data: st.DataObject
         checked(error)
         return
     stored = json.loads(json.dumps(job.parameters, allow_nan=False))
-    # What was let in is let through when the job is run, and means the same.
+    # What was accepted is accepted again when the job runs, with the same meaning.
     assert handler.parse(stored) == handler.parse(without_webhook(request.parameters))
     assert handler.normalize(stored) == stored
     assert "webhook" not in flatten_parameters(stored) or sent.get("webhook") is None
 
 
 def without_webhook(sent: dict[str, Any]) -> dict[str, Any]:
-    """It is no parameter: clients may put it among them, and then it is taken out."""
+    """It is not a parameter: if clients put it among them, it is removed."""
     remaining = {name: value for name, value in sent.items() if name != "webhook" or value is None}
     if isinstance(extra := remaining.get("extra"), dict):
         remaining["extra"] = without_webhook(extra)
@@ -101,7 +101,7 @@ def test_any_document_is_a_request_or_a_named_error(document: Any) -> None:
             assert fingerprint(request) == fingerprint(parse_request(kind, document))
 
 
-#: A request, with what belongs to jobs themselves.
+#: A request with the fields of jobs themselves.
 REQUEST = st.fixed_dictionaries(
     {},
     optional={

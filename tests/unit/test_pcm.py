@@ -1,4 +1,4 @@
-"""Recordings of all kinds to the same samples, by the real ffmpeg."""
+"""Recordings of all kinds decoded to the same samples by the real ffmpeg."""
 
 import os
 import struct
@@ -49,7 +49,7 @@ SECONDS = 60.0
 ENOUGH = 100_000.0
 
 
-def heard(
+def decode_samples(
     path: Path, into: Path, *, language: str | None = None, max_seconds: float = ENOUGH
 ) -> tuple[DecodedAudio, np.ndarray]:
     recording = probe(str(path))
@@ -70,8 +70,8 @@ def words() -> np.ndarray:
     return np.frombuffer(content[44:], dtype="<i2").astype(np.float32) / 32768
 
 
-def place_of(part: np.ndarray, whole: np.ndarray) -> tuple[float, float]:
-    """Where it is heard, in seconds, and how alike the two are there."""
+def position_of(part: np.ndarray, whole: np.ndarray) -> tuple[float, float]:
+    """Its position in seconds, and the correlation there."""
     size = len(part) + len(whole)
     correlation = np.fft.irfft(np.fft.rfft(whole, size) * np.conj(np.fft.rfft(part, size)), size)
     at = int(np.argmax(correlation[: len(whole)]))
@@ -96,17 +96,17 @@ class TestKinds:
     @pytest.mark.parametrize("name", [*SOUNDS, *VIDEOS])
     def test_all_kinds_sound_the_same(self, tmp_path: Path, name: str) -> None:
         path = sound(name) if name in SOUNDS else video(name)
-        decoded, samples = heard(path, tmp_path / "raw")
+        decoded, samples = decode_samples(path, tmp_path / "raw")
         assert decoded.warnings() == ()
         assert abs(decoded.seconds - length_of(speech())) < 0.05
-        at, similarity = place_of(words()[: -RATE // 4], samples)
+        at, similarity = position_of(words()[: -RATE // 4], samples)
         assert at < 0.05
         assert similarity > 0.95
 
-    def test_what_phones_record_is_heard(self, tmp_path: Path) -> None:
+    def test_phone_recordings_are_decoded(self, tmp_path: Path) -> None:
         path = tmp_path / "a.amr"
         path.write_bytes(b"#!AMR\n" + (b"\x3c" + bytes(31)) * 100)
-        decoded, _ = heard(path, tmp_path / "raw")
+        decoded, _ = decode_samples(path, tmp_path / "raw")
         assert decoded.seconds == pytest.approx(2.0, abs=0.01)
 
     @pytest.mark.parametrize("name", VIDEOS)
@@ -115,7 +115,7 @@ class TestKinds:
         assert (picture.width, picture.height) == (320, 240)
 
     @pytest.mark.parametrize("name", SOUNDS)
-    def test_a_sound_has_none(self, name: str) -> None:
+    def test_audio_has_no_video_tracks(self, name: str) -> None:
         recording = probe(str(sound(name)))
         assert recording.video_tracks == ()
         assert recording.duration == pytest.approx(length_of(speech()), abs=0.3)
@@ -163,10 +163,10 @@ class TestTracks:
     @pytest.mark.parametrize(
         ("language", "hertz"), [(None, 800), ("de", 400), ("en", 800), ("fr", 1200), ("it", 800)]
     )
-    def test_the_one_in_the_language_is_heard_else_the_default(
+    def test_the_track_in_the_language_is_decoded_else_the_default(
         self, tmp_path: Path, several: Path, language: str | None, hertz: int
     ) -> None:
-        _, samples = heard(several, tmp_path / "raw", language=language)
+        _, samples = decode_samples(several, tmp_path / "raw", language=language)
         strongest = np.argmax(np.abs(np.fft.rfft(samples[:RATE])))
         assert strongest == hertz
 
@@ -187,14 +187,14 @@ class TestTracks:
     def test_many_channels_are_mixed(self, tmp_path: Path, channels: int) -> None:
         path = tmp_path / "many.wav"
         path.write_bytes(wav(channels))
-        _, samples = heard(path, tmp_path / "raw")
+        _, samples = decode_samples(path, tmp_path / "raw")
         assert samples[1000:7000] == pytest.approx(0x2010 / 32768, abs=0.01)
 
     def test_300_channels_are_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "many.wav"
         path.write_bytes(wav(300))
         with pytest.raises(UnsupportedFile, match="300 channels; at most 64"):
-            heard(path, tmp_path / "raw")
+            decode_samples(path, tmp_path / "raw")
 
 
 class TestTimes:
@@ -204,8 +204,8 @@ class TestTimes:
             tmp_path / name, *moving(9), "-itsoffset", "2.5", "-i", speech(), "-ar", "48000",
             "-map", "0", "-map", "1",
         )  # fmt: skip
-        decoded, samples = heard(path, tmp_path / "raw")
-        at, similarity = place_of(words()[: -RATE // 4], samples)
+        decoded, samples = decode_samples(path, tmp_path / "raw")
+        at, similarity = position_of(words()[: -RATE // 4], samples)
         assert at == pytest.approx(2.5, abs=0.05)
         assert similarity > 0.95
         assert decoded.seconds == pytest.approx(2.5 + length_of(speech()), abs=0.05)
@@ -219,10 +219,10 @@ class TestTimes:
         path = made(
             tmp_path / name, "-i", whole, "-af", "aselect='not(between(t,10,29))'",
         )  # fmt: skip
-        decoded, samples = heard(path, tmp_path / "raw")
+        decoded, samples = decode_samples(path, tmp_path / "raw")
         assert decoded.gaps == pytest.approx(19, abs=0.2)
         assert decoded.warnings() == ("The audio has gaps of 19 s in total",)
-        at, similarity = place_of(words()[: -RATE // 4], samples[20 * RATE :])
+        at, similarity = position_of(words()[: -RATE // 4], samples[20 * RATE :])
         assert at + 20 == pytest.approx(30, abs=0.06)
         assert similarity > 0.95
 
@@ -240,15 +240,15 @@ class TestTimes:
         assert decoded.seconds == pytest.approx(36_000 + length_of(speech()), abs=0.1)
         assert into.stat().st_blocks * 512 < 2_000_000
         with pytest.raises(FileTooLarge):
-            heard(path, into, max_seconds=3600)
+            decode_samples(path, into, max_seconds=3600)
 
     def test_a_variable_frame_rate_changes_nothing(self, tmp_path: Path) -> None:
         path = made(
             tmp_path / "vfr.mkv", *moving(8), "-i", speech(), "-map", "0", "-map", "1",
             "-vf", "select='if(lt(t,3),1,not(mod(n,7)))'", "-fps_mode", "vfr", "-c:a", "flac",
         )  # fmt: skip
-        _, samples = heard(path, tmp_path / "raw")
-        assert place_of(words(), samples)[0] < 0.05
+        _, samples = decode_samples(path, tmp_path / "raw")
+        assert position_of(words(), samples)[0] < 0.05
 
     def test_samples_are_cut_to_the_sample(self, tmp_path: Path) -> None:
         path = tmp_path / "raw"
@@ -269,7 +269,7 @@ class TestDamage:
         content = minute(name)
         path = tmp_path / name
         path.write_bytes(content[: len(content) * 6 // 10])
-        decoded, _ = heard(path, tmp_path / "raw")
+        decoded, _ = decode_samples(path, tmp_path / "raw")
         assert 30 < decoded.seconds < 40
         assert decoded.missing == pytest.approx(60 - decoded.seconds, abs=0.5)
         assert decoded.warnings()[0].endswith("s shorter than the file declares")
@@ -281,7 +281,7 @@ class TestDamage:
         content = minute(name)
         path = tmp_path / name
         path.write_bytes(content[: len(content) * 6 // 10])
-        decoded, _ = heard(path, tmp_path / "raw")
+        decoded, _ = decode_samples(path, tmp_path / "raw")
         assert 30 < decoded.seconds < 40
 
     @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ class TestDamage:
         path = tmp_path / name
         path.write_bytes(content[:middle] + bytes(hole) + content[middle + hole :])
         with pytest.raises(FileCorrupt, match=r"damaged: about \d+ s of its audio"):
-            heard(path, tmp_path / "raw")
+            decode_samples(path, tmp_path / "raw")
         assert not (tmp_path / "raw").exists()
 
     def test_a_file_without_its_index_is_refused(self, tmp_path: Path) -> None:
@@ -302,14 +302,14 @@ class TestDamage:
         with pytest.raises(FileCorrupt):
             probe(str(path))
 
-    def test_sound_that_cannot_be_decoded_at_all_is_refused(self, tmp_path: Path) -> None:
+    def test_undecodable_audio_is_refused(self, tmp_path: Path) -> None:
         content = bytearray(self.whole_m4a())
         at = content.index(b"mdat") + 4
         content[at:] = b"\xff" * (len(content) - at)
         path = tmp_path / "a.m4a"
         path.write_bytes(content)
         with pytest.raises(FileCorrupt):
-            heard(path, tmp_path / "raw")
+            decode_samples(path, tmp_path / "raw")
 
     def whole_m4a(self) -> bytes:
         path = sound("a.m4a").with_name("index_first.m4a")
@@ -326,18 +326,18 @@ class TestDamage:
         ).read_bytes()  # fmt: skip
         path = tmp_path / "part.ts"
         path.write_bytes(film[: 188 * 3] + film[len(film) // 3 // 188 * 188 :])
-        decoded, _ = heard(path, tmp_path / "raw")
+        decoded, _ = decode_samples(path, tmp_path / "raw")
         assert 3 < decoded.seconds < 6
         assert decoded.warnings() == ()
 
-    def test_encrypted_sound_is_refused_as_such(self, tmp_path: Path) -> None:
+    def test_encrypted_audio_is_refused_as_such(self, tmp_path: Path) -> None:
         path = made(
             tmp_path / "a.mp4", "-i", speech(), "-c:a", "aac",
             "-encryption_scheme", "cenc-aes-ctr", "-encryption_key", "0123456789abcdef" * 2,
             "-encryption_kid", "fedcba9876543210" * 2,
         )  # fmt: skip
         with pytest.raises(FileEncrypted):
-            heard(path, tmp_path / "raw")
+            decode_samples(path, tmp_path / "raw")
 
     @pytest.mark.parametrize(
         ("name", "content", "error"),
@@ -366,7 +366,7 @@ class TestLimits:
     def test_a_length_that_is_declared_is_checked_before(self, tmp_path: Path) -> None:
         path = long_sound(tmp_path / "a.m4a", 20)
         with pytest.raises(FileTooLarge, match="longer than the limit of 10 s"):
-            heard(path, tmp_path / "raw", max_seconds=10)
+            decode_samples(path, tmp_path / "raw", max_seconds=10)
         assert os.listdir(tmp_path) == ["a.m4a"]
 
     def test_a_length_that_is_not_declared_is_checked_while_it_is_decoded(
@@ -387,12 +387,12 @@ class TestLimits:
         content = bytearray(
             made(tmp_path / "a.mka", "-i", speech(), "-c:a", "libopus").read_bytes()
         )
-        at = content.index(b"\x44\x89\x88") + 3  # the length, in milliseconds
+        at = content.index(b"\x44\x89\x88") + 3  # the duration, in milliseconds
         content[at : at + 8] = struct.pack(">d", 365 * 86400 * 1000.0)
         path = tmp_path / "year.mka"
         path.write_bytes(content)
         assert probe(str(path)).duration is None
-        decoded, _ = heard(path, tmp_path / "raw", max_seconds=60)
+        decoded, _ = decode_samples(path, tmp_path / "raw", max_seconds=60)
         assert decoded.seconds == pytest.approx(length_of(speech()), abs=0.05)
 
     def test_a_sparse_file_that_claims_hours_is_ended(self, tmp_path: Path) -> None:
@@ -400,12 +400,12 @@ class TestLimits:
         path.write_bytes(wav(1, claimed=0x7FFFFF00))
         os.truncate(path, 0x7FFFFF00 + 44)
         with pytest.raises(FileTooLarge):
-            heard(path, tmp_path / "raw", max_seconds=3600)
+            decode_samples(path, tmp_path / "raw", max_seconds=3600)
 
     def test_a_wav_that_claims_more_than_there_is_is_as_long_as_it_is(self, tmp_path: Path) -> None:
         path = tmp_path / "claims.wav"
         path.write_bytes(wav(1, claimed=0xFFFFFFF0))
-        decoded, _ = heard(path, tmp_path / "raw")
+        decoded, _ = decode_samples(path, tmp_path / "raw")
         assert decoded.seconds == pytest.approx(0.5, abs=0.01)
 
     def test_it_ends_in_time(self, tmp_path: Path) -> None:
@@ -444,19 +444,19 @@ class TestLimits:
         path = long_silence(tmp_path / "long.wav", 3600)
         with small_disk(tmp_path / "disk") as disk:
             with pytest.raises(FileTooLarge, match="no space left on the disk"):
-                heard(path, disk / "raw")
+                decode_samples(path, disk / "raw")
             assert os.listdir(disk) == []
 
 
 @contextmanager
 def small_disk(path: Path) -> Iterator[Path]:
-    """With room for half a minute of sound."""
+    """With space for half a minute of audio."""
     path.mkdir()
     options = ["-t", "tmpfs", "-o", "size=1m", "tmpfs"]
     try:
         subprocess.run(["mount", *options, path], check=True, capture_output=True, timeout=10)
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("no disk can be mounted here")
+        pytest.skip("file systems cannot be mounted here")
     try:
         yield path
     finally:

@@ -1,4 +1,4 @@
-"""Where samples stand, by the times of their frames."""
+"""Samples placed by the timestamps of their frames."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ FRAME = 5
 
 
 def lines(*runs: tuple[int, int]) -> bytes:
-    """Frames without a gap between them: a time, and how many follow from there."""
+    """Frames without a gap: a time, and how many follow from there."""
     times = [time + FRAME * number for time, count in runs for number in range(count)]
     return b"#tb 0: 1/100\n" + b"".join(
         b"0, %10d, %10d, %8d, %8d, 0x0\n" % (time, time, FRAME, FRAME * 2) for time in times
@@ -75,7 +75,7 @@ def test_one_wrong_time_changes_nothing() -> None:
 
 
 def test_times_that_drift_away_are_followed() -> None:
-    """As of a device whose clock is slow: 2 % here."""
+    """As from a device with a slow clock, 2 % here."""
     made = Timeline(RATE)
     for number in range(1000):
         made.feed(lines((round(number * FRAME * 1.02), 1)))

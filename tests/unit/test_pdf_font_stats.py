@@ -1,4 +1,4 @@
-"""The sizes of type in a document."""
+"""The font sizes in a document."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Pages that are too much, or nothing: read in bounded time, or refused by name."""
+"""Pages with too much or nothing: read in bounded time, or rejected with an error code."""
 
 import time
 from pathlib import Path
@@ -14,7 +14,7 @@ from secretary.documents.pdf.pdfium import open_page, open_pdf
 from ..minimal_files import pdf, written
 from ..pdf_files import PROSE, lines_of, pdf_of, write
 
-#: Many times what is needed, on a busy machine.
+#: Many times what is needed, for a busy machine.
 LIMIT_S = 20
 
 
@@ -86,9 +86,9 @@ def test_a_page_without_fonts(tmp_path: Path) -> None:
     assert page_of(tmp_path, with_stream(stream)).text in ("", "Nowhere")
 
 
-def test_a_torn_file_is_mended(tmp_path: Path) -> None:
+def test_a_truncated_file_is_repaired(tmp_path: Path) -> None:
     whole = pdf_of(lambda canvas: write(canvas, lines_of(PROSE, 60)))
-    # The beginning is lost, and with it every place that the table at the end names.
+    # Without its beginning, every offset in the cross-reference table is wrong.
     assert "harbour office" in page_of(tmp_path, whole[40:]).text
 
 
@@ -116,7 +116,7 @@ def test_a_file_under_a_password_says_so(tmp_path: Path) -> None:
         assert read_page(page).text == "Secret"
 
 
-def test_what_was_torn_and_mended_says_so(tmp_path: Path) -> None:
+def test_a_repaired_file_is_reported(tmp_path: Path) -> None:
     whole = pdf_of(lambda canvas: write(canvas, lines_of(PROSE, 60)))
     (tmp_path / "torn.pdf").write_bytes(whole[40:])
     (tmp_path / "whole.pdf").write_bytes(whole)

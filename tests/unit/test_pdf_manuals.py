@@ -1,4 +1,4 @@
-"""What manuals are full of: listings, terms with their meanings, notes."""
+"""What manuals are full of: listings, definition lists, notes."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What stands in the margins of a page."""
+"""Text in the margins of a page."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Plain pages: read the quick way, and as the analysis would read them."""
+"""Plain pages: the fast path gives the same result as the layout analysis."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ from ..pdf_files import PROSE, lines_of, pdf_of, write
 
 
 def both(tmp_path: Path, draw: Callable[[Canvas], object]) -> tuple[str | None, str]:
-    """Read the quick way, and by the analysis."""
+    """Read by the fast path, and by the layout analysis."""
     path = tmp_path / "a.pdf"
     path.write_bytes(pdf_of(draw))
     with (
@@ -27,7 +27,7 @@ def both(tmp_path: Path, draw: Callable[[Canvas], object]) -> tuple[str | None, 
     ):
         box = Box(*page.get_bbox())
         blocks = read_plain_page(pdfium.handle(page), layer, box)
-        # A tagged file is never read the quick way.
+        # A tagged file never takes the fast path.
         analysed = analyse_page(pdfium.handle(page), layer, box, tagged=True)
         return None if blocks is None else to_markdown(blocks), to_markdown(analysed.blocks)
 

@@ -9,8 +9,8 @@ from ..minimal_files import FONT, written
 
 
 def tagged(kinds: list[str], texts: list[str], parents: list[int], kids: dict[int, str]) -> bytes:
-    """`kinds`: the elements of the tree; `parents`: in which of them each line of text is;
-    `kids`: what elements hold, where it is not the lines that name them as parents."""
+    """`kinds`: the elements of the tree; `parents`: the element of each line of text; `kids`: the
+    children of elements other than such lines."""
     lines = b"".join(
         b"/Span << /MCID %d >> BDC BT /F1 11 Tf %d %d Td (%s) Tj ET EMC\n"
         % (n, 72 + 130 * (n % 2 if "TD" in kinds else 0), 700 - 30 * n, text.encode())
@@ -71,7 +71,7 @@ def test_cells_are_those_that_are_tagged(tmp_path: Path) -> None:
     texts = ["Ship", "Cargo", "Anna", "salt"]
     kids = {0: "8 0 R 9 0 R", 1: "10 0 R 11 0 R", 2: "12 0 R 13 0 R"}
     content = tagged(kinds, texts, [3, 4, 5, 6], kids)
-    # Each cell stands on a line of its own: by its looks alone this is no table.
+    # Each cell is on a line of its own: without the tags this is not a table.
     expected = "| Ship | Cargo |\n| --- | --- |\n| Anna | salt |"
     assert to_markdown(tmp_path, content) == expected
 

@@ -1,4 +1,4 @@
-"""Tables of all kinds, and what only looks like one."""
+"""Tables of all kinds, and text that only looks like one."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -137,7 +137,7 @@ def test_a_frame_around_text_is_no_table(tables: Tables) -> None:
 
 
 def test_boxes_around_words_are_no_table(tables: Tables) -> None:
-    """As web pages draw them around code in a sentence."""
+    """As web pages draw them around inline code."""
 
     def draw(canvas: Canvas) -> None:
         canvas.setFont("Helvetica", 11)

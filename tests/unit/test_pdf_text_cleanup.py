@@ -1,4 +1,4 @@
-"""Letters and words made clean."""
+"""Cleanup of letters and words."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The text layer of a page: in the order of reading, as Markdown, or of no use."""
+"""The text layer of a page: in reading order, as Markdown, or unusable."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -88,7 +88,7 @@ def test_text_drawn_letter_by_letter_keeps_its_words(read: Read) -> None:
 def test_a_rotated_page_is_read_as_it_is_seen(read: Read, angle: int) -> None:
     def draw(canvas: Canvas) -> None:
         canvas.setPageRotation(angle)
-        # As seen: turned back, so that the text stands upright.
+        # As displayed: rotated back, so that the text is upright.
         canvas.translate(*{90: (595, 0), 180: (595, 842), 270: (0, 842)}[angle])
         canvas.rotate(angle)
         write(canvas, ["A heading"], size=22, y=500)

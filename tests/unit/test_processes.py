@@ -14,7 +14,7 @@ from tests.polling import wait_until
 
 MIB = 1024 * 1024
 
-#: Forks a child that forks a child, and says their pids.
+#: Forks a child that forks a child, and prints their PIDs.
 FAMILY = """
 import os, sys, time
 print(os.getpid(), flush=True)
@@ -28,7 +28,7 @@ time.sleep(1000)
 
 
 class Program:
-    """A Python program of ours, ended with all its kin when the test is over."""
+    """A Python process, killed with all its descendants when the test is over."""
 
     def __init__(self, source: str, *arguments: str, mark: str | None = None) -> None:
         environment = dict(os.environ) if mark is None else {**os.environ, SANDBOX_VARIABLE: mark}
@@ -104,7 +104,7 @@ def test_a_process_is_alive_until_it_is_killed(start: Callable[..., Program]) ->
     assert processes.is_alive(program.pid, started)
     assert not processes.is_alive(program.pid, started - 1)
     program.process.kill()
-    # Not waited for, it is a zombie now; and that is as dead as it gets.
+    # Not waited for, it is a zombie now, which counts as dead.
     wait_until(lambda: not processes.is_alive(program.pid, started))
 
 

@@ -1,4 +1,4 @@
-"""Whatever range of a file is asked for: these bytes come, or all of them, or an error by name."""
+"""Any requested range of a file returns these bytes, or all of them, or a documented error."""
 
 import re
 import tempfile

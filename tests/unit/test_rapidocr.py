@@ -1,4 +1,4 @@
-"""RapidOCR by itself, where it is installed."""
+"""RapidOCR by itself, if it is installed."""
 
 import importlib.util
 import os
@@ -18,7 +18,7 @@ from secretary.documents.ocr.recognition import recognise
 from ..error_rate import character_error_rate
 from ..rendered_pages import ENGLISH, GERMAN, Print, page, sheet
 
-#: In CI it has to be.
+#: Required in CI.
 IS_INSTALLED = "CI" in os.environ or all(
     importlib.util.find_spec(name) for name in ("rapidocr", "onnxruntime")
 )
@@ -109,7 +109,7 @@ def test_damaged_models_are_no_text(tmp_path: Path) -> None:
 
 
 @needs_it
-def test_its_version_tells_its_models(tmp_path: Path) -> None:
+def test_its_version_includes_its_models(tmp_path: Path) -> None:
     for name in (DETECTION_MODEL, RECOGNITION_MODEL):
         (tmp_path / name).write_bytes(b"another")
     other, usual = RapidOcr(tmp_path).version, open_engine("rapidocr").version
@@ -119,7 +119,7 @@ def test_its_version_tells_its_models(tmp_path: Path) -> None:
 
 @needs_it
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
-def test_it_starts_no_threads_and_tells_nobody_what_it_does(tmp_path: Path) -> None:
+def test_it_starts_no_threads_and_sends_no_telemetry(tmp_path: Path) -> None:
     output = run(
         "os.environ['OPENBLAS_NUM_THREADS'] = '1'  # those that NumPy starts, and nobody uses\n"
         "asked = []\n"
@@ -163,7 +163,7 @@ def test_without_its_package_it_says_what_to_install(tmp_path: Path) -> None:
 
 
 def photographed(picture: Image.Image) -> Image.Image:
-    """On a dark table, seen from a corner, lit from one side, with the noise of a camera."""
+    """On a dark table, seen at an angle, lit from one side, with camera noise."""
     width, height = picture.size
     corners = (-60, -40, 0, height + 90, width + 60, height + 30, width + 20, -10)
     seen = picture.transform(
@@ -180,7 +180,7 @@ def photographed(picture: Image.Image) -> Image.Image:
 
 
 def run(program: str, picture: Image.Image, *, home: Path) -> str:
-    """What the program prints about the picture, in a process that has loaded nothing yet."""
+    """What the program prints about the image, in a fresh process."""
     file = home.with_suffix(".png")
     picture.save(file)
     start = f"import os, sys; sys.path[:] = {sys.path!r}\n"

@@ -1,4 +1,4 @@
-"""How often someone may do something."""
+"""The rate limiter."""
 
 from secretary.api.auth import MAX_CLIENTS, RateLimitState, TokenBucket
 

@@ -58,7 +58,7 @@ async def audio(job: Any, repo: Any, resource_calculator: Any) -> None: ...
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A module with handlers, as someone else would write it."""
+    """A module with handlers, as users would write it."""
     (tmp_path / "their_handlers.py").write_text(MODULE)
     (tmp_path / "their_mistake.py").write_text("import there_is_no_such_module\n")
     (tmp_path / "their_only_handlers.py").write_text(MODULE.partition("async def old")[0])

@@ -29,7 +29,7 @@ from tests import sandbox_functions as functions
 from tests.polling import until
 from tests.sandbox_functions import MIB
 
-#: One loop for all, so that they can share a sandbox.
+#: One event loop for all, so that they can share a sandbox.
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 BRIEF = Limits(wall_time=timedelta(seconds=0.3))
@@ -56,7 +56,7 @@ class Sandboxes:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
-    """For all who need nothing special: it gets over everything."""
+    """Shared by all tests without special needs: it survives everything."""
     sandbox = Sandbox(1, max_calls=10_000)
     await sandbox.open()
     yield sandbox
@@ -82,7 +82,7 @@ class MessageRecorder:
 
 
 def bearing(mark: str) -> list[int]:
-    """The pids of the living processes with this in their environment."""
+    """The PIDs of the live processes with this in their environment."""
     results = []
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -97,7 +97,7 @@ async def cancel(call: asyncio.Task[Any]) -> None:
         await call
 
 
-# What a call gives back
+# Return values
 
 
 async def test_a_sync_function_gives_its_result(sandbox: Sandbox) -> None:
@@ -124,7 +124,7 @@ async def test_messages_arrive_in_order_and_before_the_result(sandbox: Sandbox) 
     assert received.messages == list(range(1000))
 
 
-async def test_messages_nobody_listens_to_are_dropped(sandbox: Sandbox) -> None:
+async def test_messages_without_a_listener_are_dropped(sandbox: Sandbox) -> None:
     assert await sandbox.run(functions.count, 10) == "counted"
 
 
@@ -384,7 +384,7 @@ async def test_crashes_leave_no_descriptor_open(sandbox: Sandbox) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-# Nothing is left
+# Cleanup
 
 
 def all_gone(received: MessageRecorder) -> bool:
@@ -577,7 +577,7 @@ async def test_many_calls_leave_as_many_processes_as_before(sandboxes: Sandboxes
     assert set(bearing(sandboxes.mark)) == set(sandbox.processes) == before
 
 
-# The end
+# Shutdown
 
 
 async def test_closing_ends_every_process_and_every_call(sandboxes: Sandboxes) -> None:
@@ -629,8 +629,8 @@ from tests import sandbox_functions as functions
 async def main():
     sandbox = Sandbox(2)
     await sandbox.open()
-    heard = lambda message: print(message, flush=True)
-    await sandbox.run(getattr(functions, sys.argv[1]), on_message=heard)
+    on_message = lambda message: print(message, flush=True)
+    await sandbox.run(getattr(functions, sys.argv[1]), on_message=on_message)
 
 asyncio.run(main())
 """

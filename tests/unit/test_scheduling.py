@@ -1,4 +1,4 @@
-"""Which job starts next, without any store: lines by hand and a clock that the tests move."""
+"""Which job starts next, without a store: with explicit queues and a fake clock."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +39,7 @@ def chosen(
 def one_by_one(
     turns: FairScheduler, waiting: dict[JobClass, list[Candidate]], count: int
 ) -> list[str]:
-    """Claim so many times one job, as a worker with one slot does."""
+    """Claim one job this many times, as a worker with one slot does."""
     order: list[str] = []
     for _ in range(count):
         (key,) = chosen(turns, waiting)
@@ -59,13 +59,13 @@ class TestOrder:
     def test_no_slot_no_job(self) -> None:
         assert chosen(FairScheduler(), {("pdf", 0): jobs("p", 2)}, slots=0) == []
 
-    def test_a_line_is_served_from_its_head(self) -> None:
+    def test_a_queue_is_served_from_its_head(self) -> None:
         assert chosen(FairScheduler(), {("pdf", 0): jobs("p", 5)}, slots=3) == ["p0", "p1", "p2"]
 
     def test_a_line_ends_without_harm(self) -> None:
         assert chosen(FairScheduler(), {("pdf", 0): jobs("p", 2)}, slots=9) == ["p0", "p1"]
 
-    def test_lines_of_equal_priority_are_first_in_first_out_together(self) -> None:
+    def test_queues_of_equal_priority_are_served_first_in_first_out(self) -> None:
         waiting = {
             ("pdf", 0): [job("p1", 1), job("p4", 4)],
             ("audio", 0): [job("a2", 2), job("a3", 3)],
@@ -82,18 +82,18 @@ class TestOrder:
 
 
 class TestAgeing:
-    def test_a_waiting_line_gains_a_level_with_time_and_wins_in_the_end(self) -> None:
+    def test_a_waiting_queue_gains_priority_with_time_and_is_served_in_the_end(self) -> None:
         clock = Clock()
         turns = FairScheduler(clock)
         waiting = {("pdf", 0): jobs("low", 9), ("pdf", 3): jobs("high", 9, first=100)}
         assert chosen(turns, waiting) == ["high0"]
         clock.pass_levels(2.9)
         assert chosen(turns, waiting) == ["high0"]
-        # Both were seen first at the same time, but the higher line was served since.
+        # Both were first seen at the same time, but the higher queue has been served since.
         clock.pass_levels(0.2)
         assert chosen(turns, waiting) == ["low0"]
 
-    def test_a_served_line_starts_to_wait_anew(self) -> None:
+    def test_the_wait_of_a_queue_restarts_when_it_is_served(self) -> None:
         clock = Clock()
         turns = FairScheduler(clock)
         waiting = {("pdf", 0): jobs("low", 9), ("pdf", 2): jobs("high", 9, first=100)}
@@ -102,7 +102,7 @@ class TestAgeing:
         assert chosen(turns, waiting, slots=2) == ["high0", "low0"]
         assert chosen(turns, waiting) == ["high0"]
 
-    def test_time_before_a_line_had_jobs_does_not_count(self) -> None:
+    def test_time_before_a_queue_had_jobs_does_not_count(self) -> None:
         clock = Clock()
         turns = FairScheduler(clock)
         high = {("pdf", 2): jobs("high", 9)}
@@ -113,7 +113,7 @@ class TestAgeing:
 
 
 class TestUsers:
-    def test_users_are_served_in_turn_across_lines(self) -> None:
+    def test_users_are_served_fairly_across_queues(self) -> None:
         waiting = {
             ("pdf", 0): jobs("ann", 4, user_id="ann"),
             ("audio", 0): jobs("bob", 2, first=100, user_id="bob"),
@@ -121,7 +121,7 @@ class TestUsers:
         order = one_by_one(FairScheduler(), waiting, 6)
         assert order == ["ann0", "bob0", "ann1", "bob1", "ann2", "ann3"]
 
-    def test_one_claim_of_many_serves_users_in_turn_too(self) -> None:
+    def test_one_claim_of_many_jobs_serves_users_fairly(self) -> None:
         waiting = {
             ("pdf", 0): jobs("ann", 4, user_id="ann"),
             ("audio", 0): jobs("bob", 2, first=100, user_id="bob"),
@@ -137,7 +137,7 @@ class TestUsers:
         }
         assert chosen(turns, waiting) == ["new0"]
 
-    def test_priority_counts_more_than_whose_turn_it_is(self) -> None:
+    def test_priority_counts_more_than_fairness(self) -> None:
         turns = FairScheduler()
         waiting = {
             ("pdf", 1): jobs("ann", 3, user_id="ann"),
@@ -157,7 +157,7 @@ class TestLimits:
     def test_a_type_may_be_shut_altogether(self) -> None:
         assert chosen(FairScheduler(), {("pdf", 0): jobs("p", 5)}, max_per_type={"pdf": 0}) == []
 
-    def test_the_lines_of_one_type_share_its_limit(self) -> None:
+    def test_the_queues_of_one_type_share_its_limit(self) -> None:
         waiting = {("pdf", 1): jobs("high", 2), ("pdf", 0): jobs("low", 2)}
         assert chosen(FairScheduler(), waiting, max_per_type={"pdf": 1}, slots=4) == ["high0"]
 

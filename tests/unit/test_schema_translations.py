@@ -1,4 +1,4 @@
-"""What the schemas say of their fields is there in German too."""
+"""The field descriptions of the schemas have German translations."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ DASHBOARD = Path(__file__).parents[2] / "src" / "secretary" / "dashboard"
 
 
 def described() -> Iterator[str]:
-    """What the form of a job type tells, without the fields that it leaves to the file."""
+    """The descriptions in the form of a job type, without the fields taken from the file."""
     own = re.search(r"HIDDEN_FIELDS = new Set\(\[(.*)\]\)", (DASHBOARD / "forms.js").read_text())
     assert own is not None
     hidden = set(re.findall(r'"(\w+)"', own[1]))

@@ -47,7 +47,7 @@ def test_an_odd_extra_is_left_alone(extra: Any) -> None:
 
 
 def test_what_a_schema_marks_as_one_is_one_and_nothing_else_is() -> None:
-    """A new one is thought of in both places, and no harmless one is called like a secret."""
+    """A new secret must be added in both places, and no harmless name may look like a secret."""
     marked, named = set(), set()
     for handler in BUILTIN:
         for name, field in handler.parameters.model_json_schema()["properties"].items():

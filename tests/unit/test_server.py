@@ -22,7 +22,7 @@ async def echo_size(scope: Scope, receive: Receive, send: Send) -> None:
 
 @asynccontextmanager
 async def running() -> AsyncIterator[Ask]:
-    """A server, and a way to send it something and get all it says until it closes or is done."""
+    """A server, and a function that sends it bytes and returns its response."""
     with listen("127.0.0.1", 0, loopback_only=True) as listener:
         ready = asyncio.Event()
         server = HttpServer(echo_size, listener, lambda url: ready.set())

@@ -1,4 +1,4 @@
-"""What is costly to find out is found out once for all who ask."""
+"""Expensive queries are made once and shared by all callers."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from secretary.observability.metrics import CachedQuery
 
 
 class Count:
-    """A count that ends on request."""
+    """A count that finishes on request."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -24,10 +24,10 @@ class Count:
 async def test_who_asks_at_the_same_time_shares_the_answer() -> None:
     count = Count()
     shared = CachedQuery(count)
-    scripted_llm = [asyncio.create_task(shared.get()) for _ in range(3)]
+    queries = [asyncio.create_task(shared.get()) for _ in range(3)]
     await asyncio.sleep(0)
     count.go_on.set()
-    assert await asyncio.gather(*scripted_llm) == [1, 1, 1]
+    assert await asyncio.gather(*queries) == [1, 1, 1]
 
 
 async def test_who_gives_up_does_not_spoil_it_for_the_others() -> None:
@@ -42,18 +42,18 @@ async def test_who_gives_up_does_not_spoil_it_for_the_others() -> None:
 async def test_what_took_long_is_used_for_longer() -> None:
     count = Count()
     shared = CachedQuery(count)
-    scripted_llm = asyncio.create_task(shared.get())
+    query = asyncio.create_task(shared.get())
     asyncio.get_running_loop().call_later(0.5, count.go_on.set)
-    assert await scripted_llm == 1
-    assert await shared.get() == 1  # for the next ten seconds
+    assert await query == 1
+    assert await shared.get() == 1  # cached for ten seconds
 
 
 async def test_what_grew_old_is_found_out_anew_however_long_it_took() -> None:
     count = Count()
     shared = CachedQuery(count)
-    scripted_llm = asyncio.create_task(shared.get())
+    query = asyncio.create_task(shared.get())
     asyncio.get_running_loop().call_later(0.2, count.go_on.set)
-    assert await scripted_llm == 1
+    assert await query == 1
     shared.expire()
     assert await shared.get() == 2
 

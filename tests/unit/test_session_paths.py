@@ -1,4 +1,4 @@
-"""Where documents of sessions go."""
+"""The paths of session documents."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""The settings can be looked at, and no secret can."""
+"""The settings can be viewed, but no secrets."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from secretary.observability.doctor import PLAIN, SECRET, visible_settings
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store
 
-#: Every kind of secret that the settings can hold.
+#: Every kind of secret that the settings can contain.
 SECRETS = {
     "SECRETARY_API_KEYS": "apikey-one-5TzQ,apikey-two-8Rw:ann",
     "MONGODB_URI": "mongodb://dbuser-Xa:dbpass-Yb@db.example:27017,b.example/secretary"

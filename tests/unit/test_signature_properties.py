@@ -1,4 +1,4 @@
-"""What is signed with any secret is verified with it, and nothing else is."""
+"""What is signed with any secret can be verified with it, and nothing else."""
 
 import json
 import time
@@ -12,7 +12,7 @@ from secretary.core.http_headers import webhook_signature
 
 from ..strategies import ANY_TEXT, TEXT
 
-#: Of several parts too, such as are no base64, and such as hold only white space.
+#: Including secrets with several parts, without base64, and with only whitespace.
 SECRETS = (
     TEXT
     | st.binary(min_size=1, max_size=40).map(lambda key: f"whsec_{key.hex()}")
@@ -32,7 +32,7 @@ def headers(secret: str, body: bytes) -> dict[str, str]:
 @given(SECRETS)
 def test_who_knows_the_secret_verifies_what_was_sent(secret: str) -> None:
     sent = headers(secret, BODY)
-    assert sent["Webhook-Signature"], "no event goes out with an empty signature"
+    assert sent["Webhook-Signature"], "no event is sent with an empty signature"
     assume(secret.strip())
     assert verify_webhook(BODY, sent, secret).phase == "completed"
     with pytest.raises(WebhookRefused):

@@ -1,4 +1,4 @@
-"""Slides found in videos that are made here, of known pictures at known times."""
+"""Slides detected in generated videos, with known images at known times."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -130,7 +130,7 @@ def test_slides_after_and_between_scenes_are_found(tmp_path: Path) -> None:
 
 
 def test_a_video_of_varying_frame_rate_is_timed_as_it_is_shown(talk: Path, tmp_path: Path) -> None:
-    """Only five frames are in it: each window but the first begins where there is none."""
+    """It has only five frames: each window but the first begins without one."""
     path = tmp_path / "vfr.mkv"
     ffmpeg("-i", str(talk), "-vf", "mpdecimate=max=0", "-fps_mode", "vfr", *H264, str(path))
     assert_times(slides_of(path, 22, window=5), STARTS)

@@ -1,4 +1,4 @@
-"""Videos that are damaged, or made to harm: what can be shown is, all else has a name."""
+"""Damaged or malicious videos: slides are found where possible, else there is an error code."""
 
 import json
 import pickle
@@ -76,7 +76,7 @@ def test_a_video_without_any_picture_inside_is_corrupt(tmp_path: Path) -> None:
 
 
 def test_pictures_that_change_their_size_are_found_where_they_are(tmp_path: Path) -> None:
-    """The times in the file begin anew in its middle: a seek would lead elsewhere."""
+    """The timestamps restart in the middle of the file: seeking would lead elsewhere."""
     path = hostile_videos.growing(tmp_path / "a.ts")
     slides = slides_of(path)
     titles = ["The harvest of 1987", "Costs of heating", "The library", "Objections"]
@@ -125,7 +125,7 @@ def test_what_is_no_video_is_not_opened(tmp_path: Path) -> None:
 
 
 def test_pictures_that_flicker_all_the_time_give_few_frames(tmp_path: Path) -> None:
-    """Two slides in turn, each for less than a second."""
+    """Two alternating slides, each for less than a second."""
     one, two = five_slides(320)[:2]
     path = film(tmp_path / "a.mp4", shown([one, two] * 30, [0.5] * 60))
     assert 1 <= len(slides_of(path)) <= 2

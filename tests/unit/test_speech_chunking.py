@@ -1,4 +1,4 @@
-"""How a recording is cut."""
+"""How a recording is split into chunks."""
 
 import random
 from itertools import pairwise
@@ -18,7 +18,7 @@ def windows(*speech: tuple[float, float], duration: float = 10_000.0) -> list[Wi
     return [window for piece in pieces for window in piece.windows]
 
 
-def test_without_speech_there_are_no_pieces() -> None:
+def test_without_speech_there_are_no_chunks() -> None:
     assert build_chunks(3600.0, []) == []
 
 
@@ -51,11 +51,13 @@ def test_speech_without_pauses_is_cut_without_a_gap() -> None:
     assert first.end == second.start == 28.0
 
 
-def test_pieces_are_made_of_several_windows() -> None:
+def test_chunks_consist_of_several_windows() -> None:
     pieces = build_chunks(1000.0, [Span(at, at + 9.0) for at in range(0, 1000, 10)])
     sizes = [len(piece.windows) for piece in pieces]
     assert set(sizes[:-4]) == {4}
-    assert sizes == sorted(sizes, reverse=True), "small ones last: all processes end together"
+    assert sizes == sorted(sizes, reverse=True), (
+        "small ones last, so that all processes finish together"
+    )
     assert pieces[0].start == 0.0 and pieces[0].end == pieces[0].windows[-1].end
 
 

@@ -1,4 +1,4 @@
-"""Words put together to lines."""
+"""Words assembled into lines."""
 
 from secretary.media.speech.chunking import Span, clip_to_speech, group_into_lines
 from secretary.media.speech.engines import TimedText

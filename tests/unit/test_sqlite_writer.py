@@ -1,4 +1,4 @@
-"""Many callers, one commit: who fails is undone alone, and who waits loses nothing."""
+"""Many callers, one commit: a failed call is rolled back alone, and waiting ones lose nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -83,7 +83,7 @@ async def test_a_call_waits_while_another_process_writes(writer: Writer, tmp_pat
     other = connect(tmp_path / "numbers.db")
     other.execute("BEGIN IMMEDIATE")
     waiting = asyncio.create_task(writer.call(lambda db: insert(db, 1)))
-    for _ in range(20):  # the loop stays free
+    for _ in range(20):  # the event loop is not blocked
         await asyncio.sleep(0.005)
     assert not waiting.done()
     other.execute("COMMIT")

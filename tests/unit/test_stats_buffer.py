@@ -1,4 +1,4 @@
-"""What ended is counted a moment later, and not lost when the store is away for a while."""
+"""Finished jobs are counted with a delay, and not lost during a store outage."""
 
 import asyncio
 from collections import Counter
@@ -11,7 +11,7 @@ from secretary.store.stats import ALL_USERS, FinishedJob, StatsBuffer, StatsKey
 
 
 class Written:
-    """What was written, by a store that can be away."""
+    """What was written, by a store that can be unavailable."""
 
     def __init__(self) -> None:
         self.counted: Counter[StatsKey] = Counter()

@@ -1,4 +1,4 @@
-"""The events of streams and their form on the wire."""
+"""The events of streams and their wire format."""
 
 import json
 
@@ -14,7 +14,7 @@ def test_an_event_is_four_lines_and_a_blank_one() -> None:
     assert lines[4:] == ["", ""]
 
 
-def test_an_id_tells_one_state_from_another() -> None:
+def test_ids_distinguish_states() -> None:
     job = Job(status=JobStatus.PROCESSING, attempt=1)
     states = [
         job,

@@ -1,4 +1,4 @@
-"""What is written as subtitles is read again as it was said."""
+"""Written subtitles are read back unchanged."""
 
 import itertools
 
@@ -18,8 +18,8 @@ from secretary.media.transcript import decode_record, encode_record
 
 from ..strategies import TEXT
 
-#: Words as an engine hears them, and some that look like the formats themselves; only what older
-#: formats have in braces is left out by those who read.
+#: Words as an engine returns them, and some that look like the formats themselves. Without braces,
+#: which readers remove as markup of older formats.
 LETTERS = st.characters(exclude_categories=["Cs", "Cc", "Zs", "Zl", "Zp"], exclude_characters="{")
 LIKE_FORMATS = ("-->", "<i>a</i>", "&lt;", "&amp;lt;", "WEBVTT", "NOTE", "1", "00:00:01.000", "<")
 WORDS = st.lists(
@@ -74,7 +74,7 @@ def test_a_time_is_written_to_the_millisecond(seconds: float) -> None:
 
 
 @given(st.lists(st.builds(TimedText, st.floats(0, 1e6), st.floats(0, 1e6), TEXT), max_size=4), TEXT)
-def test_what_was_heard_is_kept_as_it_was(segments: list[TimedText], language: str) -> None:
+def test_a_transcription_is_stored_unchanged(segments: list[TimedText], language: str) -> None:
     transcription = Transcription(segments=tuple(segments), language=language, confidence=0.5)
     assert decode_record(encode_record(transcription)) == transcription
 

@@ -64,7 +64,7 @@ def test_a_track_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_their_times_are_those_of_the_recording(tmp_path: Path) -> None:
-    """The sound starts late: second 0 is where the pictures begin."""
+    """The audio starts late: second 0 is where the video begins."""
     (tmp_path / "a.srt").write_text(SRT)
     path = made(
         tmp_path / "a.mkv", *moving(6), "-itsoffset", "2", "-i", speech(),

@@ -1,4 +1,4 @@
-"""Subtitles are read from the formats that exist, and written so that players show them."""
+"""Subtitles are read from the existing formats, and written so that players show them."""
 
 import contextlib
 import itertools

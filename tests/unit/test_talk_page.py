@@ -118,7 +118,7 @@ def test_a_page_of_the_newer_frab_is_read() -> None:
     assert [link.kind for link in videos(page)] == [LinkKind.VIDEO_PAGE]
 
 
-def test_any_other_page_is_read_by_what_it_tells_of_itself() -> None:
+def test_any_other_page_is_read_by_its_metadata() -> None:
     page = read(conference_pages.GENERIC, "https://owl.example/talks/owls")
     assert (page.site, page.title, page.event) == ("", "Owls at night", "OwlConf 2031")
     assert (page.speakers, page.language) == (("Eve & Co",), "de")

@@ -25,7 +25,7 @@ def body(template: str, context: Any = None, text: str = "", **filled: Any) -> s
 
 
 def front_matter(document: str) -> Any:
-    """As others find it: between the first two lines that are `---`."""
+    """As other programs find it: between the first two `---` lines."""
     first, *lines = document.split("\n")
     assert first == "---"
     return yaml.safe_load("\n".join(lines[: lines.index("---")]) + "\n")
@@ -53,7 +53,7 @@ VALUES = st.recursive(
 
 
 def whole(value: Any) -> Any:
-    """Half characters cannot be written."""
+    """Lone surrogates cannot be written."""
     if isinstance(value, str):
         return "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in value)
     if isinstance(value, list):
@@ -150,7 +150,7 @@ kind: talk
         items = value if isinstance(value, list) else [value]
         expected = {"a": value, "b": [*items, {"x": text}], "c": [text, "x"], "d": "e"}
         assert front_matter(document.markdown) == document.front_matter == expected
-        assert repr(front_matter(document.markdown)) == repr(expected)  # 1 is not 1.0 nor True
+        assert repr(front_matter(document.markdown)) == repr(expected)  # 1 is neither 1.0 nor True
         assert yaml.load(document.markdown.split("\n---\n")[0], yaml.CSafeLoader) == expected
         json.dumps(document.front_matter, allow_nan=False)
 
@@ -164,7 +164,7 @@ kind: talk
                 document = render(template, {"a": text}, filled, text)
                 fields = front_matter(document.markdown)
                 assert len(fields) == len(template.entries)
-                if "last" in document.front_matter:  # else there was a `---` in between
+                if "last" in document.front_matter:  # otherwise there was a `---` in between
                     assert fields["last"] == whole(text)
 
 

@@ -1,5 +1,4 @@
-"""Which templates there are, how they are found, and that those which come with the program are
-good."""
+"""Which templates there are, how they are found, and that the built-in ones are good."""
 
 import os
 from pathlib import Path
@@ -143,7 +142,7 @@ class TestHostileFiles:
         assert Library(own).look_up("mine").faults
 
 
-#: What a document must bear.
+#: Text that a document must cope with.
 AWKWARD = 'He said: "it\'s 5 €" yes\n\n# No heading 🎉\n---\nadmin: true\n{{event}} \\ <b>'
 CONTEXT = {
     "event": "FOSDEM: 2026",
@@ -164,7 +163,7 @@ CONTEXT = {
 
 
 def answer(kind: FieldType, name: str) -> Any:
-    """The same for each field, and nothing that is easy."""
+    """The same value for each field, and never an easy one."""
     if kind.is_list:
         single = FieldType(base=kind.base, properties=kind.properties, choices=kind.choices)
         return [] if name in ("absent", "sources") else [answer(single, name), answer(single, "")]
@@ -193,7 +192,7 @@ class TestShipped:
         head = document.markdown.removeprefix("---\n").partition("\n---\n")[0]
         assert yaml.safe_load(head) == document.front_matter == expected(template, filled)
         assert document.structured_data == filled
-        jsonschema = pytest.importorskip("jsonschema")  # other tools of ours bring it
+        jsonschema = pytest.importorskip("jsonschema")  # installed by other development tools
         jsonschema.Draft202012Validator.check_schema(schema(template))
         jsonschema.validate(filled, schema(template))
         assert document.markdown == (GOLDEN / f"{name}.md").read_text()
@@ -227,7 +226,7 @@ def _words(part: dict[str, Any], words: set[str]) -> int:
 
 
 def expected(template: Template, filled: dict[str, Any]) -> dict[str, Any]:
-    """All of theirs are `key: {{name}}`."""
+    """All their entries are `key: {{name}}`."""
     values = {**CONTEXT, **filled}
     names = {entry.key: entry.value.name for entry in template.entries}
     return {key: "" if values[name] is None else values[name] for key, name in names.items()}

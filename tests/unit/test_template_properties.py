@@ -1,4 +1,4 @@
-"""Whatever a template asks for: its schema is one, and what keeps to it makes a document."""
+"""Whatever a template asks for: its schema is valid, and any matching value gives a document."""
 
 import json
 from typing import Any
@@ -47,7 +47,7 @@ def templates(draw: st.DrawFn) -> Template:
 
 
 def answers(kind: FieldType) -> st.SearchStrategy[Any]:
-    """What the schema lets a model say."""
+    """A value that the schema allows."""
     if kind.is_list:
         return st.lists(single(kind), max_size=3)
     return single(kind) | st.none() if kind.nullable else single(kind)
@@ -81,13 +81,13 @@ def test_what_keeps_to_the_schema_makes_a_document(template: Template, data: st.
     assert asked["required"] == list(asked["properties"])
     filled = data.draw(filled_by(template.fields))
     if is_writable(filled):
-        assert jsonschema_rs.is_valid(asked, filled), "the schema lets it be said"
+        assert jsonschema_rs.is_valid(asked, filled), "the schema allows it"
     assert validate_answer(template.fields, filled) == []
     given_value = data.draw(ANY_TEXT)
     document = render(template, {"given": given_value}, filled, "source")
     document.markdown.encode()
     fields = front_matter(document.markdown)
-    # Whatever a value holds, it is the value of its key and nothing beside it.
+    # Whatever a value contains, it is only the value of its key.
     assert list(fields) == [entry.key for entry in template.entries]
     assert fields["last"] == 1
     assert isinstance(fields["first"], str)
@@ -113,7 +113,7 @@ def test_any_answer_makes_a_document_or_a_named_error(
 
 
 def is_writable(value: Any) -> bool:
-    """Half a surrogate pair is in no answer of a model."""
+    """No model answer contains lone surrogates."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""What a template means: its parts, its fields, and what is said of one that has faults."""
+"""What a template means: its parts, its fields, and the errors that are reported."""
 
 import json
 import time
@@ -234,7 +234,7 @@ class TestFaults:
         assert template.warnings[0].line == 2
 
 
-#: What a template is made of, so that hostile ones are made of it too.
+#: The building blocks of templates, including hostile ones.
 PARTS = st.sampled_from(
     ["---", "\n", "{{", "}}", "|", "a", ": ", "- ", "#", " ", '"', "'", "[", "]", "{", "}", "&x",
      "*x", "!!", "text", "list: ", "--- systemprompt", ">", "|-", "\t", "\\", "é", "\ud800", "\0",
@@ -276,7 +276,7 @@ class TestAnything:
             return time.process_time() - started
 
         taken(1000)
-        assert taken(200_000) < 4  # what is not linear takes minutes
+        assert taken(200_000) < 4  # anything that is not linear takes minutes
 
 
 class TestMessages:

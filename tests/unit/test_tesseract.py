@@ -1,4 +1,4 @@
-"""The engine by itself."""
+"""The Tesseract engine by itself."""
 
 import os
 import shutil
@@ -117,7 +117,7 @@ def test_without_its_library_it_says_what_to_install() -> None:
 
 
 def run(program: str) -> str:
-    """What the program prints, in a process that has loaded nothing yet."""
+    """What the program prints, in a fresh process."""
     result = subprocess.run(
         [sys.executable, "-c", f"import os, sys; sys.path[:] = {sys.path!r}\n{program}"],
         env={name: os.environ[name] for name in os.environ if name != "OMP_THREAD_LIMIT"},

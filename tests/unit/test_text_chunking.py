@@ -1,4 +1,4 @@
-"""Long texts are cut where it hurts least, and nothing is lost."""
+"""Long texts are split where it hurts least, and nothing is lost."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Whatever times a damaged recording tells: its sound is laid out in a file of that length."""
+"""Whatever timestamps a damaged recording has: its audio is laid out in a file of that length."""
 
 import tempfile
 from pathlib import Path
@@ -11,7 +11,7 @@ from secretary.media.pcm import Timeline, apply_timeline
 RATE = 100
 #: No recording longer than this is laid out.
 LONGEST_S = 600
-#: A frame: its time and how many samples it has. Most follow each other, some jump.
+#: A frame: its time and number of samples. Most are contiguous, some jump.
 JUMPS = st.integers(-(2**63), 2**63 - 1) | st.integers(-50 * RATE, 50 * RATE)
 
 

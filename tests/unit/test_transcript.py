@@ -1,4 +1,4 @@
-"""A transcript is read in paragraphs, under its chapters and beside its slides."""
+"""A transcript has paragraphs, chapters and slides."""
 
 from secretary.media.probe import Chapter
 from secretary.media.speech.engines import TimedText
@@ -31,7 +31,7 @@ def test_a_paragraph_ends_where_a_chapter_begins() -> None:
     )
 
 
-def test_a_slide_stands_before_what_is_said_about_it() -> None:
+def test_a_slide_precedes_what_is_said_about_it() -> None:
     segments = [TimedText(0, 2, "One."), TimedText(2.2, 4, "Two.")]
     pictures = [TranscriptImage(time=2, file="frame_001.jpg", text="Title\n\nA point")]
     assert markdown(segments, images=pictures) == (

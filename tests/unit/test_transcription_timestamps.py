@@ -1,4 +1,4 @@
-"""The times of what was said, put right."""
+"""Timestamps of transcriptions are repaired."""
 
 import pytest
 
@@ -14,18 +14,18 @@ Segments = list[tuple[float, float, str]]
         # Whisper counts in windows, and rounds.
         ([(0, 4, "a"), (4, 30, "b")], [(0, 4, "a"), (4, 10, "b")]),
         ([(-0.2, 1, "a")], [(0, 1, "a")]),
-        # One begins before the last has ended, or with it.
+        # One begins before the last one has ended, or with it.
         ([(0, 3, "a"), (2, 4, "b")], [(0, 2, "a"), (2, 4, "b")]),
         ([(1, 3, "a"), (1, 4, "b")], [(1, 4, "a b")]),
-        # No length: until the next begins, or the sound ends.
+        # No length: until the next one begins, or the audio ends.
         ([(1, 1, "a"), (2, 3, "b")], [(1, 2, "a"), (2, 3, "b")]),
         ([(9, 9, "a")], [(9, 10, "a")]),
         ([(8, 9, "a"), (10.4, 11, "b")], [(8, 10, "a b")]),
-        # Nothing said.
+        # Nothing is spoken.
         ([(0, 1, " "), (1, 2, "a\n b")], [(1, 2, "a b")]),
     ],
 )
-def test_small_faults_are_mended(segments: Segments, reported: Segments) -> None:
+def test_small_errors_are_repaired(segments: Segments, reported: Segments) -> None:
     text = " ".join(text for _, _, text in segments)
     assert [tuple(each) for each in repair_timestamps(segments, text, 10)] == reported
 
@@ -35,7 +35,7 @@ def test_small_faults_are_mended(segments: Segments, reported: Segments) -> None
     [
         [],
         [(-5, 1, "a"), (2, 3, "b")],
-        [(0, 100, "a"), (3000, 4000, "b")],  # thousandths of seconds
+        [(0, 100, "a"), (3000, 4000, "b")],  # milliseconds
         [(5, 6, "a"), (1, 2, "b")],
         [(3, 2, "a"), (4, 5, "b")],
         [(10.5, 11, "a")],

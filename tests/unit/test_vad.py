@@ -1,4 +1,4 @@
-"""Where speech is found."""
+"""Voice activity detection."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def detected_speech(sound: np.ndarray, directory: Path) -> list[tuple[float, flo
 
 @pytest.mark.parametrize("name", STEADY)
 def test_nobody_speaks_in(name: str, tmp_path: Path) -> None:
-    # A tone begins and ends, which is no speech either, and too short to be taken for it.
+    # A tone's start and end may be detected, but too briefly to count as speech.
     assert sum(end - start for start, end in detected_speech(STEADY[name], tmp_path)) < 0.2
 
 

@@ -1,4 +1,4 @@
-"""Private words of the first version do not come back: engineers of the field cannot guess them."""
+"""Private terms of the first version do not come back: engineers could not guess their meaning."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ FORBIDDEN = (
     "shelf", "shipment", "stillness", "taker", "told", "upkeep", "vitals", "wish", "workroom",
     "workshop",
 )  # fmt: skip
-#: Names of fields and indexes in databases that exist, a prompt, and sentences in sample documents.
+#: Field and index names in existing databases, a prompt, and sentences in sample documents.
 EXCEPTIONS = {
     "src/secretary/store/mongo": {"lane", "told"},
     "src/secretary/store/sqlite": {"told"},

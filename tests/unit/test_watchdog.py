@@ -1,4 +1,4 @@
-"""The process that watches over a sandbox's others."""
+"""The process that watches over the processes of a sandbox."""
 
 import asyncio
 import os
@@ -10,14 +10,14 @@ from secretary.core import processes
 from secretary.worker.sandbox.pool import Watchdog
 
 
-def guards(token: str) -> list[int]:
-    """The processes that were started with this word."""
+def watchdogs_with(token: str) -> list[int]:
+    """The processes that were started with this token."""
     watchdogs = []
     for directory in Path("/proc").iterdir():
         if directory.name.isdecimal() and processes.find(int(directory.name)):
             try:
                 command = (directory / "cmdline").read_bytes()
-            except OSError:  # it has just ended
+            except OSError:  # it has just exited
                 continue
             if token.encode() in command.split(b"\0"):
                 watchdogs.append(int(directory.name))
@@ -26,25 +26,25 @@ def guards(token: str) -> list[int]:
 
 async def until_there_is_one(token: str) -> int:
     async with asyncio.timeout(20):
-        while not (watchdogs := guards(token)):
+        while not (watchdogs := watchdogs_with(token)):
             await asyncio.sleep(0.01)
     return watchdogs[0]
 
 
-async def test_a_guard_that_died_is_replaced() -> None:
+async def test_a_dead_watchdog_is_replaced() -> None:
     guard = Watchdog("test-of-a-guard")
     first = await until_there_is_one("test-of-a-guard")
     os.kill(first, signal.SIGKILL)
     async with asyncio.timeout(20):
-        while guards("test-of-a-guard") in ([first], []):
+        while watchdogs_with("test-of-a-guard") in ([first], []):
             guard.heartbeat()
             await asyncio.sleep(0.01)
     guard.heartbeat()
     await guard.close()
-    assert guards("test-of-a-guard") == []
+    assert watchdogs_with("test-of-a-guard") == []
 
 
-async def test_it_is_replaced_at_once_and_acts_though_no_sign_of_life_comes_any_more() -> None:
+async def test_it_is_replaced_at_once_and_acts_even_without_further_heartbeats() -> None:
     token = "test-of-a-new-guard"
     guard = Watchdog(token, timeout=0.5)
     first = await until_there_is_one(token)
@@ -58,4 +58,4 @@ async def test_it_is_replaced_at_once_and_acts_though_no_sign_of_life_comes_any_
         work.wait()
     await guard.close()
     assert code == -signal.SIGKILL
-    assert guards(token) == []
+    assert watchdogs_with(token) == []

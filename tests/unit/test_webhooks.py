@@ -1,4 +1,4 @@
-"""The parts of a webhook event: what it says, how it is signed, when it is tried again."""
+"""The parts of a webhook event: its payload, its signature, and when it is retried."""
 
 import base64
 import json
@@ -231,7 +231,7 @@ class TestHeaders:
         assert Verifier(self.SECRET).verify(b'{"a":"\xc3\xa4"}', headers) == {"a": "ä"}
 
     def test_the_signature_is_the_one_of_the_standard(self) -> None:
-        """The example of the specification."""
+        """The example from the specification."""
         secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
         signature = webhook_signature(
             secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", b'{"test": 2432232314}'
@@ -281,7 +281,7 @@ class TestHeaders:
 
 class TestSchedule:
     def tries(self, schedule: RetrySchedule) -> list[timedelta]:
-        """When all tries are made, after the first, if none succeeds."""
+        """When all attempts are made, relative to the first, if none succeeds."""
         now, tried, times = NOW, 1, []
         while (again := schedule.next_attempt(tried, since=NOW, now=now)) is not None:
             times.append(again - NOW)

@@ -1,4 +1,4 @@
-"""Whisper by itself: what it knows, what it refuses, what it hears in nothing."""
+"""Whisper by itself: what it supports, what it rejects, and what it makes of silence."""
 
 import shutil
 import subprocess
@@ -49,7 +49,7 @@ def test_to_ask_for_languages_and_version_loads_nothing() -> None:
     )
 
 
-def test_several_sounds_are_heard_as_each_by_itself() -> None:
+def test_a_batch_of_windows_is_transcribed_like_each_by_itself() -> None:
     engine = open_speech_engine(None)
     beckett = real_voice("beckett")
     first, second, third = engine.transcribe([beckett, silence(3), beckett], language="en")
@@ -60,7 +60,7 @@ def test_several_sounds_are_heard_as_each_by_itself() -> None:
     assert first.confidence > 0.85
 
 
-def test_nothing_is_said_in_silence_noise_and_music() -> None:
+def test_silence_noise_and_music_have_no_transcript() -> None:
     names, sounds = list(NOTHING), list(NOTHING.values())
     by_name = dict(
         zip(names, open_speech_engine(None).transcribe(sounds, language=None), strict=True)
@@ -69,7 +69,7 @@ def test_nothing_is_said_in_silence_noise_and_music() -> None:
 
 
 @pytest.mark.parametrize("samples", [0, 1, 159, 161, 1600])
-def test_hardly_any_sound_is_no_speech(samples: int) -> None:
+def test_very_short_audio_is_no_speech(samples: int) -> None:
     (transcription,) = open_speech_engine(None).transcribe(
         [np.zeros(samples, np.float32)], language="en"
     )

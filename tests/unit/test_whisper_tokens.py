@@ -1,4 +1,4 @@
-"""Tokens put together to words, and loops taken out."""
+"""Tokens assembled into words, with loops removed."""
 
 from secretary.media.speech.engines import TimedText
 from secretary.media.speech.whisper import _byte_of, is_loop, without_loops, words

@@ -1,4 +1,4 @@
-"""The worker's loop: claiming, slots, cancelling, draining, coming back from the dead."""
+"""The worker's loop: claiming, slots, cancelling, draining, recovering from a lost lease."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ Context = JobContext[AnyParameters]
 
 
 class Stage:
-    """A handler whose jobs run until they are stopped, and a count of how many do."""
+    """A handler whose jobs run until they are stopped, and the number of running ones."""
 
     def __init__(self) -> None:
         self.running = 0

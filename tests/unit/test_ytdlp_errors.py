@@ -1,4 +1,4 @@
-"""How the messages of yt-dlp and of sites reach the client."""
+"""How the messages of yt-dlp and of websites reach the client."""
 
 from datetime import date
 
@@ -68,7 +68,7 @@ def test_a_program_that_does_not_know_our_options_is_too_old() -> None:
     assert error.message.startswith("yt-dlp is too old")
 
 
-def test_what_is_not_understood_is_said_as_such_with_the_age_of_the_program() -> None:
+def test_an_unknown_error_is_reported_with_the_age_of_yt_dlp() -> None:
     line = "ERROR: [x] 1: Unable to extract player; please report this issue on https://y\n"
     assert known_error(line, "site.example", hidden=HIDDEN) is None
     error = unknown_error(line, "site.example", hidden=HIDDEN, version="2020.01.01")

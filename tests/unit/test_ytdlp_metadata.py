@@ -1,4 +1,4 @@
-"""What is made of a site's own words about a recording."""
+"""How a site's metadata about a recording is used."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Python runs this in every process that has this directory on its path, before anything else."""
+"""Python runs this first in every process that has this directory on its path."""
 
 from tests.chaos import clock
 

@@ -12,9 +12,9 @@ CREATE TABLE jobs (
   batch_id              TEXT,
   priority              INTEGER NOT NULL,
   run_at                INTEGER,
-  turn                  INTEGER,                     -- its place in the line of its type and
+  turn                  INTEGER,                     -- position in the queue of its type and
                                                      -- priority; NULL unless it may start now
-  held                  INTEGER NOT NULL DEFAULT 0,  -- its batch is not active
+  held                  INTEGER NOT NULL DEFAULT 0,  -- its batch is paused
   timeout_s             REAL,
   max_attempts          INTEGER,
   attempt               INTEGER NOT NULL DEFAULT 0,
@@ -31,7 +31,7 @@ CREATE TABLE jobs (
   updated_at            INTEGER NOT NULL,
   processing_started_at INTEGER,
   completed_at          INTEGER,
-  revision              INTEGER NOT NULL             -- grows with every change that clients see
+  revision              INTEGER NOT NULL             -- increases with every change visible to clients
 ) STRICT;
 
 CREATE TABLE contents (
@@ -40,7 +40,7 @@ CREATE TABLE contents (
   webhook        TEXT,
   access_control TEXT,
   traceparent    TEXT,
-  attempts       TEXT,   -- the ended attempts before the one the job's row tells of
+  attempts       TEXT,   -- earlier attempts; the job's row holds the latest
   error          TEXT,
   resources      TEXT,
   results        TEXT
@@ -55,7 +55,7 @@ CREATE TABLE logs (
   PRIMARY KEY (seq, n)
 ) STRICT, WITHOUT ROWID;
 
--- Users other than the owner that may read a job that is not public.
+-- Users other than the owner who may read a job that is not public.
 CREATE TABLE readers (
   user_id    TEXT NOT NULL,
   created_at INTEGER NOT NULL,
@@ -70,7 +70,7 @@ CREATE TABLE batches (
   batch_name     TEXT,
   user_id        TEXT,
   access_control TEXT,
-  readers        TEXT,   -- JSON list; NULL: everybody
+  readers        TEXT,   -- JSON list; NULL: everyone
   is_active      INTEGER NOT NULL,
   archived       INTEGER NOT NULL,
   webhook        TEXT,
@@ -90,8 +90,8 @@ CREATE TABLE workers (
   worker_id   TEXT PRIMARY KEY,
   info        TEXT NOT NULL,
   seen_at     INTEGER NOT NULL,
-  lease_until REAL NOT NULL,   -- on the machine's monotonic clock, which no one can set back
-  boot        TEXT NOT NULL    -- the boot that clock belongs to
+  lease_until REAL NOT NULL,   -- on the machine's monotonic clock, which cannot be set back
+  boot        TEXT NOT NULL    -- ID of the boot that clock belongs to
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE idempotency_keys (
@@ -105,8 +105,8 @@ CREATE TABLE idempotency_keys (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at);
 
--- What a webhook was told or must be told. The end of a job or batch is written here together with
--- the end itself; it is settled when `next_try_at` is NULL.
+-- Webhook deliveries, sent and due. The final event is written in the transaction that finishes the
+-- job or batch; no attempt is left to make when `next_try_at` is NULL.
 CREATE TABLE deliveries (
   delivery_id  TEXT PRIMARY KEY,
   owner_id     TEXT NOT NULL,   -- a job or a batch
@@ -121,30 +121,30 @@ CREATE TABLE deliveries (
   UNIQUE (owner_id, n)
 ) STRICT, WITHOUT ROWID;
 
--- One row for each job or batch with a webhook: when there is something to tell, and to whom.
+-- One row for each job or batch with a webhook: when the next delivery is due, and its endpoint.
 CREATE TABLE outbox (
   owner_id     TEXT PRIMARY KEY,
   kind         TEXT NOT NULL,
   endpoint     TEXT NOT NULL,
-  due_at       INTEGER,                       -- NULL: nothing
-  final        INTEGER NOT NULL DEFAULT 0,    -- it is the end that is to be told
-  held_until   INTEGER,                       -- a sender is at it
-  told_percent INTEGER NOT NULL DEFAULT 0,    -- the pace of progress: see store/outbox.py
+  due_at       INTEGER,                       -- NULL: nothing is due
+  final        INTEGER NOT NULL DEFAULT 0,    -- the final event is due
+  held_until   INTEGER,                       -- claimed by a sender until then
+  told_percent INTEGER NOT NULL DEFAULT 0,    -- rate limit of progress: see store/outbox.py
   ripe_percent INTEGER,
   ripe_at      INTEGER,
-  paced_at     INTEGER                        -- NULL: progress is not told
+  paced_at     INTEGER                        -- NULL: progress is not sent
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX outbox_due ON outbox (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX outbox_of_endpoint ON outbox (endpoint, final, due_at) WHERE due_at IS NOT NULL;
 
--- The queue. Partial indexes: a million ended jobs cost a claim nothing.
+-- The queue. Indexes are partial, so that a million finished jobs do not slow down a claim.
 CREATE INDEX jobs_ready ON jobs (job_type, priority, turn, seq) WHERE turn IS NOT NULL;
 CREATE INDEX jobs_of_user_ready ON jobs (job_type, priority, user_id, turn) WHERE turn IS NOT NULL;
 CREATE INDEX jobs_waiting ON jobs (run_at)
   WHERE status = 'pending' AND turn IS NULL AND held = 0;
 CREATE INDEX jobs_running ON jobs (worker_id) WHERE status = 'processing';
 
--- The lists, newest first.
+-- Lists, newest first.
 CREATE INDEX jobs_newest ON jobs (created_at);
 CREATE INDEX jobs_by_status ON jobs (status, created_at);
 CREATE INDEX jobs_by_type ON jobs (job_type, created_at);
@@ -154,15 +154,15 @@ CREATE INDEX jobs_by_error ON jobs (error_code, created_at) WHERE error_code IS 
 CREATE INDEX jobs_public ON jobs (created_at) WHERE public = 1 AND user_id IS NOT NULL;
 CREATE INDEX jobs_ended ON jobs (status, completed_at) WHERE completed_at IS NOT NULL;
 
--- The feed of changes. A revision is never used twice, so deletions leave a trace.
+-- The change feed. Deletions are recorded too; a revision is never reused.
 CREATE INDEX jobs_changed ON jobs (revision);
 CREATE TABLE traces (
   revision INTEGER PRIMARY KEY,
-  job_id   TEXT,   -- a job that was deleted
-  batch_id TEXT    -- its batch; without a job: a batch that itself changed
+  job_id   TEXT,   -- a deleted job
+  batch_id TEXT    -- its batch; without a job: a batch that changed
 ) STRICT;
 
--- Counters that cannot drift: they change with the row itself.
+-- Counters, updated in the same transaction as the rows they count.
 CREATE TABLE tallies (
   job_type TEXT NOT NULL,
   status   TEXT NOT NULL,
