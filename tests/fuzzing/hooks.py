@@ -1,12 +1,14 @@
 """Schemathesis hooks that adjust each request before it is sent."""
 
+import re
 from typing import Any
 
 import schemathesis
 
-#: An answer may wait a minute for the end of a job, and then tell with a 5xx that there is no
-#: engine. Both is right, and neither is what we look for; tests/acceptance/test_schema.py waits.
-WAITING = frozenset({"sync", "waitms"})
+#: A response may wait for its job, and then be a 5xx because there is no engine. That is correct,
+#: and not what we look for; tests/acceptance/test_schema.py waits.
+WAITING = frozenset({"sync", "async", "waitms"})
+INGRESS = re.compile("/api/(audio|video|imageocr|transformer|session)/")
 #: With a filter that all jobs fit it would take them away from the other requests; that it does
 #: what it says, test_schema.py looks at.
 FOR_ALL = "/api/jobs/bulk"
@@ -24,6 +26,8 @@ def before_call(
         case.query = _at_once(case.query)
     for name in [name for name in case.headers or () if name.lower() == "prefer"]:
         del case.headers[name]
+    if INGRESS.match(case.path):
+        case.query = {**(case.query or {}), "async": "true"}
 
 
 def _at_once(fields: dict[Any, Any]) -> dict[Any, Any]:

@@ -19,6 +19,7 @@ from .responses import add_error_handlers
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 HEARTBEAT_SECONDS = 15.0
+MAX_WAIT_SECONDS = 900.0
 
 
 def create_api(
@@ -35,6 +36,7 @@ def create_api(
     max_body_bytes: int = MAX_BODY_BYTES,
     body_timeout: float = BODY_TIMEOUT,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    max_wait_seconds: float = MAX_WAIT_SECONDS,
     start_span: StartSpan | None = None,
 ) -> FastAPI:
     """Build the application. `stopping` returns whether the service is shutting down; `metrics`
@@ -75,6 +77,7 @@ def create_api(
     api.state.schedules = schedules or ConferenceImporter()
     api.state.system_info = system.SystemInfo(job_service, installation or Installation())
     api.state.heartbeat_seconds = heartbeat_seconds
+    api.state.max_wait_seconds = max_wait_seconds
     api.state.max_body_bytes = max_body_bytes
     return api
 
