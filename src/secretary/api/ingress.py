@@ -341,24 +341,27 @@ async def _wait_for_result(request: Request, job: Job, seconds: float) -> Respon
         complete = await files.load_results(ended)
         if job.job_type != "session":
             return finished(request, complete)
-        output = {**EMPTY_RESULTS, **(complete.results or {}), **await _archive_data(files, ended)}
-        return finished(request, complete, {"output": output})
+        return finished(request, complete, {"output": await _talk(files, ended, complete)})
     assert ended.error is not None
     response = job_error_response(ended.error)
     response.headers["Location"] = f"/api/jobs/{job.job_id}"
     return response
 
 
-async def _archive_data(files: JobFiles, job: Job) -> dict[str, str]:
-    """The archive of a talk, which clients store without another download."""
+async def _talk(files: JobFiles, job: Job, complete: Job) -> dict[str, Any]:
+    """The results of a talk, with the archive itself and the path of the document in it: clients
+    store both without another download."""
+    output = {**EMPTY_RESULTS, **(complete.results or {})}
+    output["markdown_file"] = (job.results or {}).get("markdown_file")
     try:
         archive = await files.archive(job)
     except NotFound:  # the request wanted none
-        return {}
-    if archive.size > MAX_INLINE_ARCHIVE:
-        return {}
-    content = await files.read(archive)
-    return {"archive_data": (await asyncio.to_thread(base64.b64encode, content)).decode("ascii")}
+        return output
+    if archive.size <= MAX_INLINE_ARCHIVE:
+        content = await files.read(archive)
+        encoded = await asyncio.to_thread(base64.b64encode, content)
+        output["archive_data"] = encoded.decode("ascii")
+    return output
 
 
 async def _until_disconnected(request: Request) -> None:
