@@ -1,5 +1,6 @@
 """HTTP servers in threads of this process, which the program calls or downloads from."""
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -27,6 +28,33 @@ def answering(handler: Callable[..., BaseHTTPRequestHandler]) -> AbstractContext
 
 def files_in(directory: Path) -> AbstractContextManager[str]:
     return answering(partial(_Quiet, directory=str(directory)))
+
+
+@contextmanager
+def chat_model(answer: object) -> Iterator[str]:
+    """The base URL of a language model that gives the same answer to everything."""
+    with answering(type("Model", (_ChatModel,), {"answer": answer})) as url:
+        yield f"{url}/v1"
+
+
+class _ChatModel(BaseHTTPRequestHandler):
+    answer: object
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        message = {"role": "assistant", "content": json.dumps(self.answer)}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        completion = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
+        body = json.dumps({**completion, "choices": [choice], "usage": usage}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
 
 
 class _Quiet(SimpleHTTPRequestHandler):

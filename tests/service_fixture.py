@@ -34,7 +34,7 @@ class ServiceClient:
         self, route: str, content: bytes, name: str, *, user: str | None = None, **fields: Any
     ) -> str:
         """Upload a file; return its job ID."""
-        headers = {"X-User-ID": user} if user else {}
+        headers = {"Prefer": "respond-async"} | ({"X-User-ID": user} if user else {})
         data = {key: str(value) for key, value in fields.items()}
         files = {"file": (name, content)}
         response = await self.client.post(route, files=files, data=data, headers=headers)

@@ -84,6 +84,8 @@ class LimitSettings(Group):
     max_request_mb: int = Field(default=16, ge=1)
     #: Per API key, or per client address where there are no keys; 0 means unlimited.
     requests_per_minute: int = Field(default=0, ge=0)
+    #: How long a request waits for the result of its job before it returns 202.
+    max_wait_sec: float = Field(default=900, gt=0)
 
 
 class GenericWorkerSettings(Group):

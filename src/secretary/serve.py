@@ -53,6 +53,7 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
                 metrics=metrics,
                 requests_per_minute=settings.limits.requests_per_minute,
                 max_body_bytes=settings.limits.max_request_mb * MEBIBYTE,
+                max_wait_seconds=settings.limits.max_wait_sec,
                 start_span=tracer.request if tracer else None,
             )
 

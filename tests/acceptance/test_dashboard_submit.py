@@ -1,16 +1,14 @@
 """Submitting jobs, bulk actions and template trial runs in the dashboard: a real browser, the real
 page, the real service."""
 
-import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ..browser import Watched, drop, open_page, started
-from ..http_servers import answering
+from ..http_servers import chat_model
 from ..minimal_files import PNG, office, pdf
 from ..polling import wait_until
 from .program import Program, Running
@@ -31,30 +29,10 @@ def browser() -> Iterator[Any]:
         yield browser
 
 
-class Model(BaseHTTPRequestHandler):
-    """A language model that always gives the same answer."""
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        message = {"role": "assistant", "content": json.dumps({"title": "Ducks in a row"})}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        answer = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
-        body = json.dumps({**answer, "choices": [choice], "usage": usage}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *said: object) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def model() -> Iterator[str]:
-    with answering(Model) as url:
-        yield f"{url}/v1"
+    with chat_model({"title": "Ducks in a row"}) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import os
+import signal
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from secretary.core.job import Job, JobStatus
@@ -16,6 +19,7 @@ from ..llm_server import KEY, Reads, Reply, hangs, llm_server, says
 from ..polling import until
 from ..rendered_pages import page
 from ..sample_documents import scan_of
+from .program import Program
 from .service import WorkerProcess, ended, environment
 
 PAGES = 200
@@ -130,3 +134,50 @@ async def test_what_a_model_has_translated_is_not_asked_again(store: Store, tmp_
     assert before[-1] in again and before[0] not in again
     result = tmp_path / "data" / "jobs" / job.job_id / "2" / "result.md"
     assert result.read_text().count("<Paragraph") == 100
+
+
+async def test_clients_that_waited_get_their_results_after_a_crash(tmp_path: Path) -> None:
+    """The service is killed while 20 requests wait. They are sent again with the same keys."""
+    clients, is_silent = 20, True
+
+    def answer(request: dict[str, Any]) -> Reply:
+        return hangs if is_silent else says(f"About {request['messages'][-1]['content']}")
+
+    async with llm_server(Reads(answer)) as server:
+        program = Program(
+            tmp_path,
+            SECRETARY_LLM__BASE_URL=server.web.url("/v1"),
+            SECRETARY_LLM__API_KEY=KEY,
+            SECRETARY_LLM__MODEL="scripted",
+        )
+
+        async def waiting(url: str, number: int) -> httpx.Response:
+            async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as client:
+                body = {"text": f"Text {number}.", "summarize": True}
+                headers = {"Idempotency-Key": f"key-{number}"}
+                return await client.post("/api/transformer/text", json=body, headers=headers)
+
+        async def all_accepted() -> bool:
+            async with httpx.AsyncClient(base_url=first.url, trust_env=False) as client:
+                jobs = (await client.get("/api/jobs")).json()["data"]["jobs"]
+            return len(jobs) == clients and bool(server.requests)
+
+        with program.serving() as first:
+            answers = [asyncio.create_task(waiting(first.url, n)) for n in range(clients)]
+            await until(all_accepted, seconds=60, what="20 waiting requests")
+            os.killpg(first.process.pid, signal.SIGKILL)
+            first.process.wait()
+            lost = await asyncio.gather(*answers, return_exceptions=True)
+            assert all(isinstance(error, httpx.TransportError) for error in lost)
+        is_silent = False
+        with program.serving() as second:
+            responses = await asyncio.gather(*(waiting(second.url, n) for n in range(clients)))
+            async with httpx.AsyncClient(base_url=second.url, trust_env=False) as client:
+                jobs = (await client.get("/api/jobs")).json()["data"]["jobs"]
+    assert [response.status_code for response in responses] == [200] * clients
+    for number, response in enumerate(responses):
+        assert f"Text {number}." in response.json()["data"]["text"]
+    assert {response.json()["process"]["id"] for response in responses} == {
+        job["job_id"] for job in jobs
+    }
+    assert [job["status"] for job in jobs] == ["completed"] * clients

@@ -162,7 +162,7 @@ class TestAnswers:
             schema,
             "POST",
             f"/api{route.path}",
-            body={"url": "https://nowhere.test/a.pdf", **extra},
+            body={"url": "https://nowhere.test/a.pdf", "async": True, **extra},
             media_type="application/json",
         )
         assert answer.status_code == 202

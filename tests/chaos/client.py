@@ -55,11 +55,11 @@ async def submit_file(
 
 
 async def _insisted(client: httpx.AsyncClient, order: Order, book: Book) -> dict[str, Any] | None:
-    key = {"Idempotency-Key": uuid4().hex}
+    headers = {"Idempotency-Key": uuid4().hex, "Prefer": "respond-async"}
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
-            response = await client.post(order.route, headers=key, **body_of(order))
+            response = await client.post(order.route, headers=headers, **body_of(order))
         except httpx.TransportError:  # nothing listens, or nothing responds
             book.refused += 1
             await asyncio.sleep(0.3)

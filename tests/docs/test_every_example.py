@@ -15,6 +15,7 @@ from secretary.config import load
 from secretary.jobs.submission import BatchRequest, parse_request
 from tests.acceptance.program import Running
 from tests.conference_schedules import FOSDEM
+from tests.http_servers import chat_model
 from tests.minimal_files import pdf
 from tests.requirements import needed
 
@@ -82,6 +83,7 @@ EXPECTED = {
     (CONFERENCE, f"{CHOSEN} -p template"): {"^batch-": 1},
     (CONFERENCE, "secretary import schedule.xml --dry-run"): {'"total_jobs":3': 1},
     (CONFERENCE, "curl http://127.0.0.1:5000/api/batches/from-schedule -F"): {'"total_jobs":1': 1},
+    (f"{HOW_TO}/write-a-template.md", "curl"): {"# The bridge will be open in May": 1},
     (f"{HOW_TO}/run-on-several-machines.md", "secretary doctor"): {r"workers +ok": 1},
     (f"{HOW_TO}/secure-it.md", "curl -s"): {"^200$": 1},
     (f"{HOW_TO}/secure-it.md", "curl http"): {'"user_id":"ann"': 1, '"read_access":\\["bob"\\]': 1},
@@ -100,6 +102,16 @@ EXPECTED = {
     },
     (f"{REFERENCE}/streams.md", "curl -N"): {"^id: ": 1},
     (f"{REFERENCE}/webhooks.md", "curl"): {'"status":"success"': 1},
+}
+#: What the language model of the service says.
+INTERVIEW = {
+    "title": "The bridge will be open in May",
+    "guest": "Ann",
+    "date": None,
+    "tags": ["bridge"],
+    "lead": "Ann builds bridges.",
+    "interview": "**When?**\n\nIn May.",
+    "figures": [],
 }
 EXAMPLES = list(examples())
 
@@ -138,8 +150,11 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
 @pytest.fixture(scope="module")
 def service(terminal: Terminal) -> Iterator[Running]:
     terminal.environment["SECRETARY_HANDLERS"] = "my_handlers"
-    with terminal.program.serving() as service:
-        yield service
+    with chat_model(INTERVIEW) as model:
+        terminal.environment["SECRETARY_LLM__BASE_URL"] = model
+        terminal.environment["SECRETARY_LLM__MODEL"] = "scripted"
+        with terminal.program.serving() as service:
+            yield service
 
 
 class TestAllAreCovered:

@@ -1,12 +1,14 @@
 """Schemathesis hooks that adjust each request before it is sent."""
 
+import re
 from typing import Any
 
 import schemathesis
 
-#: A response may wait a minute for a job and then report with a 5xx that there is no engine. Both
+#: A response may wait for its job and then report with a 5xx that there is no engine. Both
 #: are correct, but not what we look for; tests/acceptance/test_schema.py covers waiting.
-WAITING = frozenset({"sync", "waitms"})
+WAITING = frozenset({"sync", "async", "waitms"})
+INGRESS = re.compile("/api/(audio|video|imageocr|transformer|session)/")
 #: With a filter that matches all jobs it would take them away from other requests; test_schema.py
 #: checks that it works.
 FOR_ALL = "/api/jobs/bulk"
@@ -24,6 +26,8 @@ def before_call(
         case.query = _at_once(case.query)
     for name in [name for name in case.headers or () if name.lower() == "prefer"]:
         del case.headers[name]
+    if INGRESS.match(case.path):
+        case.query = {**(case.query or {}), "async": "true"}
 
 
 def _at_once(fields: dict[Any, Any]) -> dict[Any, Any]:

@@ -175,7 +175,8 @@ async def _submit(service: ServiceClient, roots: Path, case: Case) -> Any:
         asked = {"job_type": "audio", "parameters": {"file_path": f"{label}.wav"}}
         return await service.client.post("/api/jobs", json=asked)
     route, fields = _request_for(case)
-    return await service.client.post(route, files={"file": (case.name, case.content)}, data=fields)
+    files = {"file": (case.name, case.content)}
+    return await service.client.post(route, files=files, data={**fields, "async": "true"})
 
 
 def _request_for(case: Case) -> tuple[str, dict[str, str]]:

@@ -127,7 +127,7 @@ async def test_a_picture_from_the_web_is_read(tmp_path: Path) -> None:
     async with serving(answer) as web:
         network = {"allow_hosts": ["127.0.0.1"]}
         async with running_service(tmp_path, network=network) as service:
-            data = {"url": web.url("/a.png"), "ocr_language": "eng"}
+            data = {"url": web.url("/a.png"), "ocr_language": "eng", "async": "true"}
             response = await service.client.post("/api/imageocr/process-url", data=data)
             assert response.status_code == 202, response.text
             job = await service.ended(response.json()["job_id"])

@@ -53,6 +53,8 @@ ROUTES: dict[str, tuple[bytes | None, str]] = {
     "/api/transformer/text": (b"Hello", "transformer"),
     "/api/session/process": (None, "session"),
 }
+#: Routes that wait for the result, unless the request has a callback or asks not to wait.
+WAITING = [path for path, (_, job_type) in ROUTES.items() if job_type not in ("pdf", "office")]
 WITH_FILES = [path for path, (content, _) in ROUTES.items() if content is not None]
 
 
@@ -79,9 +81,13 @@ async def files(data_dir: Path, store: Store) -> JobFiles:
 
 
 @module_wide()
-async def url(store: Store, files: JobFiles) -> AsyncIterator[str]:
+async def hub(store: Store) -> EventHub:
+    return EventHub(store)
+
+
+@module_wide()
+async def url(store: Store, files: JobFiles, hub: EventHub) -> AsyncIterator[str]:
     """One server for all tests: starting and stopping one takes longer than most of them."""
-    hub = EventHub(store)
     job_service = JobService(store, Registry(BUILTIN), files)
     async with served(create_api(job_service, hub=hub, max_body_bytes=MEBIBYTE // 2)) as (url, _):
         yield url
@@ -99,6 +105,13 @@ async def empty(store: Store, files: JobFiles) -> AsyncIterator[None]:
 
 
 class Client(httpx.AsyncClient):
+    """Waits for no result unless `headers` are given: most tests here look at the job."""
+
+    async def request(self, method: str, url: Any, **options: Any) -> httpx.Response:
+        if url in WAITING and options.get("headers") is None:
+            options["headers"] = {"Prefer": "respond-async"}
+        return await super().request(method, url, **options)
+
     async def upload(self, path: str, content: bytes, *, name: str = "a.bin", **more: Any) -> Any:
         """The response to a request with a file."""
         return await self.post(path, files={"file": (name, content)}, **more)
@@ -504,7 +517,7 @@ class TestWaiting:
         ({"params": {"sync": "1"}}, None),
         ({"params": {"wait_ms": "20000"}}, None),
         ({"headers": {"Prefer": "wait=20"}}, "wait=20"),
-        ({"headers": {"Prefer": "respond-async, wait=9999999"}}, "wait=60"),
+        ({"headers": {"Prefer": "respond-async, wait=9999999"}}, "wait=900"),
     )
 
     @pytest.mark.usefixtures("worker")
@@ -564,6 +577,112 @@ class TestWaiting:
         response = await client.upload("/api/pdf/process", HELLO, headers=headers)
         assert response.status_code == 202
         assert "preference-applied" not in response.headers
+
+
+class TestWaitingByDefault:
+    TEXT: ClassVar[dict[str, Any]] = {"text": "They are *red*.", "target_format": "html"}
+
+    @pytest.mark.usefixtures("worker")
+    @pytest.mark.parametrize("extra", [{}, {"wait_ms": 0, "callback_url": None}, {"async": False}])
+    async def test_a_request_without_a_callback_returns_the_result(
+        self, client: Client, extra: dict[str, Any]
+    ) -> None:
+        body = {**self.TEXT, **extra}
+        response = await client.post("/api/transformer/text", json=body, headers={})
+        assert response.status_code == 200, response.text
+        assert response.headers["location"] == f"/api/jobs/{response.json()['process']['id']}"
+        assert "<em>red</em>" in response.json()["data"]["text"]
+
+    @pytest.mark.parametrize("path", WAITING)
+    async def test_every_such_route_waits_until_the_job_has_finished(
+        self, client: Client, store: Store, path: str
+    ) -> None:
+        content, job_type = ROUTES[path]
+        body = {"url": URL} if content is None else {"template_content": "# {{text}}"}
+        upload = {} if content is None else {"file": ("a.bin", content)}
+        waiting = asyncio.create_task(client.post(path, data=body, files=upload, headers={}))
+        job = await _first_pending(store)
+        assert (job.job_type, waiting.done()) == (job_type, False)
+        (job,) = await claim(store)
+        await store.finish(job, Failed(JobError(code="ENGINE_UNAVAILABLE", message="No engine")))
+        response = await waiting
+        assert (response.status_code, response.json()["error"]["message"]) == (503, "No engine")
+        assert response.headers["location"] == f"/api/jobs/{job.job_id}"
+
+    @pytest.mark.parametrize(
+        ("body", "headers"),
+        [
+            ({"async": True}, {}),
+            ({"sync": False}, {}),
+            ({"callback_url": "https://example.org/hook"}, {}),
+            ({"webhook": {"url": "https://example.org/hook"}}, {}),
+            ({}, {"Prefer": "respond-async"}),
+        ],
+    )
+    async def test_a_callback_or_async_returns_202_at_once(
+        self, client: Client, body: dict[str, Any], headers: dict[str, str]
+    ) -> None:
+        body = {**self.TEXT, **body}
+        response = await client.post("/api/transformer/text", json=body, headers=headers)
+        assert response.status_code == 202, response.text
+        assert response.headers.get("preference-applied") == headers.get("Prefer")
+        job = await client.job(response.json()["job_id"])
+        assert "async" not in job["parameters"].get("extra", {})
+
+    async def test_after_the_limit_the_response_is_202_and_the_job_goes_on(
+        self, store: Store, files: JobFiles
+    ) -> None:
+        job_service = JobService(store, Registry(BUILTIN), files)
+        async with (
+            served(create_api(job_service, max_wait_seconds=0.05)) as (url, _),
+            httpx.AsyncClient(base_url=url) as client,
+        ):
+            response = await client.post("/api/transformer/text", json=self.TEXT)
+        assert response.status_code == 202
+        (job,) = await claim(store)
+        assert response.headers["location"] == f"/api/jobs/{job.job_id}"
+        await store.finish(job, Completed({}))
+
+    async def test_a_client_that_leaves_does_not_stop_its_job(
+        self, client: Client, store: Store, hub: EventHub
+    ) -> None:
+        waiting = asyncio.create_task(
+            client.post("/api/transformer/text", json=self.TEXT, headers={})
+        )
+        await _first_pending(store)
+        async with asyncio.timeout(10):
+            while not hub.subscribers:
+                await asyncio.sleep(0.01)
+            waiting.cancel()
+            while hub.subscribers:
+                await asyncio.sleep(0.01)
+        (job,) = await claim(store)
+        await store.finish(job, Completed({}))
+
+    @pytest.mark.usefixtures("worker")
+    async def test_the_same_idempotency_key_returns_the_result_of_the_first_request(
+        self, client: Client
+    ) -> None:
+        headers = {"Idempotency-Key": str(uuid4())}
+        answers = [
+            await client.post("/api/transformer/text", json=self.TEXT, headers=headers)
+            for _ in range(2)
+        ]
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert len({answer.json()["process"]["id"] for answer in answers}) == 1
+
+    async def test_sync_and_async_together_are_a_400(self, client: Client, store: Store) -> None:
+        body = {**self.TEXT, "sync": True, "async": True}
+        response = await client.post("/api/transformer/text", json=body)
+        assert refused(response, 400) == "sync and async: choose one"
+        assert (await store.find(JobQuery())).items == []
+
+
+async def _first_pending(store: Store) -> Job:
+    async with asyncio.timeout(10):
+        while not (jobs := (await store.find(JobQuery())).items):
+            await asyncio.sleep(0.01)
+    return jobs[0]
 
 
 def _assert_finished(response: httpx.Response) -> None:

@@ -1,8 +1,10 @@
 """Conference talks through the whole service: page, video and slides become one document."""
 
+import base64
 import io
 import json
 import re
+import zipfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
@@ -155,6 +157,23 @@ class TestWithoutAModel:
             assert (tmp_path / path).read_text() == markdown
             assert results["missing"] == []
         assert await service.leftovers() == []
+
+    async def test_a_waiting_client_receives_document_and_archive(self, tmp_path: Path) -> None:
+        gone = {"/talk.mp4": None}
+        async with conference(**gone) as web, running_service(tmp_path, network=ALLOWED) as service:
+            for create_archive in (True, False):
+                body = seed_example(web, target_language="en", create_archive=create_archive)
+                response = await service.client.post("/api/session/process", json=body)
+                assert response.status_code == 200, response.text
+                output = response.json()["data"]["output"]
+                assert "# Forked Communities" in output["markdown_content"]
+                assert ("archive_data" in output) is create_archive
+                if create_archive:
+                    archive = zipfile.ZipFile(io.BytesIO(base64.b64decode(output["archive_data"])))
+                    document = archive.read(output["markdown_file"]).decode()
+                    assert document == output["markdown_content"]
+                    job = (await service.get(response.headers["location"])).json()["data"]
+                    assert "archive_data" not in job["results"]
 
     async def test_what_is_gone_is_named(self, tmp_path: Path) -> None:
         gone: Any = {"/talk.mp4": None, "/slides.pdf": None}

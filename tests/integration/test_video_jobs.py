@@ -118,7 +118,7 @@ class TestUrls:
 
         allowed = {"allow_hosts": ["127.0.0.1"]}
         async with serving(answer) as web, running_service(tmp_path, network=allowed) as service:
-            body = {"url": web.url("/talks/annual.mp4"), "include_frames": False}
+            body = {"url": web.url("/talks/annual.mp4"), "include_frames": False, "async": True}
             response = await service.client.post("/api/video/youtube", json=body)
             job = await service.ended(response.json()["job_id"])
         assert job["status"] == "completed", job["error"]

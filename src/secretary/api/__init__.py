@@ -21,6 +21,7 @@ from .responses import add_error_handlers
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 HEARTBEAT_SECONDS = 15.0
+MAX_WAIT_SECONDS = 900.0
 
 
 def create_api(
@@ -38,6 +39,7 @@ def create_api(
     max_body_bytes: int = MAX_BODY_BYTES,
     body_timeout: float = BODY_TIMEOUT,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    max_wait_seconds: float = MAX_WAIT_SECONDS,
     start_span: StartSpan | None = None,
 ) -> FastAPI:
     """Build the application. `settings` and `engines`, without secrets, are shown to operators;
@@ -82,6 +84,7 @@ def create_api(
     api.state.engines = CachedQuery(partial(asyncio.to_thread, engines))
     api.state.cache_bytes = CachedQuery(partial(asyncio.to_thread, job_service.files.cache.size))
     api.state.heartbeat_seconds = heartbeat_seconds
+    api.state.max_wait_seconds = max_wait_seconds
     api.state.max_body_bytes = max_body_bytes
     return api
 

@@ -1,5 +1,7 @@
-"""Ingress routes: a file or URL in, a job out. Clients can wait for the result."""
+"""Ingress routes: a file or URL in, a job out. Most of them wait for the result."""
 
+import asyncio
+import base64
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -8,12 +10,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from ..core.errors import InvalidParameters, UnsupportedFile
+from ..core.errors import InvalidParameters, NotFound, UnsupportedFile
 from ..core.files import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
-from ..core.job import Job, JobStatus, new_id
+from ..core.job import EMPTY_RESULTS, Job, JobStatus, new_id
 from ..jobs.events import EventHub
 from ..jobs.handler import Registry
 from ..jobs.submission import JobRequest, parse_request
+from ..storage.artifacts import JobFiles
 from ..storage.sources import Upload
 from .auth import Caller
 from .models import Envelope, ProcessInfo, ResponseModel, Results
@@ -36,11 +39,12 @@ JOB_FIELDS = frozenset(JobRequest.model_fields) - {"job_type", "parameters"}
 #: Parameters that name the source if it is not uploaded.
 SOURCES = ("url", "file_path", "file_source")
 #: Fields of the call, not parameters of the job.
-CALL_FIELDS = frozenset({"wait_ms", "sync", "callback_url", "callback_token", "job_id"})
+CALL_FIELDS = frozenset({"wait_ms", "sync", "async", "callback_url", "callback_token", "job_id"})
 
-MAX_WAIT_SECONDS = 60.0
 TRUE = frozenset({"true", "1", "yes", "on"})
 FALSE = frozenset({"false", "0", "no", "off", ""})
+#: A larger archive is not part of the response; `archive_url` serves it.
+MAX_INLINE_ARCHIVE = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,11 @@ class IngressRoute:
     @property
     def needs_source(self) -> bool:
         return self.job_type != "transformer"  # there the text can be part of the request
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request without a callback waits for the result."""
+        return self.job_type not in ("pdf", "office")
 
 
 PDF_TYPES = frozenset({"pdf", "pptx", "odp", "ole"})
@@ -121,16 +130,20 @@ class CallFields(BaseModel):
     callback_url: str = Field(json_schema_extra=URL, description="Receives the job's events")
     callback_token: str = Field(description="Sent to the callback as a bearer token")
     jobId: str = Field(description="The client's own id for the job")
-    wait_ms: int = Field(ge=0, description="Wait this long for the result")
-    sync: bool = Field(description="Wait up to 60 s for the result")
+    wait_ms: int = Field(ge=0, description="Wait at most this long for the result; 0 is ignored")
+    sync: bool = Field(description="Wait for the result, or return 202 at once")
+    async_: bool = Field(alias="async", description="Return 202 at once")
 
 
 PREFER: Schema = {
     "name": "Prefer",
     "in": "header",
-    "description": "`wait=10`: wait this many seconds for the result, at most 60",
+    "description": "`wait=10`: wait at most this many seconds for the result."
+    " `respond-async`: return 202 at once",
     "schema": {"type": "string"},
 }
+WAITS = "Without a callback, the response is the result, unless the request asks for `async`."
+RETURNS_AT_ONCE = "The response is 202, unless the request asks to wait."
 RESPONSES = error_responses((415, *JOB_STATUS.values())) | {
     200: {
         "model": Envelope[Results],
@@ -161,7 +174,8 @@ def ingress_router(registry: Registry) -> APIRouter:
             status_code=202,
             name=route.path.strip("/").replace("/", "_").replace("-", "_"),
             summary=f"Submit a {route.job_type} job",
-            description=f"Create a job of type `{route.job_type}` from a form or JSON.",
+            description=f"Create a job of type `{route.job_type}` from a form or JSON. "
+            + (WAITS if route.waits else RETURNS_AT_ONCE),
             response_model=Accepted,
             response_description="The job was created",
             responses=RESPONSES,
@@ -176,13 +190,13 @@ def _endpoint(route: IngressRoute) -> Any:
         form = await read_form(request, job_service.files.uploads, job_id=new_id("job"))
         async with job_service.adding(form.uploads) as job_ids:
             submitted = with_trace(request, read_submission(form, route))
-            wait_seconds = _wait_seconds(request, form.fields)
+            wait_seconds = _wait_seconds(request, form.fields, submitted, route)
             job = await job_service.submit(submitted, user=user, key=key, upload=form.upload)
             job_ids.append(job.job_id)
         response = await _wait_for_result(request, job, wait_seconds) if wait_seconds else None
         response = response or accepted(job)
-        if preferred := _preferred_wait(request):
-            response.headers["Preference-Applied"] = f"wait={preferred:g}"
+        if applied := _applied_preference(request, waited=bool(wait_seconds)):
+            response.headers["Preference-Applied"] = applied
         return response
 
     return endpoint
@@ -238,43 +252,98 @@ def require_file_type(
 # Waiting for the result
 
 
-def _wait_seconds(request: Request, fields: Mapping[str, Any]) -> float:
-    """How long the client wants to wait; 0 for not at all."""
+def _wait_seconds(
+    request: Request, fields: Mapping[str, Any], submitted: JobRequest, route: IngressRoute
+) -> float:
+    """How long the response waits for the result; 0 for not at all."""
+    limit: float = request.app.state.max_wait_seconds
     given = {name.replace("_", "").lower(): value for name, value in fields.items()}
-    sync = given.get("sync")
-    sync = "" if sync is None else str(sync).lower()
-    if sync in TRUE:
-        return MAX_WAIT_SECONDS
-    if sync not in FALSE:
-        raise InvalidParameters("sync: must be true or false")
+    sync, is_async = _read_flag("sync", given), _read_flag("async", given)
+    if sync and is_async:
+        raise InvalidParameters("sync and async: choose one")
+    if sync:
+        return limit
     try:
         wait_ms = float(given.get("waitms") or 0)
     except (TypeError, ValueError, OverflowError):
         wait_ms = -1
     if not 0 <= wait_ms < float("inf"):
         raise InvalidParameters("wait_ms: must be a number of at least 0")
-    return min(max(wait_ms / 1000, _preferred_wait(request)), MAX_WAIT_SECONDS)
+    preferred = _preferences(request)
+    if wait := max(wait_ms / 1000, _seconds(preferred.get("wait", ""))):
+        return min(wait, limit)
+    is_async = is_async or sync is False or "respond-async" in preferred
+    starts_now = submitted.webhook is None and submitted.run_at is None
+    return limit if route.waits and starts_now and not is_async else 0
 
 
-def _preferred_wait(request: Request) -> float:
-    """`Prefer: respond-async, wait=10` (RFC 7240). Unknown preferences are ignored."""
-    for part in request.headers.get("prefer", "").replace(";", ",").split(","):
-        name, _, value = part.partition("=")
-        seconds = value.strip().strip('"')
-        if name.strip().lower() == "wait" and seconds.isascii() and seconds.isdigit():
-            return min(float(seconds[:6]), MAX_WAIT_SECONDS)
-    return 0
+def _read_flag(name: str, given: Mapping[str, Any]) -> bool | None:
+    text = str(given.get(name) if given.get(name) is not None else "").lower()
+    if text not in TRUE | FALSE:
+        raise InvalidParameters(f"{name}: must be true or false")
+    return text in TRUE if text else None
+
+
+def _preferences(request: Request) -> dict[str, str]:
+    """`Prefer: respond-async, wait=10` (RFC 7240)."""
+    parts = request.headers.get("prefer", "").replace(";", ",").split(",")
+    pairs = (part.partition("=") for part in parts)
+    return {name.strip().lower(): value.strip().strip('"') for name, _, value in reversed([*pairs])}
+
+
+def _seconds(text: str) -> float:
+    return float(text[:6]) if text.isascii() and text.isdigit() else 0.0
+
+
+def _applied_preference(request: Request, *, waited: bool) -> str | None:
+    preferred = _preferences(request)
+    if seconds := _seconds(preferred.get("wait", "")):
+        return f"wait={min(seconds, request.app.state.max_wait_seconds):g}"
+    return "respond-async" if "respond-async" in preferred and not waited else None
 
 
 async def _wait_for_result(request: Request, job: Job, seconds: float) -> Response | None:
-    """The outcome of the job, or None if it has not finished in time."""
+    """The outcome of the job, or None if it has not finished in time or the client has left."""
     hub: EventHub = request.app.state.hub
-    ended = await hub.wait_until_final(job.job_id, seconds)
+    waiting = asyncio.create_task(hub.wait_until_final(job.job_id, seconds))
+    leaving = asyncio.create_task(_until_disconnected(request))
+    try:
+        await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        ended = waiting.result() if waiting.done() else None
+    finally:
+        waiting.cancel()
+        leaving.cancel()
     if ended is None:
         return None
     if ended.status is JobStatus.COMPLETED:
-        return finished(request, await job_service_of(request).files.load_results(ended))
+        files = job_service_of(request).files
+        complete = await files.load_results(ended)
+        if job.job_type != "session":
+            return finished(request, complete)
+        return finished(request, complete, {"output": await _talk(files, ended, complete)})
     assert ended.error is not None
     response = job_error_response(ended.error)
     response.headers["Location"] = f"/api/jobs/{job.job_id}"
     return response
+
+
+async def _talk(files: JobFiles, job: Job, complete: Job) -> dict[str, Any]:
+    """The results of a talk, with the archive itself and the path of the document in it: clients
+    store both without another download."""
+    output = {**EMPTY_RESULTS, **(complete.results or {})}
+    output["markdown_file"] = (job.results or {}).get("markdown_file")
+    try:
+        archive = await files.archive(job)
+    except NotFound:  # the request wanted none
+        return output
+    if archive.size <= MAX_INLINE_ARCHIVE:
+        content = await files.read(archive)
+        encoded = await asyncio.to_thread(base64.b64encode, content)
+        output["archive_data"] = encoded.decode("ascii")
+    return output
+
+
+async def _until_disconnected(request: Request) -> None:
+    """Its body has been read, so the only message that can follow is the end of the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

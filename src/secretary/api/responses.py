@@ -93,8 +93,9 @@ def accepted(job: Job) -> JSONResponse:
     return JsonResponse(body, 202, {"Location": path})
 
 
-def finished(request: Request, job: Job) -> JSONResponse:
-    """The 200 of ingress routes for a client that waited until the job completed."""
+def finished(request: Request, job: Job, data: dict[str, Any] | None = None) -> JSONResponse:
+    """The 200 of ingress routes for a client that waited until the job completed. `data` are the
+    results, unless given."""
     results = {**EMPTY_RESULTS, **(job.results or {})}
     started = job.processing_started_at or job.created_at
     ended = job.completed_at or started
@@ -107,7 +108,7 @@ def finished(request: Request, job: Job) -> JSONResponse:
         "is_from_cache": bool(results.get("is_from_cache", False)),
         "llm_info": results.get("llm_info") or {"requests": [], "total_tokens": 0},
     }
-    document = _envelope(request, job.job_type, parameters, process, results)
+    document = _envelope(request, job.job_type, parameters, process, data or results)
     return JsonResponse(document, headers={"Location": f"/api/jobs/{job.job_id}"})
 
 

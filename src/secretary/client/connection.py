@@ -106,8 +106,12 @@ class Connection:
         return await self._send(build, safe=safe)
 
     async def upload(self, path: str, form: "Form", *, key: str) -> dict[str, Any]:
-        headers = {"Content-Type": form.content_type, "Content-Length": str(form.length)}
-        headers["Idempotency-Key"] = key
+        headers = {
+            "Content-Type": form.content_type,
+            "Content-Length": str(form.length),
+            "Idempotency-Key": key,
+            "Prefer": "respond-async",  # jobs are awaited by their id, however long they take
+        }
         return await self._send(
             lambda: self._http.build_request("POST", path, content=form.chunks(), headers=headers)
         )

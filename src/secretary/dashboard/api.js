@@ -69,7 +69,9 @@ export function upload(path, form, onProgress, signal) {
     signal?.addEventListener("abort", () => xhr.abort());
     xhr.onabort = () => reject(new DOMException("", "AbortError"));
     xhr.open("POST", path);
-    for (const [name, value] of Object.entries(authHeaders())) xhr.setRequestHeader(name, value);
+    // The page follows the job by its id, so that it can be left.
+    const headers = { ...authHeaders(), Prefer: "respond-async" };
+    for (const [name, value] of Object.entries(headers)) xhr.setRequestHeader(name, value);
     xhr.responseType = "json";
     xhr.upload.onprogress = (event) => event.lengthComputable && onProgress(event.loaded / event.total);
     xhr.onload = () => {
