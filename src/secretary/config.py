@@ -26,7 +26,8 @@ from pydantic import (
 )
 
 from .core.errors import InvalidSettings
-from .network import DOWNLOAD_MAX_MB, DOWNLOAD_TIMEOUT_SEC, DownloadLimits, parse_allowed_host
+from .network import DOWNLOAD_MAX_MB, DOWNLOAD_TIMEOUT_SEC, DownloadLimits
+from .network.addresses import parse_allowed_host
 
 MEBIBYTE = 1024 * 1024
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secretary.network import is_private_name, is_public, parse_host
+from secretary.network.addresses import is_private_name, is_public, parse_host
 
 PRIVATE_RANGES = [
     IPv4Network(text)

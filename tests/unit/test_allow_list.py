@@ -1,6 +1,6 @@
 import pytest
 
-from secretary.network import AllowList, parse_allowed_host, parse_host
+from secretary.network.addresses import AllowList, parse_allowed_host, parse_host
 
 
 @pytest.mark.parametrize(

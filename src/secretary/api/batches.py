@@ -19,31 +19,12 @@ from ..jobs.handler import Registry
 from ..jobs.submission import BatchRequest, parse_request
 from ..storage.sources import Upload
 from ..store import BatchQuery
-from . import models
+from . import models, requests
 from .auth import Caller
 from .ingress import FILE_TYPES, parameters_of, refuse_other_sources, require_file_type
 from .jobs import deliveries_response
 from .models import DeliveryList, EnqueuedBatch, Envelope, ResponseModel
 from .openapi import FILE, JSON_TEXT, URL, Schema, creates, error_responses, form_body, make_router
-from .requests import (
-    ARCHIVED,
-    ArchivedFilter,
-    BatchId,
-    Cursor,
-    DeliveryNumber,
-    Fields,
-    Form,
-    IdempotencyKey,
-    IncludeJobs,
-    Limit,
-    OptionalText,
-    job_service_of,
-    parse_json,
-    read_files,
-    read_form,
-    read_names,
-    with_trace,
-)
 from .responses import enqueued, job_error_response, success
 
 router = make_router("batches")
@@ -70,11 +51,11 @@ ActiveBody = Annotated[bool | None, Body(alias="isActive", embed=True)]
 @router.post("/jobs/batch", **ENQUEUED, name="submit_batch_of_jobs")
 @router.post("/batches", **ENQUEUED)
 async def submit_batch(
-    request: Request, batch: BatchBody, user: Caller, key: IdempotencyKey = None
+    request: Request, batch: BatchBody, user: Caller, key: requests.IdempotencyKey = None
 ) -> Response:
     """Submit several jobs, all or nothing."""
-    submitted = with_trace(request, batch)
-    stored = await job_service_of(request).submit_batch(submitted, user=user, key=key)
+    submitted = requests.with_trace(request, batch)
+    stored = await requests.job_service_of(request).submit_batch(submitted, user=user, key=key)
     return _enqueued(request, *stored)
 
 
@@ -92,14 +73,16 @@ class BatchPage(ResponseModel):
 async def list_batches(
     request: Request,
     user: Caller,
-    user_id: OptionalText = None,
-    archived: ArchivedFilter = "false",
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    user_id: requests.OptionalText = None,
+    archived: requests.ArchivedFilter = "false",
+    limit: requests.Limit = 100,
+    cursor: requests.Cursor = None,
 ) -> Response:
     """List batches, newest first."""
-    query = BatchQuery(user_id=user_id, archived=ARCHIVED[archived], limit=limit, cursor=cursor)
-    page = await job_service_of(request).batches(query, user=user)
+    query = BatchQuery(
+        user_id=user_id, archived=requests.ARCHIVED[archived], limit=limit, cursor=cursor
+    )
+    page = await requests.job_service_of(request).batches(query, user=user)
     batches = [batch.document() for batch in page.items]
     return success(request, "batches", {"batches": batches, "next_cursor": page.next_cursor})
 
@@ -111,10 +94,13 @@ BATCH: Any = {"response_model": Envelope[models.Batch]}
 @router.get("/jobs/batch/{batch_id}", **BATCH, name="get_batch_of_jobs")
 @router.get("/batches/{batch_id}", **BATCH)
 async def get_batch(
-    request: Request, batch_id: BatchId, user: Caller, include: IncludeJobs = None
+    request: Request, batch_id: requests.BatchId, user: Caller, include: requests.IncludeJobs = None
 ) -> Response:
     """Return a batch; `include=jobs` adds its jobs."""
-    with_jobs, job_service = read_names("include", include, ["jobs"]), job_service_of(request)
+    with_jobs, job_service = (
+        requests.read_names("include", include, ["jobs"]),
+        requests.job_service_of(request),
+    )
     document = (await job_service.batch(batch_id, user=user)).document()
     if with_jobs:
         jobs = await job_service.jobs_of_batch(batch_id, user=user)
@@ -128,48 +114,48 @@ class DeletedBatch(ResponseModel):
 
 
 @router.delete("/batches/{batch_id}", response_model=Envelope[DeletedBatch])
-async def delete_batch(request: Request, batch_id: BatchId, user: Caller) -> Response:
+async def delete_batch(request: Request, batch_id: requests.BatchId, user: Caller) -> Response:
     """Delete a finished batch, its jobs and their files."""
-    await job_service_of(request).delete_batch(batch_id, user=user)
+    await requests.job_service_of(request).delete_batch(batch_id, user=user)
     return success(request, "batches", {"batch_id": batch_id, "deleted": True}, process_id=batch_id)
 
 
 @router.post("/batches/{batch_id}/archive", **BATCH)
-async def archive_batch(request: Request, batch_id: BatchId, user: Caller) -> Response:
+async def archive_batch(request: Request, batch_id: requests.BatchId, user: Caller) -> Response:
     """Hide a batch and its jobs from default listings. Nothing is deleted."""
-    batch = await job_service_of(request).archive_batch(batch_id, user=user)
+    batch = await requests.job_service_of(request).archive_batch(batch_id, user=user)
     return _batch_response(request, batch)
 
 
 @router.post("/batches/{batch_id}/unarchive", **BATCH)
-async def unarchive_batch(request: Request, batch_id: BatchId, user: Caller) -> Response:
+async def unarchive_batch(request: Request, batch_id: requests.BatchId, user: Caller) -> Response:
     """Show an archived batch and its jobs in listings again."""
-    job_service = job_service_of(request)
+    job_service = requests.job_service_of(request)
     batch = await job_service.archive_batch(batch_id, user=user, archived=False)
     return _batch_response(request, batch)
 
 
 @router.post("/batches/{batch_id}/toggle-active", response_model=Envelope[models.Batch])
 async def toggle_active(
-    request: Request, batch_id: BatchId, user: Caller, active: ActiveBody = None
+    request: Request, batch_id: requests.BatchId, user: Caller, active: ActiveBody = None
 ) -> Response:
     """Pause or resume a batch. Without a body, toggles the current state."""
-    batch = await job_service_of(request).set_batch_active(batch_id, active, user=user)
+    batch = await requests.job_service_of(request).set_batch_active(batch_id, active, user=user)
     return _batch_response(request, batch)
 
 
 @router.post("/batches/{batch_id}/cancel", **BATCH)
-async def cancel_batch(request: Request, batch_id: BatchId, user: Caller) -> Response:
+async def cancel_batch(request: Request, batch_id: requests.BatchId, user: Caller) -> Response:
     """Cancel all unfinished jobs of a batch."""
-    job_service = job_service_of(request)
+    job_service = requests.job_service_of(request)
     job_ids = await job_service.cancel_batch(batch_id, user=user)
     return _batch_response(request, await job_service.batch(batch_id, user=user), job_ids)
 
 
 @router.post("/batches/{batch_id}/restart-failed", **BATCH)
-async def restart_failed(request: Request, batch_id: BatchId, user: Caller) -> Response:
+async def restart_failed(request: Request, batch_id: requests.BatchId, user: Caller) -> Response:
     """Run the failed jobs of a batch again."""
-    job_service = job_service_of(request)
+    job_service = requests.job_service_of(request)
     job_ids = await job_service.restart_failed(batch_id, user=user)
     return _batch_response(request, await job_service.batch(batch_id, user=user), job_ids)
 
@@ -184,18 +170,20 @@ def _batch_response(
 
 
 @router.get("/batches/{batch_id}/deliveries", response_model=Envelope[DeliveryList])
-async def list_deliveries_of_batch(request: Request, batch_id: BatchId, user: Caller) -> Response:
+async def list_deliveries_of_batch(
+    request: Request, batch_id: requests.BatchId, user: Caller
+) -> Response:
     """List the deliveries of the batch's webhook, with every attempt."""
-    batch = await job_service_of(request).batch(batch_id, user=user)
+    batch = await requests.job_service_of(request).batch(batch_id, user=user)
     return deliveries_response(request, "batches", batch.deliveries, process_id=batch_id)
 
 
 @router.post("/batches/{batch_id}/deliveries/{n}/replay", response_model=Envelope[Delivery])
 async def replay_delivery_of_batch(
-    request: Request, batch_id: BatchId, n: DeliveryNumber, user: Caller
+    request: Request, batch_id: requests.BatchId, n: requests.DeliveryNumber, user: Caller
 ) -> Response:
     """Send the final event of the batch again, with the same `webhook-id`."""
-    delivery = await job_service_of(request).replay_batch(batch_id, n, user=user)
+    delivery = await requests.job_service_of(request).replay_batch(batch_id, n, user=user)
     return success(request, "batches", delivery.model_dump(mode="json"), process_id=batch_id)
 
 
@@ -256,23 +244,25 @@ FILES_BODY: Schema = {
         }
     },
 )
-async def submit_files(request: Request, user: Caller, key: IdempotencyKey = None) -> Response:
+async def submit_files(
+    request: Request, user: Caller, key: requests.IdempotencyKey = None
+) -> Response:
     """Submit one job per uploaded file, all or nothing."""
-    job_service = job_service_of(request)
-    form = await read_files(request, job_service.files.uploads, max_files=MAX_FILES)
+    job_service = requests.job_service_of(request)
+    form = await requests.read_files(request, job_service.files.uploads, max_files=MAX_FILES)
     async with job_service.adding(form.uploads) as job_ids:
         batch, uploads = _read_files_form(form)
-        submitted = with_trace(request, batch)
+        submitted = requests.with_trace(request, batch)
         stored = await job_service.submit_batch(submitted, user=user, key=key, uploads=uploads)
         job_ids += stored[1]
     return _enqueued(request, *stored)
 
 
-def _read_files_form(form: Form) -> tuple[BatchRequest, list[Upload | None]]:
+def _read_files_form(form: requests.Form) -> tuple[BatchRequest, list[Upload | None]]:
     """The batch, and the file of each of its jobs."""
     if not form.uploads:
         raise errors.InvalidParameters("file: at least one file is required")
-    fields = Fields(form.fields)
+    fields = requests.Fields(form.fields)
     if "file" in fields:
         raise errors.InvalidParameters("file: must be sent as a file, in a multipart form")
     call = fields.take(FILES_CALL_FIELDS)
@@ -284,7 +274,7 @@ def _read_files_form(form: Form) -> tuple[BatchRequest, list[Upload | None]]:
     defaults["parameters"] = fields.rest | _read_parameters(call.get("parameters"))
     given = [{"file": number} for number in range(len(form.uploads))]
     if text := call.get("jobs"):
-        given = parse_json("jobs", text)
+        given = requests.parse_json("jobs", text)
     if not isinstance(given, list) or not all(isinstance(job, dict) for job in given):
         raise errors.InvalidParameters("jobs: must be a list of jobs")
     jobs = [_with_defaults(job, defaults) for job in given]
@@ -306,7 +296,7 @@ def _with_defaults(job: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str
 
 
 def _read_parameters(value: Any) -> dict[str, Any]:
-    parameters = {} if value is None else parse_json("parameters", value)
+    parameters = {} if value is None else requests.parse_json("parameters", value)
     if not isinstance(parameters, dict):
         raise errors.InvalidParameters("parameters: must be an object")
     return parameters
@@ -396,13 +386,15 @@ def schedule_router(registry: Registry) -> APIRouter:
     return router
 
 
-async def submit_schedule(request: Request, user: Caller, key: IdempotencyKey = None) -> Response:
+async def submit_schedule(
+    request: Request, user: Caller, key: requests.IdempotencyKey = None
+) -> Response:
     """Submit one session job per talk of a conference schedule, all or nothing."""
-    job_service, upload_id = job_service_of(request), new_id("job")
+    job_service, upload_id = requests.job_service_of(request), new_id("job")
     uploads = job_service.files.uploads.local_only()
-    form = await read_form(request, uploads, job_id=upload_id)
+    form = await requests.read_form(request, uploads, job_id=upload_id)
     try:
-        fields = Fields(form.fields)
+        fields = requests.Fields(form.fields)
         call = fields.take(SCHEDULE_CALL_FIELDS)
         batch = fields.take(ScheduleRequest.model_fields, callback=call)
         submitted = parse_request(ScheduleRequest, {**fields.rest, **batch})
@@ -412,18 +404,18 @@ async def submit_schedule(request: Request, user: Caller, key: IdempotencyKey = 
         return job_error_response(failure)
     finally:
         await job_service.files.uploads.remove_local(upload_id)
-    submission = with_trace(request, batch_request(submitted, talks))
+    submission = requests.with_trace(request, batch_request(submitted, talks))
     return _enqueued(request, *await job_service.submit_batch(submission, user=user, key=key))
 
 
 async def _read_talks(
-    request: Request, form: Form, call: Mapping[str, Any], submitted: ScheduleRequest
+    request: Request, form: requests.Form, call: Mapping[str, Any], submitted: ScheduleRequest
 ) -> list[dict[str, Any]]:
     importer: ConferenceImporter = request.app.state.schedules
     if sum(name in call for name in SCHEDULE_SOURCES) + len(form.uploads) != 1:
         raise errors.InvalidParameters("file: exactly one of file, url and schedule is required")
     if form.upload is not None:
-        uploads = job_service_of(request).files.uploads
+        uploads = requests.job_service_of(request).files.uploads
         path = uploads.path_of(form.upload.job_id, form.upload.source())
         return await importer.read(await asyncio.to_thread(path.read_bytes), submitted)
     if "schedule" in call:

@@ -10,24 +10,11 @@ from ..core.job import Batch, Job
 from ..jobs.service import MAX_SKIP, OffsetPage
 from ..jobs.submission import JobRequest
 from ..store import BatchQuery, JobQuery
-from . import models
+from . import models, requests
 from .auth import Caller
 from .batches import ActiveBody, BatchBody
 from .models import ResponseModel
 from .openapi import creates, make_router
-from .requests import (
-    ARCHIVED,
-    ArchivedFilter,
-    BatchId,
-    IdempotencyKey,
-    JobId,
-    Limit,
-    OptionalText,
-    StatusFilter,
-    job_service_of,
-    read_statuses,
-    with_trace,
-)
 from .responses import LEGACY_PREFIX, JsonResponse
 
 router = make_router("event-job", prefix=LEGACY_PREFIX)
@@ -78,10 +65,12 @@ CREATED_JOB = creates(LegacyJob, "Created", status=201)
 @router.post("/submit", **CREATED_JOB, name="submit_event_job")
 @router.post("/jobs", **CREATED_JOB)
 async def create_event_job(
-    request: Request, job: JobRequest, user: Caller, key: IdempotencyKey = None
+    request: Request, job: JobRequest, user: Caller, key: requests.IdempotencyKey = None
 ) -> Response:
     """Submit a job; the default job type is `session`."""
-    stored = await job_service_of(request).submit(with_trace(request, job), user=user, key=key)
+    stored = await requests.job_service_of(request).submit(
+        requests.with_trace(request, job), user=user, key=key
+    )
     location = f"{LEGACY_PREFIX}/jobs/{stored.job_id}"
     return _response(f"Job {stored.job_id} was created", location, job=stored.document())
 
@@ -90,58 +79,58 @@ async def create_event_job(
 async def list_event_jobs(
     request: Request,
     user: Caller,
-    status: StatusFilter = None,
-    batch_id: OptionalText = None,
-    user_id: OptionalText = None,
-    archived: ArchivedFilter = "false",
-    limit: Limit = 100,
+    status: requests.StatusFilter = None,
+    batch_id: requests.OptionalText = None,
+    user_id: requests.OptionalText = None,
+    archived: requests.ArchivedFilter = "false",
+    limit: requests.Limit = 100,
     skip: Skip = 0,
 ) -> Response:
     """List jobs, newest first, without results and logs."""
     query = JobQuery(
-        status=read_statuses(status),
+        status=requests.read_statuses(status),
         # These clients send an empty string for a filter that is not set.
         batch_id=batch_id or None,
         user_id=user_id or None,
-        archived=ARCHIVED[archived],
+        archived=requests.ARCHIVED[archived],
         limit=limit,
     )
-    page = await job_service_of(request).jobs_by_offset(skip, query, user=user)
+    page = await requests.job_service_of(request).jobs_by_offset(skip, query, user=user)
     jobs = [job.summary() for job in page.items]
     return _page_response(page, "jobs", jobs, limit=limit, skip=skip)
 
 
 @router.get("/status/{job_id}", response_model=LegacyJob, name="get_event_job_status")
 @router.get("/jobs/{job_id}", response_model=LegacyJob)
-async def get_event_job(request: Request, job_id: JobId, user: Caller) -> Response:
+async def get_event_job(request: Request, job_id: requests.JobId, user: Caller) -> Response:
     """Return a job with its results and logs."""
-    job = await job_service_of(request).job(job_id, user=user)
+    job = await requests.job_service_of(request).job(job_id, user=user)
     return _response(f"Job {job_id} is {job.status}", job=job.document())
 
 
 @router.delete("/jobs/{job_id}", response_model=LegacyDeletedJob)
-async def delete_event_job(request: Request, job_id: JobId, user: Caller) -> Response:
+async def delete_event_job(request: Request, job_id: requests.JobId, user: Caller) -> Response:
     """Delete a finished job and its files; return it one last time."""
-    job_service = job_service_of(request)
+    job_service = requests.job_service_of(request)
     job = await job_service.job(job_id, user=user)
     await job_service.delete(job_id, user=user)
     return _response(f"Job {job_id} was deleted", job=job.summary())
 
 
 @router.post("/{job_id}/restart", response_model=LegacyJob)
-async def restart_event_job(request: Request, job_id: JobId, user: Caller) -> Response:
+async def restart_event_job(request: Request, job_id: requests.JobId, user: Caller) -> Response:
     """Run a finished job again. Clears its results, error and progress."""
-    job = await job_service_of(request).restart(job_id, user=user)
+    job = await requests.job_service_of(request).restart(job_id, user=user)
     return _response(f"Job {job_id} was restarted", job=job.document())
 
 
 @router.post("/batches", **creates(LegacyCreatedBatch, "Created", status=201))
 async def create_event_batch(
-    request: Request, batch: BatchBody, user: Caller, key: IdempotencyKey = None
+    request: Request, batch: BatchBody, user: Caller, key: requests.IdempotencyKey = None
 ) -> Response:
     """Submit several jobs, all or nothing."""
-    batch = with_trace(request, batch)
-    stored, job_ids = await job_service_of(request).submit_batch(batch, user=user, key=key)
+    batch = requests.with_trace(request, batch)
+    stored, job_ids = await requests.job_service_of(request).submit_batch(batch, user=user, key=key)
     message = f"Batch {stored.batch_id} was created with {len(job_ids)} jobs"
     location = f"{LEGACY_PREFIX}/batches/{stored.batch_id}"
     return _response(message, location, batch=stored.document(), job_ids=job_ids)
@@ -151,55 +140,61 @@ async def create_event_batch(
 async def list_event_batches(
     request: Request,
     user: Caller,
-    status: StatusFilter = None,
-    user_id: OptionalText = None,
-    archived: ArchivedFilter = "false",
+    status: requests.StatusFilter = None,
+    user_id: requests.OptionalText = None,
+    archived: requests.ArchivedFilter = "false",
     active: Annotated[bool | SkipJsonSchema[None], Query(alias="isActive")] = None,
-    limit: Limit = 100,
+    limit: requests.Limit = 100,
     skip: Skip = 0,
 ) -> Response:
     """List batches, newest first."""
-    statuses = read_statuses(status)
-    query = BatchQuery(user_id=user_id or None, archived=ARCHIVED[archived], limit=limit)
+    statuses = requests.read_statuses(status)
+    query = BatchQuery(user_id=user_id or None, archived=requests.ARCHIVED[archived], limit=limit)
 
     def matches(batch: Batch) -> bool:
         has_status = statuses is None or batch.status in statuses
         return has_status and active in (None, batch.is_active)
 
-    page = await job_service_of(request).batches_by_offset(skip, query, user=user, wanted=matches)
+    page = await requests.job_service_of(request).batches_by_offset(
+        skip, query, user=user, wanted=matches
+    )
     batches = [batch.document() for batch in page.items]
     return _page_response(page, "batches", batches, limit=limit, skip=skip)
 
 
 @router.get("/batches/{batch_id}", response_model=LegacyBatch)
-async def get_event_batch(request: Request, batch_id: BatchId, user: Caller) -> Response:
+async def get_event_batch(request: Request, batch_id: requests.BatchId, user: Caller) -> Response:
     """Return a batch."""
-    batch = await job_service_of(request).batch(batch_id, user=user)
+    batch = await requests.job_service_of(request).batch(batch_id, user=user)
     return _response(f"Batch {batch_id} is {batch.status}", batch=batch.document())
 
 
 @router.delete("/batches/{batch_id}", response_model=LegacyBatch)
-async def delete_event_batch(request: Request, batch_id: BatchId, user: Caller) -> Response:
+async def delete_event_batch(
+    request: Request, batch_id: requests.BatchId, user: Caller
+) -> Response:
     """Delete a finished batch, its jobs and their files."""
-    job_service = job_service_of(request)
+    job_service = requests.job_service_of(request)
     batch = await job_service.batch(batch_id, user=user)
     await job_service.delete_batch(batch_id, user=user)
     return _response(f"Batch {batch_id} was deleted", batch=batch.document())
 
 
 @router.post("/batches/{batch_id}/archive", response_model=LegacyBatch)
-async def archive_event_batch(request: Request, batch_id: BatchId, user: Caller) -> Response:
+async def archive_event_batch(
+    request: Request, batch_id: requests.BatchId, user: Caller
+) -> Response:
     """Hide a batch and its jobs from default listings. Nothing is deleted."""
-    batch = await job_service_of(request).archive_batch(batch_id, user=user)
+    batch = await requests.job_service_of(request).archive_batch(batch_id, user=user)
     return _response(f"Batch {batch_id} was archived", batch=batch.document())
 
 
 @router.post("/batches/{batch_id}/toggle-active", response_model=LegacyBatch)
 async def toggle_event_batch(
-    request: Request, batch_id: BatchId, user: Caller, active: ActiveBody = None
+    request: Request, batch_id: requests.BatchId, user: Caller, active: ActiveBody = None
 ) -> Response:
     """Pause or resume a batch. Without a body, toggles the current state."""
-    batch = await job_service_of(request).set_batch_active(batch_id, active, user=user)
+    batch = await requests.job_service_of(request).set_batch_active(batch_id, active, user=user)
     state = "active" if batch.is_active else "paused"
     return _response(f"Batch {batch_id} is {state}", batch=batch.document())
 

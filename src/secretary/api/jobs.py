@@ -16,35 +16,17 @@ from ..jobs import bulk
 from ..jobs.bulk import BulkAction
 from ..jobs.submission import JobRequest, UtcDatetime
 from ..store import JobQuery
-from . import models
+from . import models, requests
 from .auth import Caller
 from .models import DeliveryList, EnqueuedJob, Envelope, JsonObject, ResponseModel
 from .openapi import creates, make_router
-from .requests import (
-    ARCHIVED,
-    UUID,
-    ArchivedFilter,
-    Cursor,
-    DeliveryNumber,
-    IdempotencyKey,
-    IncludeLarge,
-    JobId,
-    Limit,
-    OptionalText,
-    StatusFilter,
-    TimeFilter,
-    job_service_of,
-    read_names,
-    read_statuses,
-    with_trace,
-)
 from .responses import CODES, enqueued, status_of, success
 
 router = make_router("jobs")
 
 #: How long a list searches before it returns what it has found and where to continue.
 SEARCH_SECONDS = 0.04
-FULL_ID = re.compile(f"(job|batch)-{UUID}")
+FULL_ID = re.compile(f"(job|batch)-{requests.UUID}")
 #: Failures that a bulk response lists one by one.
 MAX_REFUSALS = 10
 
@@ -53,11 +35,13 @@ ENQUEUED = creates(Envelope[EnqueuedJob], "The job is waiting for a worker")
 
 @router.post("/jobs", **ENQUEUED)
 async def submit_job(
-    request: Request, job: JobRequest, user: Caller, key: IdempotencyKey = None
+    request: Request, job: JobRequest, user: Caller, key: requests.IdempotencyKey = None
 ) -> Response:
     """Submit a job."""
-    submitted = with_trace(request, job)
-    return _enqueued(request, await job_service_of(request).submit(submitted, user=user, key=key))
+    submitted = requests.with_trace(request, job)
+    return _enqueued(
+        request, await requests.job_service_of(request).submit(submitted, user=user, key=key)
+    )
 
 
 class Changes(BaseModel):
@@ -72,14 +56,14 @@ UNCHANGED = Changes()
 @router.post("/jobs/{job_id}/again", **ENQUEUED)
 async def rerun_job(
     request: Request,
-    job_id: JobId,
+    job_id: requests.JobId,
     user: Caller,
     changes: Changes = UNCHANGED,
-    key: IdempotencyKey = None,
+    key: requests.IdempotencyKey = None,
 ) -> Response:
     """Submit a copy of a job with changed parameters. The copy reuses the uploaded file while it
     exists, and has no webhook."""
-    job_service = job_service_of(request)
+    job_service = requests.job_service_of(request)
     copy = await job_service.rerun(job_id, changes.parameters, user=user, key=key)
     return _enqueued(request, copy)
 
@@ -99,28 +83,30 @@ class JobPage(ResponseModel):
 async def list_jobs(
     request: Request,
     user: Caller,
-    status: StatusFilter = None,
-    job_type: OptionalText = None,
-    batch_id: OptionalText = None,
-    user_id: OptionalText = None,
-    archived: ArchivedFilter = "false",
-    q: Annotated[OptionalText, Query(description="Part of an id or name", max_length=200)] = None,
-    error_code: OptionalText = None,
-    created_after: TimeFilter = None,
-    created_before: TimeFilter = None,
-    include: IncludeLarge = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    status: requests.StatusFilter = None,
+    job_type: requests.OptionalText = None,
+    batch_id: requests.OptionalText = None,
+    user_id: requests.OptionalText = None,
+    archived: requests.ArchivedFilter = "false",
+    q: Annotated[
+        requests.OptionalText, Query(description="Part of an id or name", max_length=200)
+    ] = None,
+    error_code: requests.OptionalText = None,
+    created_after: requests.TimeFilter = None,
+    created_before: requests.TimeFilter = None,
+    include: requests.IncludeLarge = None,
+    limit: requests.Limit = 100,
+    cursor: requests.Cursor = None,
 ) -> Response:
     """List jobs, newest first. A search that takes long returns short pages: `searched_to` is how
     far back this page looked, and `next_cursor` continues from there."""
-    included = read_names("include", include, sorted(LARGE_FIELDS))
+    included = requests.read_names("include", include, sorted(LARGE_FIELDS))
     query = JobQuery(
-        status=read_statuses(status),
+        status=requests.read_statuses(status),
         job_type=job_type,
         batch_id=batch_id,
         user_id=user_id,
-        archived=ARCHIVED[archived],
+        archived=requests.ARCHIVED[archived],
         text=q or None,
         error_code=error_code or None,
         created_after=created_after,
@@ -130,7 +116,7 @@ async def list_jobs(
         limit=limit,
         cursor=cursor,
     )
-    page = await job_service_of(request).jobs(_match_full_id(query), user=user)
+    page = await requests.job_service_of(request).jobs(_match_full_id(query), user=user)
     data = {
         "jobs": [job.document(without=LARGE_FIELDS - included) for job in page.items],
         "next_cursor": page.next_cursor,
@@ -173,8 +159,8 @@ class Filter(BaseModel):
         given: dict[str, Any] = {name: value or None for name, value in self}
         status = [self.status] if isinstance(self.status, str) else self.status
         given |= {
-            "status": read_statuses(status),
-            "archived": ARCHIVED[self.archived],
+            "status": requests.read_statuses(status),
+            "archived": requests.ARCHIVED[self.archived],
             "text": given.pop("q"),
         }
         return JobQuery(**given, cursor=cursor)
@@ -223,7 +209,7 @@ class BulkOutcome(ResponseModel):
 async def change_jobs(request: Request, submitted: BulkRequest, user: Caller) -> Response:
     """Cancel, restart, archive or delete many jobs. Each call handles one page; repeat it with
     `next_cursor` until that is null."""
-    as_of, job_service, action = utc_now(), job_service_of(request), submitted.action
+    as_of, job_service, action = utc_now(), requests.job_service_of(request), submitted.action
     if submitted.job_ids is not None and submitted.filter is None:
         if submitted.cursor is not None:
             raise InvalidParameters("cursor: only valid with a filter")
@@ -254,9 +240,9 @@ JOB: Any = {"response_model": Envelope[models.Job]}
 
 
 @router.get("/jobs/{job_id}", **JOB)
-async def get_job(request: Request, job_id: JobId, user: Caller) -> Response:
+async def get_job(request: Request, job_id: requests.JobId, user: Caller) -> Response:
     """Return a job with its results and logs."""
-    return _job_response(request, await job_service_of(request).job(job_id, user=user))
+    return _job_response(request, await requests.job_service_of(request).job(job_id, user=user))
 
 
 class DeletedJob(ResponseModel):
@@ -265,34 +251,34 @@ class DeletedJob(ResponseModel):
 
 
 @router.delete("/jobs/{job_id}", response_model=Envelope[DeletedJob])
-async def delete_job(request: Request, job_id: JobId, user: Caller) -> Response:
+async def delete_job(request: Request, job_id: requests.JobId, user: Caller) -> Response:
     """Delete a finished job and its files."""
-    await job_service_of(request).delete(job_id, user=user)
+    await requests.job_service_of(request).delete(job_id, user=user)
     return success(request, "jobs", {"job_id": job_id, "deleted": True}, process_id=job_id)
 
 
 @router.post("/jobs/{job_id}/cancel", **JOB)
-async def cancel_job(request: Request, job_id: JobId, user: Caller) -> Response:
+async def cancel_job(request: Request, job_id: requests.JobId, user: Caller) -> Response:
     """Cancel a job. A pending job is cancelled immediately, a running one within two seconds."""
-    return _job_response(request, await job_service_of(request).cancel(job_id, user=user))
+    return _job_response(request, await requests.job_service_of(request).cancel(job_id, user=user))
 
 
 @router.post("/jobs/{job_id}/restart", **JOB)
-async def restart_job(request: Request, job_id: JobId, user: Caller) -> Response:
+async def restart_job(request: Request, job_id: requests.JobId, user: Caller) -> Response:
     """Run a finished job again. Clears its results, error and progress."""
-    return _job_response(request, await job_service_of(request).restart(job_id, user=user))
+    return _job_response(request, await requests.job_service_of(request).restart(job_id, user=user))
 
 
 @router.post("/jobs/{job_id}/archive", **JOB)
-async def archive_job(request: Request, job_id: JobId, user: Caller) -> Response:
+async def archive_job(request: Request, job_id: requests.JobId, user: Caller) -> Response:
     """Hide a job from default listings. Nothing is deleted."""
-    return _job_response(request, await job_service_of(request).archive(job_id, user=user))
+    return _job_response(request, await requests.job_service_of(request).archive(job_id, user=user))
 
 
 @router.post("/jobs/{job_id}/unarchive", **JOB)
-async def unarchive_job(request: Request, job_id: JobId, user: Caller) -> Response:
+async def unarchive_job(request: Request, job_id: requests.JobId, user: Caller) -> Response:
     """Show an archived job in listings again."""
-    job_service = job_service_of(request)
+    job_service = requests.job_service_of(request)
     return _job_response(request, await job_service.archive(job_id, user=user, archived=False))
 
 
@@ -301,18 +287,18 @@ def _job_response(request: Request, job: Job) -> Response:
 
 
 @router.get("/jobs/{job_id}/deliveries", response_model=Envelope[DeliveryList])
-async def list_deliveries(request: Request, job_id: JobId, user: Caller) -> Response:
+async def list_deliveries(request: Request, job_id: requests.JobId, user: Caller) -> Response:
     """List the deliveries of the job's webhook, with every attempt."""
-    job = await job_service_of(request).job(job_id, user=user)
+    job = await requests.job_service_of(request).job(job_id, user=user)
     return deliveries_response(request, "jobs", job.deliveries, process_id=job_id)
 
 
 @router.post("/jobs/{job_id}/deliveries/{n}/replay", response_model=Envelope[Delivery])
 async def replay_delivery(
-    request: Request, job_id: JobId, n: DeliveryNumber, user: Caller
+    request: Request, job_id: requests.JobId, n: requests.DeliveryNumber, user: Caller
 ) -> Response:
     """Send the final event of the job again, with the same `webhook-id`."""
-    delivery = await job_service_of(request).replay(job_id, n, user=user)
+    delivery = await requests.job_service_of(request).replay(job_id, n, user=user)
     return success(request, "jobs", delivery.model_dump(mode="json"), process_id=job_id)
 
 
@@ -341,7 +327,7 @@ class JobTypeList(ResponseModel):
 @router.get("/job-types", response_model=Envelope[JobTypeList])
 async def job_types(request: Request, user: Caller) -> Response:
     """List the registered job types with the JSON Schema of their parameters."""
-    registry = job_service_of(request).registry
+    registry = requests.job_service_of(request).registry
     described: list[dict[str, Any]] = []
     for job_type in sorted(registry.job_types):
         handler = registry[job_type]

@@ -11,20 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from ..core.errors import Conflict, InvalidParameters
+from . import output
 from .backend import FINAL, Backend, BatchAction, Document, JobProgress, ListFilter
 from .jobs import POLL_SECONDS
 from .options import AsJson, Cursor, IncludeArchived, Limit, Target, UserFilter, with_target
-from .output import (
-    ExitCode,
-    echo,
-    echo_err,
-    print_batch,
-    print_batches,
-    print_json,
-    print_page,
-    print_talks,
-    progress_display,
-)
 from .submit import read_parameters
 
 ACTIONS: dict[BatchAction, str] = {
@@ -56,7 +46,7 @@ def list_batches(
         user_id=user, include_archived=include_archived, limit=limit, cursor=cursor
     )
     page = target.run(lambda backend: backend.find("batches", filters))
-    print_page("batches", page, print_batches, as_json=as_json)
+    output.print_page("batches", page, output.print_batches, as_json=as_json)
 
 
 @app.command()
@@ -64,7 +54,7 @@ def list_batches(
 def show(target: Target, batch_id: str, as_json: AsJson = False) -> None:
     """Show a batch with its job counts."""
     batch = target.run(lambda backend: backend.get("batches", batch_id))
-    print_json(batch) if as_json else print_batch(batch)
+    output.print_json(batch) if as_json else output.print_batch(batch)
 
 
 @app.command("watch")
@@ -73,7 +63,7 @@ def watch_batch(target: Target, batch_id: str, as_json: AsJson = False) -> None:
     """Show the progress of a batch until all its jobs finish. Exit with 0 if all completed."""
 
     async def work(backend: Backend) -> Document:
-        with progress_display(lines=True) as display, display.job(batch_id) as on_progress:
+        with output.progress_display(lines=True) as display, display.job(batch_id) as on_progress:
             while True:
                 batch = await backend.get("batches", batch_id)
                 on_progress(_batch_progress(batch))
@@ -82,9 +72,9 @@ def watch_batch(target: Target, batch_id: str, as_json: AsJson = False) -> None:
                 await asyncio.sleep(POLL_SECONDS)
 
     batch = target.run(work)
-    print_json(batch) if as_json else print_batch(batch)
+    output.print_json(batch) if as_json else output.print_batch(batch)
     if batch["completed_jobs"] != batch["total_jobs"]:
-        raise typer.Exit(ExitCode.FAILED)
+        raise typer.Exit(output.ExitCode.FAILED)
 
 
 def _batch_progress(batch: Document) -> JobProgress:
@@ -108,7 +98,7 @@ def create(
     """Submit all jobs of a file as a batch, or none of them."""
     request = _read_document(file)
     batch = target.run(lambda backend: backend.submit_batch(request))
-    print_json(batch) if as_json else echo(batch["batch_id"])
+    output.print_json(batch) if as_json else output.echo(batch["batch_id"])
 
 
 def _action_command(action: BatchAction) -> Callable[..., None]:
@@ -116,12 +106,12 @@ def _action_command(action: BatchAction) -> Callable[..., None]:
     def command(target: Target, batch_id: str, as_json: AsJson = False) -> None:
         batch = target.run(lambda backend: backend.change_batch(batch_id, action))
         if action not in JOB_ACTIONS:
-            return print_json(batch) if as_json else print_batch(batch)
+            return output.print_json(batch) if as_json else output.print_batch(batch)
         job_ids, change = batch["job_ids"], JOB_ACTIONS[action]
         if as_json:
-            print_json({"job_ids": job_ids})
+            output.print_json({"job_ids": job_ids})
         elif job_ids:
-            echo(f"{len(job_ids)} jobs {change}")
+            output.echo(f"{len(job_ids)} jobs {change}")
         if not job_ids:
             raise Conflict(f"No jobs were {change}")
 
@@ -137,7 +127,7 @@ for _action, _help in ACTIONS.items():
 def delete(target: Target, batch_id: str) -> None:
     """Delete a finished batch with its jobs and their files."""
     target.run(lambda backend: backend.delete("batches", batch_id))
-    echo(f"{batch_id} is deleted")
+    output.echo(f"{batch_id} is deleted")
 
 
 def _read_document(file: str) -> Any:
@@ -193,14 +183,14 @@ def import_schedule(
     if not dry_run:
         batch = target.run(lambda backend: backend.submit_batch(batch_request))
         if as_json:
-            return print_json(batch)
-        echo(batch["batch_id"])
-        echo_err(f"{batch['total_jobs']} jobs wait for a worker")
+            return output.print_json(batch)
+        output.echo(batch["batch_id"])
+        output.echo_err(f"{batch['total_jobs']} jobs wait for a worker")
     elif as_json:
-        print_json(batch_request)
+        output.print_json(batch_request)
     else:
-        print_talks([job["parameters"] for job in batch_request["jobs"]])
-        echo_err(f"{len(batch_request['jobs'])} jobs; nothing was added")
+        output.print_talks([job["parameters"] for job in batch_request["jobs"]])
+        output.echo_err(f"{len(batch_request['jobs'])} jobs; nothing was added")
 
 
 def _read_schedule(target: Target, source: str, request: Document) -> Document:

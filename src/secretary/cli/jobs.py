@@ -14,18 +14,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from ..core.errors import Conflict, InvalidParameters, JobFailed, NotFound, StoreError
+from . import options
 from .backend import FINAL, Backend, Document, JobAction, ListFilter, Status, linked_file_name
-from .options import (
-    AsJson,
-    BatchFilter,
-    Cursor,
-    IncludeArchived,
-    JobTypeFilter,
-    Limit,
-    Target,
-    UserFilter,
-    with_target,
-)
 from .output import (
     ExitCode,
     ShowJobs,
@@ -65,19 +55,19 @@ app = typer.Typer(help="List, inspect and change jobs.", no_args_is_help=True)
 
 
 @app.command("list")
-@with_target
+@options.with_target
 def list_jobs(
-    target: Target,
+    target: options.Target,
     status: Annotated[
         list[Status] | None, typer.Option(help="Only jobs in this state; repeatable")
     ] = None,
-    job_type: JobTypeFilter = None,
-    batch: BatchFilter = None,
-    user: UserFilter = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-    include_archived: IncludeArchived = False,
-    as_json: AsJson = False,
+    job_type: options.JobTypeFilter = None,
+    batch: options.BatchFilter = None,
+    user: options.UserFilter = None,
+    limit: options.Limit = 50,
+    cursor: options.Cursor = None,
+    include_archived: options.IncludeArchived = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """List jobs, newest first."""
     filters = ListFilter(
@@ -88,22 +78,22 @@ def list_jobs(
 
 
 @app.command()
-@with_target
-def show(target: Target, job_id: str, as_json: AsJson = False) -> None:
+@options.with_target
+def show(target: options.Target, job_id: str, as_json: options.AsJson = False) -> None:
     """Show a job with its parameters, results and error."""
     job = target.run(lambda backend: backend.get("jobs", job_id))
     print_json(job) if as_json else print_job(job)
 
 
 @app.command("watch")
-@with_target
+@options.with_target
 def watch_jobs(
-    target: Target,
+    target: options.Target,
     job_ids: Annotated[list[str] | None, typer.Argument(metavar="[JOB_ID]...")] = None,
-    job_type: JobTypeFilter = None,
-    batch: BatchFilter = None,
-    user: UserFilter = None,
-    as_json: AsJson = False,
+    job_type: options.JobTypeFilter = None,
+    batch: options.BatchFilter = None,
+    user: options.UserFilter = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show pending and running jobs until Ctrl-C, or the given jobs until they finish. Then exit
     with 0 if all completed, else with 1."""
@@ -155,22 +145,24 @@ async def _watch_forever(backend: Backend, filters: ListFilter, show: ShowJobs) 
 
 
 @app.command()
-@with_target
-def logs(target: Target, job_id: str, follow: Follow = False, as_json: AsJson = False) -> None:
+@options.with_target
+def logs(
+    target: options.Target, job_id: str, follow: Follow = False, as_json: options.AsJson = False
+) -> None:
     """Show the log of a job."""
     target.run(lambda backend: _print_log(backend, job_id, follow=follow, as_json=as_json))
 
 
 @app.command()
-@with_target
+@options.with_target
 def tail(
-    target: Target,
+    target: options.Target,
     job_id: str,
     lines: Annotated[
         int, typer.Option("--lines", "-n", min=0, help="Number of entries to start with")
     ] = 10,
     follow: Follow = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show the end of a job's log. With -f, exit with 1 unless the job completes."""
     job = target.run(
@@ -209,15 +201,15 @@ def _reason(job: Document) -> str:
 
 
 @app.command()
-@with_target
+@options.with_target
 def result(
-    target: Target,
+    target: options.Target,
     job_id: str,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Write all files of the job to this directory"),
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Print a job's Markdown or text, or else its results as JSON."""
 
@@ -236,7 +228,7 @@ def result(
         echo(str(path))
 
 
-def _require_completed(job: Document, target: Target) -> None:
+def _require_completed(job: Document, target: options.Target) -> None:
     job_id, status = job["job_id"], job["status"]
     if status not in FINAL:
         watch = f"secretary jobs watch {job_id}{target.as_options}"
@@ -288,8 +280,8 @@ def _action_command(action: JobAction) -> Callable[..., None]:
     async def change(backend: Backend, job_id: str) -> Document:
         return await backend.change_job(job_id, action)
 
-    @with_target
-    def command(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
+    @options.with_target
+    def command(target: options.Target, job_ids: JobIds, as_json: options.AsJson = False) -> None:
         with _changed(target, job_ids, change) as jobs:
             if as_json:
                 large = ("results", "logs")
@@ -309,8 +301,8 @@ for _action, _help in ACTIONS.items():
 
 
 @app.command()
-@with_target
-def delete(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
+@options.with_target
+def delete(target: options.Target, job_ids: JobIds, as_json: options.AsJson = False) -> None:
     """Delete finished jobs and their files."""
 
     async def delete_one(backend: Backend, job_id: str) -> str:
@@ -327,7 +319,7 @@ def delete(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
 
 @contextmanager
 def _changed(
-    target: Target, job_ids: Sequence[str], change: Callable[[Backend, str], Awaitable[T]]
+    target: options.Target, job_ids: Sequence[str], change: Callable[[Backend, str], Awaitable[T]]
 ) -> Iterator[list[T]]:
     """Change each job; one that cannot be changed does not stop the rest. At the end, all errors
     are printed but the last, which sets the exit code."""

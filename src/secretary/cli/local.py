@@ -21,17 +21,7 @@ from ..jobs.submission import BatchRequest, JobRequest, parse_request
 from ..observability.doctor import Finding
 from ..store import BatchQuery, JobQuery
 from ..store.claims import worker_document
-from .backend import (
-    BatchAction,
-    Collection,
-    Document,
-    JobAction,
-    JobProgress,
-    ListFilter,
-    OnProgress,
-    Page,
-    linked_file_name,
-)
+from . import backend
 
 CHUNK_BYTES = 1024 * 1024
 #: Seconds between polls of a job: a page takes milliseconds, a scan minutes.
@@ -56,7 +46,7 @@ class LocalBackend:
     async def job_types(self) -> list[str]:
         return sorted(self._app.registry.job_types)
 
-    async def submit(self, request: Document, file: Path | None = None) -> Document:
+    async def submit(self, request: backend.Document, file: Path | None = None) -> backend.Document:
         service = await self._service(create=True)
         parameters = dict(request.get("parameters") or {})
         upload = None
@@ -75,18 +65,20 @@ class LocalBackend:
             job_ids.append(job.job_id)
         return job.document()
 
-    async def submit_batch(self, request: Document) -> Document:
+    async def submit_batch(self, request: backend.Document) -> backend.Document:
         service = await self._service(create=True)
         batch, _ = await service.submit_batch(parse_request(BatchRequest, request))
         return batch.document()
 
-    async def get(self, collection: Collection, resource_id: str) -> Document:
+    async def get(self, collection: backend.Collection, resource_id: str) -> backend.Document:
         service = await self._service()
         if collection == "jobs":
             return (await service.job(resource_id)).document()
         return (await service.batch(resource_id)).document()
 
-    async def find(self, collection: Collection, filters: ListFilter) -> Page:
+    async def find(
+        self, collection: backend.Collection, filters: backend.ListFilter
+    ) -> backend.Page:
         """List jobs (without their results and logs) or batches, newest first."""
         service = await self._service()
         query: dict[str, Any] = {
@@ -97,26 +89,26 @@ class LocalBackend:
         }
         if collection == "batches":
             batches = await service.batches(BatchQuery(**query))
-            return Page([batch.document() for batch in batches.items], batches.next_cursor)
+            return backend.Page([batch.document() for batch in batches.items], batches.next_cursor)
         status = frozenset(JobStatus(status) for status in filters.status) or None
         query |= {"status": status, "job_type": filters.job_type, "batch_id": filters.batch_id}
         jobs = await service.jobs(JobQuery(**query))
-        return Page([job.summary() for job in jobs.items], jobs.next_cursor)
+        return backend.Page([job.summary() for job in jobs.items], jobs.next_cursor)
 
-    async def delete(self, collection: Collection, resource_id: str) -> None:
+    async def delete(self, collection: backend.Collection, resource_id: str) -> None:
         service = await self._service()
         await (service.delete if collection == "jobs" else service.delete_batch)(resource_id)
 
-    async def follow(self, job_id: str, on_progress: OnProgress) -> Document:
+    async def follow(self, job_id: str, on_progress: backend.OnProgress) -> backend.Document:
         """Wait for the job to finish and return it."""
         service, wait = await self._service(), FIRST_POLL
         while (job := await service.get_without_results(job_id)).status not in FINAL_STATUSES:
-            on_progress(JobProgress.of(job.summary()))
+            on_progress(backend.JobProgress.of(job.summary()))
             await asyncio.sleep(wait)
             wait = min(wait * 1.3, LONGEST_POLL)
         return (await service.job(job_id)).document()
 
-    async def change_job(self, job_id: str, action: JobAction) -> Document:
+    async def change_job(self, job_id: str, action: backend.JobAction) -> backend.Document:
         service = await self._service()
         match action:
             case "cancel":
@@ -127,11 +119,11 @@ class LocalBackend:
                 archived = action == "archive"
                 return (await service.archive(job_id, archived=archived)).summary()
 
-    async def fetch_file(self, job: Document, link: str, directory: Path) -> Path | None:
+    async def fetch_file(self, job: backend.Document, link: str, directory: Path) -> Path | None:
         """Return the path of a file that the results link to, or None if it does not exist.
 
         A file that is not on this machine is saved to `directory`."""
-        service, name = await self._service(), linked_file_name(job["job_id"], link)
+        service, name = await self._service(), backend.linked_file_name(job["job_id"], link)
         if name is None:
             return None
         try:
@@ -147,7 +139,7 @@ class LocalBackend:
                 await asyncio.to_thread(stream.write, chunk)
         return target
 
-    async def change_batch(self, batch_id: str, action: BatchAction) -> Document:
+    async def change_batch(self, batch_id: str, action: backend.BatchAction) -> backend.Document:
         """Return the batch, with the changed `job_ids` if the action applies to its jobs."""
         service = await self._service()
         match action:
@@ -162,11 +154,11 @@ class LocalBackend:
                 job_ids = await service.restart_failed(batch_id)
         return {**(await service.batch(batch_id)).document(), "job_ids": job_ids}
 
-    async def templates(self) -> list[Document]:
+    async def templates(self) -> list[backend.Document]:
         templates = await asyncio.to_thread(self._app.templates.listed)
         return [template.document() for template in templates]
 
-    async def workers(self) -> list[Document]:
+    async def workers(self) -> list[backend.Document]:
         workers = await (await self._service()).store.workers()
         return [worker_document(worker) for worker in sorted(workers, key=lambda w: w.started_at)]
 

@@ -19,18 +19,7 @@ from ..core import errors
 from ..core.errors import Conflict, InvalidParameters, NotFound, SecretaryError
 from ..observability.doctor import Finding, Verdict, check_disk_space
 from ..version import __version__
-from .backend import (
-    WAITING,
-    BatchAction,
-    Collection,
-    Document,
-    JobAction,
-    JobProgress,
-    ListFilter,
-    OnProgress,
-    Page,
-    linked_file_name,
-)
+from . import backend
 
 T = TypeVar("T")
 
@@ -62,11 +51,11 @@ class RemoteBackend:
         types = await self._get("/api/job-types")
         return [each["job_type"] for each in types["job_types"]]
 
-    async def submit(self, request: Document, file: Path | None = None) -> Document:
+    async def submit(self, request: backend.Document, file: Path | None = None) -> backend.Document:
         request = {name: value for name, value in request.items() if value is not None}
         if file is None:
             created = await self._post("/api/jobs", request, key=new_idempotency_key())
-            document: Document = created["job"]
+            document: backend.Document = created["job"]
             return document
         try:
             job = await self._translated(submit(self._connection, Task(**request), file=file))
@@ -76,38 +65,40 @@ class RemoteBackend:
             raise InvalidParameters(f"--file: {error}") from None
         return await self.get("jobs", job.job_id)
 
-    async def submit_batch(self, request: Document) -> Document:
+    async def submit_batch(self, request: backend.Document) -> backend.Document:
         created = await self._post("/api/batches", request, key=new_idempotency_key())
-        batch: Document = created["batch"]
+        batch: backend.Document = created["batch"]
         return batch
 
-    async def get(self, collection: Collection, resource_id: str) -> Document:
+    async def get(self, collection: backend.Collection, resource_id: str) -> backend.Document:
         return await self._get(_path(collection, resource_id))
 
-    async def find(self, collection: Collection, filters: ListFilter) -> Page:
+    async def find(
+        self, collection: backend.Collection, filters: backend.ListFilter
+    ) -> backend.Page:
         query = asdict(filters)
         query["status"] = ",".join(filters.status) or None
         query["archived"] = "all" if query.pop("include_archived") else None
         page = await self._get(f"/api/{collection}", **query)
-        return Page(page[collection], page["next_cursor"])
+        return backend.Page(page[collection], page["next_cursor"])
 
-    async def delete(self, collection: Collection, resource_id: str) -> None:
+    async def delete(self, collection: backend.Collection, resource_id: str) -> None:
         await self._translated(self._connection.delete(_path(collection, resource_id)))
 
-    async def follow(self, job_id: str, on_progress: OnProgress) -> Document:
+    async def follow(self, job_id: str, on_progress: backend.OnProgress) -> backend.Document:
         job = AsyncJob(self._connection, JobDocument(job_id=job_id))
         with remote_errors(self.url):
             async for update in job.updates():
                 is_waiting = update.step in ("pending", "queued")
-                text = WAITING if is_waiting else update.message or update.step
-                on_progress(JobProgress(update.percent, text))
+                text = backend.WAITING if is_waiting else update.message or update.step
+                on_progress(backend.JobProgress(update.percent, text))
         return job.document.raw
 
-    async def change_job(self, job_id: str, action: JobAction) -> Document:
+    async def change_job(self, job_id: str, action: backend.JobAction) -> backend.Document:
         return await self._post(f"{_path('jobs', job_id)}/{action}", safe=action != "restart")
 
-    async def fetch_file(self, job: Document, link: str, directory: Path) -> Path | None:
-        if (name := linked_file_name(job["job_id"], link)) is None:
+    async def fetch_file(self, job: backend.Document, link: str, directory: Path) -> Path | None:
+        if (name := backend.linked_file_name(job["job_id"], link)) is None:
             return None
         path, target = file_path(job["job_id"], link), directory / PurePosixPath(name).name
         with remote_errors(self.url):
@@ -116,33 +107,37 @@ class RemoteBackend:
             except FileNotFound:
                 return None
 
-    async def change_batch(self, batch_id: str, action: BatchAction) -> Document:
+    async def change_batch(self, batch_id: str, action: backend.BatchAction) -> backend.Document:
         path = _path("batches", batch_id)
         if action in ("pause", "resume"):
             return await self._post(f"{path}/toggle-active", {"isActive": action == "resume"})
         return await self._post(f"{path}/{action}", safe=action != "restart-failed")
 
-    async def templates(self) -> list[Document]:
-        templates: list[Document] = (await self._get("/api/templates"))["templates"]
+    async def templates(self) -> list[backend.Document]:
+        templates: list[backend.Document] = (await self._get("/api/templates"))["templates"]
         return templates
 
-    async def workers(self) -> list[Document]:
-        workers: list[Document] = (await self._get("/api/workers"))["workers"]
+    async def workers(self) -> list[backend.Document]:
+        workers: list[backend.Document] = (await self._get("/api/workers"))["workers"]
         return workers
 
     async def findings(self) -> list[Finding]:
         return await self._translated(check_service(self._connection))
 
-    async def _get(self, path: str, *, attempts: int | None = None, **query: Any) -> Document:
+    async def _get(
+        self, path: str, *, attempts: int | None = None, **query: Any
+    ) -> backend.Document:
         with remote_errors(self.url):
-            document: Document = await self._connection.get(path, attempts=attempts, **query)
+            document: backend.Document = await self._connection.get(
+                path, attempts=attempts, **query
+            )
         return document
 
     async def _post(
         self, path: str, body: Any = None, *, safe: bool = True, key: str | None = None
-    ) -> Document:
+    ) -> backend.Document:
         answer = await self._translated(self._connection.post(path, body, safe=safe, key=key))
-        document: Document = answer["data"]
+        document: backend.Document = answer["data"]
         return document
 
     async def _translated(self, request: Awaitable[T]) -> T:
@@ -182,7 +177,7 @@ def local_error(error: ApiError, url: str) -> SecretaryError:
     return failure
 
 
-def _path(collection: Collection, resource_id: str) -> str:
+def _path(collection: backend.Collection, resource_id: str) -> str:
     return f"/api/{collection}/{quote(resource_id, safe='')}"
 
 

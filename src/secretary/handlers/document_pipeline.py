@@ -12,15 +12,8 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any, cast
 
+from ..core import errors
 from ..core.callables import map_limited
-from ..core.errors import (
-    FileCorrupt,
-    FileTooLarge,
-    InvalidParameters,
-    ProcessDied,
-    ProcessingTimeout,
-    UnsupportedFile,
-)
 from ..core.files import detect_file_type
 from ..documents.assembly import (
     MARKDOWN_FILE,
@@ -82,17 +75,18 @@ async def resolve_document(
 
 async def start(ctx: DocumentContext) -> None:
     await ctx.progress("initializing", 0)
-    await requested_template(ctx)  # fail before any work if it, or a model for it, is missing
+    if ctx.parameters.wants_template:
+        await requested_template(ctx)  # fail before any work if it, or a model for it, is missing
     await ctx.progress("downloading_or_opening", 5)
 
 
 async def check_source(source: SourceFile, accepted: frozenset[str]) -> Document:
     if not source.path.stat().st_size:
-        raise FileCorrupt("The file is empty")
+        raise errors.FileCorrupt("The file is empty")
     file_type = await asyncio.to_thread(detect_file_type, source.path)
     if file_type not in accepted:
         actual = f"a {file_type} file" if file_type else "of an unknown type"
-        raise UnsupportedFile(
+        raise errors.UnsupportedFile(
             f"The file is {actual}; this job type reads: {', '.join(sorted(accepted))}",
             kind=file_type,
         )
@@ -238,14 +232,14 @@ def select_pages(first: int | None, last: int | None, page_count: int) -> range:
     first, last = first or 1, min(last or page_count, page_count)
     if first > last:
         pages = "1 page" if page_count == 1 else f"{page_count} pages"
-        raise InvalidParameters(f"page_start: the document has {pages}")
+        raise errors.InvalidParameters(f"page_start: the document has {pages}")
     return range(first, last + 1)
 
 
 def check_page_count(ctx: DocumentContext, count: int) -> None:
     limit = ctx.documents.max_pages
     if count > limit:
-        raise FileTooLarge(
+        raise errors.FileTooLarge(
             f"{count:,} pages were requested; a job can read at most {limit:,}",
             pages=count,
             limit=limit,
@@ -329,7 +323,7 @@ class PageProcessor:
         limit = self.ctx.documents.page_timeout + timedelta(seconds=len(page_numbers) - 1)
         try:
             return await self.ctx.run(self.process, task, page_numbers, wall_time=limit)
-        except (ProcessDied, ProcessingTimeout) as error:
+        except (errors.ProcessDied, errors.ProcessingTimeout) as error:
             if len(page_numbers) == 1:
                 details = {**error.details, "page": page_numbers[0]}
                 raise type(error)(f"Page {page_numbers[0]}: {error.message}", **details) from None
@@ -402,7 +396,7 @@ async def assemble_results(
     assembled = await ctx.run(assemble, assembly)
     has_text = assembled.has_text or assembled.has_text_layer
     if metadata.get("extraction_method") == "native" and not has_text:
-        raise UnsupportedFile(
+        raise errors.UnsupportedFile(
             "The PDF has no text layer: it may be a scan. Use the method 'auto' or 'ocr'."
         )
     source = document.source
@@ -426,4 +420,6 @@ async def assemble_results(
         llm_info=ctx.llm.info(),
         more_in=RESULTS_FILE,
     )
+    if not ctx.parameters.wants_template:
+        return results
     return await apply_requested_template(ctx, results, MARKDOWN_FILE)

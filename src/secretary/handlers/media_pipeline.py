@@ -31,6 +31,7 @@ from ..media.transcript import (
     format_clock,
 )
 from ..storage.sources import SourceFile, parse_source
+from . import transcription
 from .document_pipeline import Document, check_source, start
 from .parameters import (
     Frame,
@@ -42,16 +43,6 @@ from .parameters import (
     text_field,
 )
 from .text_generation import apply_requested_template
-from .transcription import (
-    SpokenText,
-    Subtitles,
-    download_subtitles,
-    find_subtitles,
-    run_with_ffmpeg,
-    select_sound_track,
-    transcribe,
-    transcript_from_subtitles,
-)
 from .translation import check_translation, translate_transcript
 
 if TYPE_CHECKING:
@@ -110,7 +101,7 @@ async def resolve_media(
     await start(ctx)
     source, site = await _fetch(ctx, kind)
     document = await check_source(source, accepted)
-    recording = await run_with_ffmpeg(ctx, PROBE, document.path, limit=PROBE_TIMEOUT)
+    recording = await transcription.run_with_ffmpeg(ctx, PROBE, document.path, limit=PROBE_TIMEOUT)
     limit = ctx.media.max_duration.total_seconds()
     if recording.duration is not None and recording.duration > limit:
         raise FileTooLarge(
@@ -161,7 +152,7 @@ async def _fetch(ctx: RecordingContext, kind: "MediaKind") -> "tuple[SourceFile,
 
 async def get_transcript(
     ctx: RecordingContext, media: Media, *, last_percent: int = 90
-) -> SpokenText:
+) -> transcription.SpokenText:
     """Use subtitles if there are any, else transcribe."""
     document, recording = media.document, media.recording
     declared = media.site.language if media.site else None
@@ -170,21 +161,25 @@ async def get_transcript(
         is_local = parse_source(ctx.parameters)[0] == "path"
         site, files = (media.site.site, media.site.subtitles) if media.site else ("", {})
         from_site = [
-            Subtitles(origin=f"from {site}", language=language_code(tag), path=path)
+            transcription.Subtitles(origin=f"from {site}", language=language_code(tag), path=path)
             for tag, path in files.items()
         ]
         available = [
-            *await download_subtitles(ctx, ctx.parameters.subtitles_url),
+            *await transcription.download_subtitles(ctx, ctx.parameters.subtitles_url),
             *from_site,
-            *find_subtitles(document, recording, search_directory=is_local),
+            *transcription.find_subtitles(document, recording, search_directory=is_local),
         ]
         spoken_in = language
         if spoken_in is None and recording.audio_tracks:
-            spoken_in = select_sound_track(recording, None).language
-        transcript = await transcript_from_subtitles(ctx, document, available, spoken_in)
+            spoken_in = transcription.select_sound_track(recording, None).language
+        transcript = await transcription.transcript_from_subtitles(
+            ctx, document, available, spoken_in
+        )
         if transcript is not None:
             return transcript
-    return await transcribe(ctx, document, recording, language=language, last_percent=last_percent)
+    return await transcription.transcribe(
+        ctx, document, recording, language=language, last_percent=last_percent
+    )
 
 
 def _spoken_language(parameters: RecordingParameters) -> str | None:
@@ -212,7 +207,7 @@ class ExtractedSlides:
 async def assemble_results(
     ctx: RecordingContext,
     media: Media,
-    transcript: SpokenText | None,
+    transcript: transcription.SpokenText | None,
     slides: ExtractedSlides | None = None,
 ) -> RecordingResults:
     """Translate the transcript if requested, write the files, and apply the job's template."""
@@ -262,6 +257,8 @@ async def assemble_results(
         llm_info=ctx.llm.info(),
         more_in=RESULTS_FILE,
     )
+    if not ctx.parameters.wants_template:
+        return results
     return await apply_requested_template(ctx, results, MARKDOWN_FILE)
 
 

@@ -99,6 +99,10 @@ class LanguageParameters(SourceParameters):
     template_content: str | None = text_field(MAX_TEXT, "The template itself, instead of its name")
     context: JsonObject = Field(default=None, description="Values for the template")
 
+    @property
+    def wants_template(self) -> bool:
+        return bool(self.template or self.template_content)
+
     @field_validator("template_content")
     @classmethod
     def _is_a_template(cls, text: str | None) -> str | None:

@@ -125,10 +125,9 @@ async def find_template(
 async def apply_requested_template(
     ctx: JobContext[LanguageParameters], results: R, markdown_file: str
 ) -> R:
-    """Add the document that the job's template, if any, makes from the Markdown file."""
+    """Add the document that the job's template makes from the Markdown file."""
     template = await requested_template(ctx)
-    if template is None:
-        return results
+    assert template is not None
     text = await asyncio.to_thread(read_if_exists, ctx.directory / markdown_file)
     if not text.strip():
         raise UnsupportedFile("There is no text to apply the template to")

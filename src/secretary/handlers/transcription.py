@@ -13,17 +13,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..core import errors
 from ..core.callables import LazyCallable, map_limited
-from ..core.errors import (
-    DownloadFailed,
-    EngineUnavailable,
-    FileCorrupt,
-    FileTooLarge,
-    JobFailed,
-    ProcessDied,
-    ProcessingTimeout,
-    UnsupportedFile,
-)
 from ..core.languages import english_name, is_same_language, language_code
 from ..jobs.handler import JobContext
 from ..media.pcm import DecodedAudio, decoded_seconds, select_audio_track
@@ -122,7 +113,7 @@ async def transcribe(
     text = "No speech engine understands the language of the recording"
     if language is not None:
         text = f"No configured speech engine understands {english_name(language)}"
-    raise EngineUnavailable(
+    raise errors.EngineUnavailable(
         f"{text}: set media.speech_model_directory to a model for more languages,"
         " or llm.transcription_model to one behind an endpoint",
         language=language,
@@ -134,7 +125,7 @@ def select_sound_track(recording: Recording, language: str | None) -> AudioTrack
     track = select_audio_track(recording.audio_tracks, language)
     if track is None:
         what = "The video has no sound track" if recording.video_tracks else "The file has no sound"
-        raise UnsupportedFile(what)
+        raise errors.UnsupportedFile(what)
     return track
 
 
@@ -224,7 +215,7 @@ class _TranscriptionRun:
         facts = entry.metadata or await self._split()
         chunks = [Chunk.from_json(number, value) for number, value in enumerate(facts["pieces"])]
         if not chunks:
-            raise UnsupportedFile("There is no speech in the recording")
+            raise errors.UnsupportedFile("There is no speech in the recording")
         missing = [chunk for chunk in chunks if chunk.number not in self.cache.cached]
         if missing:
             await self._transcribe_all(chunks, missing)
@@ -241,7 +232,7 @@ class _TranscriptionRun:
         for each in transcriptions:
             characters[each.language] += sum(len(word.text) for word in each.segments)
         if not any(word.text.strip() for each in transcriptions for word in each.segments):
-            raise UnsupportedFile("There is no speech in the recording")
+            raise errors.UnsupportedFile("There is no speech in the recording")
         language = characters.most_common(1)[0][0]  # of most of the text
         return SpokenText(
             spoken=replace(stored, language=language),
@@ -341,11 +332,11 @@ class _TranscriptionRun:
         transcribe = partial(self.engine.transcribe, sound, chunk, self.language)
         try:
             return await transcribe()
-        except (ProcessDied, ProcessingTimeout) as error:
+        except (errors.ProcessDied, errors.ProcessingTimeout) as error:
             await self.ctx.log(f"{span}: {error.message} Retrying.", "warning")
         try:
             return await transcribe()
-        except JobFailed as error:
+        except errors.JobFailed as error:
             details = {**error.details, "start": chunk.start, "end": chunk.end}
             raise type(error)(f"{span}: {error.message}", **details) from None
 
@@ -380,7 +371,7 @@ async def download_subtitles(ctx: MediaContext, url: str | None) -> list[Subtitl
         return []
     try:
         file = await ctx.sources.download(url, ctx.scratch / "subtitles")
-    except (DownloadFailed, FileTooLarge) as error:
+    except (errors.DownloadFailed, errors.FileTooLarge) as error:
         await ctx.log(f"The subtitles are not available: {error.message}", "warning")
         return []
     match = LANGUAGE_IN_NAME.search(os.path.splitext(file.name)[0])
@@ -424,7 +415,7 @@ async def transcript_from_subtitles(
         origin = subtitles.origin
         try:
             sentences = await _load(ctx, document, subtitles)
-        except (FileCorrupt, FileTooLarge, UnsupportedFile) as error:
+        except (errors.FileCorrupt, errors.FileTooLarge, errors.UnsupportedFile) as error:
             await ctx.log(f"The subtitles {origin} cannot be used: {error.message}", "warning")
             continue
         language = subtitles.language or await ctx.run(DETECT_LANGUAGE, sentences) or spoken

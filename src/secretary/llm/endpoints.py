@@ -13,13 +13,7 @@ from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from ..config import LlmPriceSettings as Price
 from ..config import LlmProviderSettings, LlmSettings
-from ..core.errors import (
-    ContextExceeded,
-    EngineUnavailable,
-    JobFailed,
-    UpstreamFailed,
-    UpstreamRefused,
-)
+from ..core import errors
 from ..core.http_headers import read_retry_after
 from ..core.job import ResourceCalculator
 
@@ -161,7 +155,7 @@ class Endpoints:
             return self.options.models[purpose]
         except KeyError:
             general = "" if purpose == "transcription" else "llm.model or "
-            raise EngineUnavailable(
+            raise errors.EngineUnavailable(
                 f"No language model is configured for {purpose}: set {general}llm.{purpose}_model,"
                 " and llm.base_url or, for OpenAI, llm.api_key"
             ) from None
@@ -245,9 +239,9 @@ class CountedEndpoints:
         response = _parse(TranscriptionResponse, content)
         if response.text is None and response.segments is None:
             if response.error is None:
-                raise UpstreamFailed(UNREADABLE)
+                raise errors.UpstreamFailed(UNREADABLE)
             reason = _reason(response.error, model.provider)
-            raise UpstreamFailed(f"The language model gave no answer{reason}")
+            raise errors.UpstreamFailed(f"The language model gave no answer{reason}")
         used = response.usage or AudioUsage()
         billed = seconds if used.seconds is None else used.seconds
         self.usage.record(model, "transcription", used, seconds=elapsed, sound_seconds=billed)
@@ -318,24 +312,24 @@ def _parse(kind: type[Response], content: bytes) -> Response:
     try:
         return kind.model_validate_json(content)
     except ValidationError:
-        raise UpstreamFailed(UNREADABLE) from None
+        raise errors.UpstreamFailed(UNREADABLE) from None
 
 
 def _completion_text(completion: Completion, provider: Provider) -> str:
     """The answer of the model. Raises an error if it is empty, cut off or refused."""
     if not completion.choices:
         reason = _reason(completion.error, provider)
-        raise UpstreamFailed(f"The language model gave no answer{reason}")
+        raise errors.UpstreamFailed(f"The language model gave no answer{reason}")
     choice = completion.choices[0]
     if choice.message.refusal or choice.finish_reason == "content_filter":
         reason = _reason(choice.message.refusal, provider)
-        raise UpstreamRefused(f"The language model refuses to answer{reason}")
+        raise errors.UpstreamRefused(f"The language model refuses to answer{reason}")
     if choice.finish_reason == "length":
         text = "The answer of the language model was cut off: it exceeds the maximum length"
-        raise ContextExceeded(text)
+        raise errors.ContextExceeded(text)
     answer = REASONING.sub("", choice.message.content or "").strip()
     if not answer:
-        raise UpstreamFailed("The language model gave an empty answer")
+        raise errors.UpstreamFailed("The language model gave an empty answer")
     return answer
 
 
@@ -356,28 +350,30 @@ OVERFLOW = re.compile(
 )
 
 
-def _as_job_error(error: "APIError", provider: Provider) -> JobFailed:
+def _as_job_error(error: "APIError", provider: Provider) -> errors.JobFailed:
     from openai import APIStatusError, APITimeoutError
 
     if isinstance(error, APITimeoutError):
         return _timed_out(provider)
     if not isinstance(error, APIStatusError):
         text = "The endpoint of the language model cannot be reached"
-        return UpstreamFailed(f"{text}: see {provider.setting}.base_url")
+        return errors.UpstreamFailed(f"{text}: see {provider.setting}.base_url")
     status = error.status_code
     if status in (401, 403):  # not quoted: the message tends to contain the key
         text = f"The endpoint of the language model does not accept the API key ({status})"
-        return EngineUnavailable(f"{text}: see {provider.setting}.api_key", status=status)
+        return errors.EngineUnavailable(f"{text}: see {provider.setting}.api_key", status=status)
     reason = _reason(error.body, provider)
     body: Mapping[str, Any] = error.body if isinstance(error.body, Mapping) else {}
     texts = [str(body.get(key) or "") for key in ("code", "type", "message")]
     if status not in TRANSIENT and any(OVERFLOW.search(text) for text in texts):
         text = f"The text is too long for the language model{reason}"
-        return ContextExceeded(text, status=status)
+        return errors.ContextExceeded(text, status=status)
     if status < 500 and (status not in TRANSIENT or body.get("code") == "insufficient_quota"):
         text = f"The endpoint of the language model refuses the request ({status}){reason}"
-        return UpstreamRefused(text, status=status)
-    failed = UpstreamFailed(f"The language model gave no answer ({status}){reason}", status=status)
+        return errors.UpstreamRefused(text, status=status)
+    failed = errors.UpstreamFailed(
+        f"The language model gave no answer ({status}){reason}", status=status
+    )
     # Only if it was too long to wait within the request.
     wait = read_retry_after(error.response.headers.get("retry-after"), datetime.now(UTC))
     if wait is not None:
@@ -385,8 +381,8 @@ def _as_job_error(error: "APIError", provider: Provider) -> JobFailed:
     return failed
 
 
-def _timed_out(provider: Provider) -> UpstreamFailed:
-    return UpstreamFailed(
+def _timed_out(provider: Provider) -> errors.UpstreamFailed:
+    return errors.UpstreamFailed(
         f"The language model did not answer in {provider.timeout_sec:g} s:"
         f" see {provider.setting}.timeout_sec"
     )

@@ -11,14 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ..core.errors import (
-    EngineUnavailable,
-    FileCorrupt,
-    FileTooLarge,
-    ProcessingTimeout,
-    UnsupportedFile,
-    WorkerCrashed,
-)
+from ..core import errors
 from ..core.files import detect_file_type
 from ..core.processes import inherited_environment, running_program
 
@@ -57,7 +50,7 @@ def find_ffmpeg(path: str | None = None) -> str:
 
             program = str(imageio_ffmpeg.get_ffmpeg_exe())
     if program is None:
-        raise EngineUnavailable(
+        raise errors.EngineUnavailable(
             "ffmpeg is not installed: install ffmpeg, or the Python package imageio-ffmpeg"
         )
     return os.path.abspath(program)
@@ -66,10 +59,12 @@ def find_ffmpeg(path: str | None = None) -> str:
 def detect_container(path: str) -> str:
     """Return the file type; raise if ffmpeg may not open it."""
     if not os.path.getsize(path):
-        raise FileCorrupt("The file is empty")
+        raise errors.FileCorrupt("The file is empty")
     file_type = detect_file_type(Path(path))
     if file_type not in DEMUXERS:
-        raise UnsupportedFile("The file is not a supported audio or video format", kind=file_type)
+        raise errors.UnsupportedFile(
+            "The file is not a supported audio or video format", kind=file_type
+        )
     return file_type
 
 
@@ -136,9 +131,9 @@ def run_ffmpeg(
             exit_code = process.wait(timeout=max(deadline - time.monotonic(), 1))
         except (TimeoutError, subprocess.TimeoutExpired):
             text = f"ffmpeg did not finish within {timeout_s:g} s"
-            raise ProcessingTimeout(text, timeout_s=timeout_s) from None
+            raise errors.ProcessingTimeout(text, timeout_s=timeout_s) from None
         if exit_code < 0:
-            raise WorkerCrashed("ffmpeg crashed while reading the file")
+            raise errors.WorkerCrashed("ffmpeg crashed while reading the file")
         return FfmpegResult(exit_code, stderr.decode(errors="replace"))
 
 
@@ -173,6 +168,6 @@ def bounded(content: bytearray, limit_bytes: int, what: str) -> Callable[[bytes]
     def append(data: bytes) -> None:
         content.extend(data)
         if len(content) > limit_bytes:
-            raise FileTooLarge(f"{what} are larger than allowed", limit_bytes=limit_bytes)
+            raise errors.FileTooLarge(f"{what} are larger than allowed", limit_bytes=limit_bytes)
 
     return append

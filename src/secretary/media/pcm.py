@@ -18,14 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.errors import (
-    DISK_FULL_ERRNOS,
-    DiskFull,
-    FileCorrupt,
-    FileEncrypted,
-    FileTooLarge,
-    UnsupportedFile,
-)
+from ..core import errors
 from ..core.files import share_between_frames
 from .ffmpeg import FfmpegResult, input_arguments, run_ffmpeg
 from .probe import AudioTrack, Recording
@@ -103,7 +96,7 @@ def decode_audio(
         _check_duration(recording.duration, max_seconds)
     if track.channels > MAX_CHANNELS:
         text = f"The audio has {track.channels} channels; at most {MAX_CHANNELS} can be mixed"
-        raise UnsupportedFile(text, channels=track.channels, limit=MAX_CHANNELS)
+        raise errors.UnsupportedFile(text, channels=track.channels, limit=MAX_CHANNELS)
     work = _work_directory(target)
     shutil.rmtree(work, ignore_errors=True)
     try:
@@ -130,8 +123,10 @@ def decode_audio(
         os.replace(apply_timeline(raw, timeline, work / "whole"), target)
         return decoded
     except OSError as error:
-        if error.errno in DISK_FULL_ERRNOS:
-            raise DiskFull("There is no space left on the disk for the decoded audio") from None
+        if error.errno in errors.DISK_FULL_ERRNOS:
+            raise errors.DiskFull(
+                "There is no space left on the disk for the decoded audio"
+            ) from None
         raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -200,7 +195,7 @@ def _output_arguments(track: AudioTrack) -> list[str]:
 def _check_duration(seconds: float | None, max_seconds: float) -> None:
     if seconds is not None and seconds > max_seconds + _LIMIT_MARGIN_S:
         text = f"The recording is longer than the limit of {max_seconds:g} s"
-        raise FileTooLarge(text, limit_s=max_seconds)
+        raise errors.FileTooLarge(text, limit_s=max_seconds)
 
 
 def _check_result(
@@ -210,14 +205,14 @@ def _check_result(
     if "No space left on device" in result.stderr:
         raise OSError(errno.ENOSPC, "ffmpeg cannot write")
     if _NO_DECODER.search(result.stderr):
-        raise UnsupportedFile("ffmpeg has no decoder for the audio in the file")
+        raise errors.UnsupportedFile("ffmpeg has no decoder for the audio in the file")
     is_useless = result.exit_code or timeline.seconds <= 0
     # ffmpeg sometimes decodes encrypted audio to noise and only logs errors.
     has_errors = is_useless or result.stderr.strip()
     if recording.format == "mp4" and has_errors and is_drm_protected(path):
-        raise FileEncrypted("The audio in the file is encrypted (DRM)")
+        raise errors.FileEncrypted("The audio in the file is encrypted (DRM)")
     if is_useless:
-        raise FileCorrupt("The audio in the file is damaged and cannot be decoded")
+        raise errors.FileCorrupt("The audio in the file is damaged and cannot be decoded")
     # Errors in video do not count: a clip cut out of a longer one starts with a broken frame.
     video = tuple(f"[{track.codec} @" for track in recording.video_tracks)
     ignored = (*video, "[vist#", "Last message repeated")
@@ -255,7 +250,7 @@ def _summarise(
     tolerated = max(_TOLERATED_S, _TOLERATED_SHARE * timeline.seconds)
     if lost > tolerated:
         text = f"The file is damaged: about {lost:.0f} s of its audio cannot be decoded"
-        raise FileCorrupt(text, missing_s=round(lost, 1))
+        raise errors.FileCorrupt(text, missing_s=round(lost, 1))
     return DecodedAudio(
         seconds=timeline.seconds,
         gaps=timeline.gaps,

@@ -140,12 +140,12 @@ async def check_copyable(
 
 
 async def count_records(source: Store) -> dict[Kind, RecordCounts]:
-    tallies = {kind: RecordCounts() for kind in KINDS}
-    tallies["jobs"].found = await _count_jobs(source)
+    counts = {kind: RecordCounts() for kind in KINDS}
+    counts["jobs"].found = await _count_jobs(source)
     for kind in KINDS[1:]:
         async for group in source.records(kind):
-            tallies[kind].found += len(group)
-    return tallies
+            counts[kind].found += len(group)
+    return counts
 
 
 async def _count_jobs(store: Store) -> int:
@@ -156,15 +156,15 @@ async def copy_records(
     source: Store, target: Store, tell: OnRecords = lambda kind, found: None
 ) -> dict[Kind, RecordCounts]:
     """Copy what the target does not have, so that an interrupted copy can be resumed."""
-    tallies = {kind: RecordCounts() for kind in KINDS}
+    counts = {kind: RecordCounts() for kind in KINDS}
     expected = await _count_jobs(source)
-    for kind, tally in tallies.items():
+    for kind, count in counts.items():
         async for group in source.records(kind):
-            tally.copied += len(await target.import_records(group))
-            tally.found += len(group)
-            tell(kind, tally.found)
-    tallies["jobs"].unreadable = max(0, expected - tallies["jobs"].found)
-    return tallies
+            count.copied += len(await target.import_records(group))
+            count.found += len(group)
+            tell(kind, count.found)
+    counts["jobs"].unreadable = max(0, expected - counts["jobs"].found)
+    return counts
 
 
 async def compare_records(
@@ -220,27 +220,27 @@ OnFiles = Callable[[FileCounts], object]
 
 
 async def copy_files(
-    source: BlobStore, target: BlobStore, tell: OnFiles = lambda tally: None
+    source: BlobStore, target: BlobStore, tell: OnFiles = lambda count: None
 ) -> FileCounts:
     """Copy files that the target lacks or has with another size, so that a copy can be resumed."""
-    tally = FileCounts()
+    count = FileCounts()
     for prefix in PREFIXES:
         is_new = await anext(target.list_blobs(prefix), None) is None
         async for group in _groups(source, [prefix]):
             missing = group if is_new else await missing_files(target, group)
             await _copy_group(source, target, missing)
-            tally.add(group, copied=len(missing))
-            tell(tally)
-    if tally.copied and isinstance(target, DirectoryBlobStore):
+            count.add(group, copied=len(missing))
+            tell(count)
+    if count.copied and isinstance(target, DirectoryBlobStore):
         await asyncio.to_thread(os.sync)  # a power failure after the copy must not lose a file
-    return tally
+    return count
 
 
 async def count_files(source: BlobStore) -> FileCounts:
-    tally = FileCounts()
+    count = FileCounts()
     async for group in _groups(source):
-        tally.add(group)
-    return tally
+        count.add(group)
+    return count
 
 
 async def compare_files(source: BlobStore, target: BlobStore) -> list[str]:

@@ -20,7 +20,7 @@ import httpcore
 import httpx
 
 from ..core.errors import AddressRefused
-from . import AllowList, IPAddress, is_private_name, is_public, parse_host, unmap_ipv4
+from .addresses import AllowList, IPAddress, is_private_name, is_public, parse_host, unmap_ipv4
 
 logger = logging.getLogger(__name__)
 

@@ -13,14 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from ..core.errors import (
-    DISK_FULL_ERRNOS,
-    DownloadRefused,
-    FileTooLarge,
-    InvalidParameters,
-    NotFound,
-    StoreUnavailable,
-)
+from ..core import errors
 from ..core.files import detect_file_type, safe_name
 from ..network import DownloadLimits
 from .blob_store import BlobStore
@@ -95,8 +88,8 @@ class Uploads:
         except BaseException as error:
             # Not in a thread: if the request was cancelled, its task must not wait any more.
             shutil.rmtree(directory, ignore_errors=True)
-            if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
-                raise StoreUnavailable("No disk space left for the upload") from error
+            if isinstance(error, OSError) and error.errno in errors.DISK_FULL_ERRNOS:
+                raise errors.StoreUnavailable("No disk space left for the upload") from error
             raise
         return Upload(job_id, path.name, size, sha256, kind)
 
@@ -106,7 +99,7 @@ class Uploads:
             size += len(chunk)
             if size > self.max_bytes:
                 limit = self.max_bytes / MEBIBYTE
-                raise FileTooLarge(f"The file is larger than {limit:g} MB", max_mb=limit)
+                raise errors.FileTooLarge(f"The file is larger than {limit:g} MB", max_mb=limit)
             buffer += chunk
             if len(buffer) >= WRITE_BYTES:
                 await asyncio.to_thread(_append, file, digest, buffer)
@@ -119,7 +112,7 @@ class Uploads:
         """The local path of a job's upload. Raises `NotFound` if it was removed."""
         path = self.root / job_id / safe_name(str(source.get("name", "")))
         if not path.is_file():
-            raise NotFound(UPLOAD_GONE)
+            raise errors.NotFound(UPLOAD_GONE)
         return path
 
     async def exists(self, job_id: str, source: dict[str, Any]) -> bool:
@@ -257,8 +250,8 @@ class Sources:
             return self._local(str(value), job_id)
         try:
             path = Uploads(self.data_directory).path_of(job_id, value)
-        except NotFound as error:
-            raise DownloadRefused(str(error)) from None
+        except errors.NotFound as error:
+            raise errors.DownloadRefused(str(error)) from None
         return SourceFile(path, path.name)
 
     async def download(self, url: str, target: Path) -> SourceFile:
@@ -274,7 +267,9 @@ class Sources:
             path = _resolve(root, text) or _resolve(root, text.removeprefix("uploads/"))
             if path is not None and self._is_allowed(path, root, job_id):
                 return SourceFile(path, safe_name(path.name))
-        raise InvalidParameters("file_path: no such file in the directories that may be read")
+        raise errors.InvalidParameters(
+            "file_path: no such file in the directories that may be read"
+        )
 
     def _is_allowed(self, path: Path, root: Path, job_id: str) -> bool:
         """A root that contains the data directory gives no access to it: there are the store and
@@ -306,7 +301,7 @@ def parse_source(parameters: SourceParameters) -> tuple[str, Any]:
         return "url", parameters.url
     if parameters.file_path:
         return "path", parameters.file_path
-    raise InvalidParameters("A file or a url is needed")
+    raise errors.InvalidParameters("A file or a url is needed")
 
 
 def _resolve(root: Path, text: str) -> Path | None:

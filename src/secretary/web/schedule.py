@@ -14,26 +14,7 @@ from lxml import etree
 
 from ..core.errors import FileCorrupt, FileTooLarge, InvalidParameters, UnsupportedFile
 from ..documents.office.xml_parser import Element, parse_xml
-from .talk import (
-    MAX_TITLE,
-    NO_NAME,
-    VIDEO_KINDS,
-    Link,
-    LinkKind,
-    absolute_url,
-    best_url,
-    deduplicated,
-    end_time,
-    filename_key,
-    make_link,
-    parse_date,
-    parse_language,
-    parse_time,
-    single_line,
-    title_stem,
-    unique_names,
-    unique_stems,
-)
+from . import talk
 
 MAX_BYTES = 32 * 1024 * 1024
 #: The largest conferences have some two thousand.
@@ -84,7 +65,7 @@ def session_parameters(
     entries = [entry for entry in islice(talks, MAX_TALKS + 1) if entry.title]
     if len(entries) > MAX_TALKS:
         raise FileTooLarge(f"A schedule may have at most {MAX_TALKS:,} talks")
-    event = single_line(event) or single_line(conference) or None
+    event = talk.single_line(event) or talk.single_line(conference) or None
     selected = [
         {"event": event, "session": entry.title, "filename": f"{stem}.md", **entry.parameters}
         # Stems are made of all talks, so that they do not depend on the filter.
@@ -99,10 +80,13 @@ def session_parameters(
 def _stems(entries: Sequence[ScheduleEntry]) -> list[str]:
     """Talks with the same title get their identifier in the schedule: a number would change when
     another one is added before them."""
-    stems = [title_stem(entry.title) or title_stem(entry.name) or NO_NAME for entry in entries]
-    counts = Counter(map(filename_key, stems))
-    return unique_stems(
-        title_stem(f"{stem}-{entry.name}") if counts[filename_key(stem)] > 1 else stem
+    stems = [
+        talk.title_stem(entry.title) or talk.title_stem(entry.name) or talk.NO_NAME
+        for entry in entries
+    ]
+    counts = Counter(map(talk.filename_key, stems))
+    return talk.unique_stems(
+        talk.title_stem(f"{stem}-{entry.name}") if counts[talk.filename_key(stem)] > 1 else stem
         for stem, entry in zip(stems, entries, strict=True)
     )
 
@@ -157,56 +141,58 @@ def _no_match(entries: Sequence[ScheduleEntry]) -> InvalidParameters:
 def _entry(event: dict[str, Any], day: str | None, day_number: int, base: str) -> ScheduleEntry:
     """The entry of a JSON event, or of an XML event as one."""
     links = _links(event, base)
-    url, timestamp = single_line(event.get("url"), 8000), single_line(event.get("date"))
+    url, timestamp = talk.single_line(event.get("url"), 8000), talk.single_line(event.get("date"))
     name = event.get("id") or event.get("code") or event.get("slug") or event.get("guid")
     persons = event["persons"] if isinstance(event.get("persons"), list) else ()
-    starttime = parse_time(single_line(event.get("start")) or timestamp)
+    starttime = talk.parse_time(talk.single_line(event.get("start")) or timestamp)
     parameters = {
-        "url": absolute_url(url, base) if url else None,
+        "url": talk.absolute_url(url, base) if url else None,
         "track": _localized(event.get("track")),
-        "day": parse_date(day) or parse_date(timestamp),
+        "day": talk.parse_date(day) or talk.parse_date(timestamp),
         "starttime": starttime,
-        "endtime": end_time(starttime, single_line(event.get("duration"))),
-        "speakers": list(unique_names(map(_person_name, persons))),
-        "video_url": best_url(links, *VIDEO_KINDS),
-        "attachments_url": best_url(links, LinkKind.ATTACHMENT),
-        "source_language": parse_language(single_line(event.get("language"))),
-        "subtitles_url": best_url(links, LinkKind.SUBTITLES),  # by the organisers
+        "endtime": talk.end_time(starttime, talk.single_line(event.get("duration"))),
+        "speakers": list(talk.unique_names(map(_person_name, persons))),
+        "video_url": talk.best_url(links, *talk.VIDEO_KINDS),
+        "attachments_url": talk.best_url(links, talk.LinkKind.ATTACHMENT),
+        "source_language": talk.parse_language(talk.single_line(event.get("language"))),
+        "subtitles_url": talk.best_url(links, talk.LinkKind.SUBTITLES),  # by the organisers
     }
     return ScheduleEntry(
-        name=single_line(str(name)) if isinstance(name, str | int) else "",
+        name=talk.single_line(str(name)) if isinstance(name, str | int) else "",
         day_number=day_number,
-        title=_localized(event.get("title"), MAX_TITLE),
+        title=_localized(event.get("title"), talk.MAX_TITLE),
         parameters=parameters,
     )
 
 
-def _links(event: dict[str, Any], base: str) -> list[Link]:
+def _links(event: dict[str, Any], base: str) -> list[talk.Link]:
     links = []
-    kinds = {"video_download_url": LinkKind.VIDEO, "attachments": None, "links": None}
+    kinds = {"video_download_url": talk.LinkKind.VIDEO, "attachments": None, "links": None}
     for key, kind in kinds.items():
         value = event.get(key)
         for item in value if isinstance(value, list) else [value]:
             link = item if isinstance(item, dict) else {"url": item}
-            url = single_line(link.get("url") or link.get("href"), 8000)
+            url = talk.single_line(link.get("url") or link.get("href"), 8000)
             title = _localized(link.get("title") or link.get("description"))
-            own_kind = LinkKind.ATTACHMENT if link.get("kind") is LinkKind.ATTACHMENT else kind
-            links.append(make_link(url, title, base=base, kind=own_kind) if url else None)
-    return deduplicated(links)
+            own_kind = (
+                talk.LinkKind.ATTACHMENT if link.get("kind") is talk.LinkKind.ATTACHMENT else kind
+            )
+            links.append(talk.make_link(url, title, base=base, kind=own_kind) if url else None)
+    return talk.deduplicated(links)
 
 
 def _person_name(person: Any) -> str:
     if isinstance(person, str):
         return person
     names = map(_mapping(person).get, ("name", "public_name", "full_public_name"))
-    return next(filter(None, map(single_line, names)), "")
+    return next(filter(None, map(talk.single_line, names)), "")
 
 
 def _localized(value: Any, max_length: int = 500) -> str:
     """Return a text, or the English or first one of several languages."""
     if isinstance(value, dict):
         value = value.get("en") or next(iter(value.values()), "")
-    return single_line(value, max_length)
+    return talk.single_line(value, max_length)
 
 
 def _mapping(value: Any) -> dict[str, Any]:
@@ -226,7 +212,7 @@ def _parse_json(data: bytes, base: str) -> tuple[str, Iterator[ScheduleEntry]]:
     if not isinstance(conference.get("days"), list):
         raise UnsupportedFile("The JSON file is not a conference schedule: it has no days")
     for url in (schedule.get("base_url"), conference.get("url")):
-        base = absolute_url(single_line(url), base) or base if url else base
+        base = talk.absolute_url(talk.single_line(url), base) or base if url else base
     title = _localized(conference.get("title")) or _localized(conference.get("acronym"))
     return title, _json_entries(conference["days"], base)
 
@@ -238,7 +224,7 @@ def _json_entries(days: list[Any], base: str) -> Iterator[ScheduleEntry]:
         for events in _mapping(day.get("rooms")).values():
             for event in events if isinstance(events, list) else ():
                 if isinstance(event, dict):
-                    yield _entry(event, single_line(day.get("date")), day_number, base)
+                    yield _entry(event, talk.single_line(day.get("date")), day_number, base)
 
 
 # XML --------------------------------------------------------------------------------------------
@@ -258,7 +244,7 @@ def _parse_xml(data: bytes, base: str) -> tuple[str, Iterator[ScheduleEntry]]:
         title, acronym = _text(conference, "title"), _text(conference, "acronym")
         for url in (root.findtext("base_url"), conference.findtext("base_url"),
                     conference.findtext("url")):  # fmt: skip
-            base = absolute_url(single_line(url), base) or base if url else base
+            base = talk.absolute_url(talk.single_line(url), base) or base if url else base
     # FOSDEM's schedules before 2024 do not tell where the pages of talks are.
     fosdem = re.fullmatch(r"FOSDEM (20\d\d)", title)
     pages = f"https://archive.fosdem.org/{fosdem[1]}/schedule/event/" if fosdem else None
@@ -267,7 +253,7 @@ def _parse_xml(data: bytes, base: str) -> tuple[str, Iterator[ScheduleEntry]]:
 
 def _xml_entries(root: Element, base: str, pages: str | None) -> Iterator[ScheduleEntry]:
     for number, day in enumerate(root.iter("day"), 1):
-        index = single_line(day.get("index"), 9)
+        index = talk.single_line(day.get("index"), 9)
         day_number = int(index) if index.isdecimal() else number
         for event in day.iter("event"):
             yield _entry(_xml_event(event, base, pages), day.get("date"), day_number, base)
@@ -277,12 +263,12 @@ def _xml_event(event: Element, base: str, pages: str | None) -> dict[str, Any]:
     """The event as it would be in a JSON schedule."""
     names = ("title", "track", "date", "start", "duration", "language")
     slug, url = _text(event, "slug"), _text(event, "url", 8000)
-    has_url = url and absolute_url(url, base)
+    has_url = url and talk.absolute_url(url, base)
     if not has_url and pages and re.fullmatch(r"[\w.-]+", slug):
         url = f"{pages}{slug}/"
     return {
-        **{name: _text(event, name, MAX_TITLE) for name in names},
-        "id": single_line(event.get("id")),
+        **{name: _text(event, name, talk.MAX_TITLE) for name in names},
+        "id": talk.single_line(event.get("id")),
         "slug": slug,
         "guid": event.get("guid"),
         "url": url,
@@ -294,14 +280,14 @@ def _xml_event(event: Element, base: str, pages: str | None) -> dict[str, Any]:
 
 
 def _xml_link(element: Element) -> dict[str, Any]:
-    text = single_line("".join(element.itertext()), 4000)
+    text = talk.single_line("".join(element.itertext()), 4000)
     url = element.get("href") or element.get("url") or text
     title = "" if url == text else text
     if element.get("type") == "slides":
-        return {"url": url, "title": f"Slides: {title}", "kind": LinkKind.ATTACHMENT}
+        return {"url": url, "title": f"Slides: {title}", "kind": talk.LinkKind.ATTACHMENT}
     return {"url": url, "title": title}
 
 
 def _text(element: Element, name: str, max_length: int = 500) -> str:
     child = element.find(name)
-    return "" if child is None else single_line("".join(child.itertext()), max_length)
+    return "" if child is None else talk.single_line("".join(child.itertext()), max_length)

@@ -12,13 +12,7 @@ import numpy
 from PIL import Image, ImageOps, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
-from ...core.errors import (
-    EngineUnavailable,
-    FileCorrupt,
-    FileTooLarge,
-    InvalidParameters,
-    UnsupportedFile,
-)
+from ...core import errors
 from ...core.files import IMAGE_TYPES, detect_file_type
 
 #: A progressive JPEG is decoded at full size in memory, even if it is scaled down.
@@ -41,7 +35,9 @@ def count_frames(path: str, *, max_pixels: int) -> int:
     with open(path, "rb") as file:
         count = sum(1 for _ in islice(_tiff_page_offsets(file), MAX_FRAMES + 1))
     if count > MAX_FRAMES:
-        raise FileTooLarge(f"The TIFF has more than {MAX_FRAMES:,} pages", limit_pages=MAX_FRAMES)
+        raise errors.FileTooLarge(
+            f"The TIFF has more than {MAX_FRAMES:,} pages", limit_pages=MAX_FRAMES
+        )
     return count
 
 
@@ -85,7 +81,7 @@ def _open_image(path: str, number: int) -> Iterator[Image.Image]:
     kind = detect_file_type(Path(path))
     if kind not in IMAGE_TYPES:
         description = f"it is {kind}" if kind else "its format is unknown"
-        raise UnsupportedFile(f"The file is not a picture: {description}", kind=kind)
+        raise errors.UnsupportedFile(f"The file is not a picture: {description}", kind=kind)
     guard = Image.MAX_IMAGE_PIXELS
     # We enforce our own budget with an error; Pillow would only warn at first.
     Image.MAX_IMAGE_PIXELS = None
@@ -95,7 +91,7 @@ def _open_image(path: str, number: int) -> Iterator[Image.Image]:
             with _decoder(file, kind, number) as picture:
                 yield picture
     except (UnidentifiedImageError, *DECODER_ERRORS):
-        raise FileCorrupt(f"The picture ({kind}) is damaged or cut off", kind=kind) from None
+        raise errors.FileCorrupt(f"The picture ({kind}) is damaged or cut off", kind=kind) from None
     finally:
         Image.MAX_IMAGE_PIXELS = guard
 
@@ -106,7 +102,7 @@ def _decoder(file: BinaryIO, kind: str, number: int) -> Image.Image:
         if offset:
             return Image.open(_TiffPage(file, offset), formats=["TIFF"])
     if number != 1:
-        raise InvalidParameters(f"The picture has no page {number}")
+        raise errors.InvalidParameters(f"The picture has no page {number}")
     file.seek(8)
     brand = file.read(4)
     file.seek(0)
@@ -116,7 +112,7 @@ def _decoder(file: BinaryIO, kind: str, number: int) -> Image.Image:
         from pi_heif import HeifImageFile
     except ImportError:
         text = "HEIC pictures need a decoder. Install it: pip install pi-heif"
-        raise EngineUnavailable(text) from None
+        raise errors.EngineUnavailable(text) from None
     picture: Image.Image = HeifImageFile(file)
     return picture
 
@@ -136,7 +132,7 @@ def _limit_size(picture: Image.Image, max_pixels: int) -> None:
                 picture.info["dpi"] = (dpi / scale, dpi / scale)
     width, height = picture.size
     if width * height > max_pixels:
-        raise FileTooLarge(
+        raise errors.FileTooLarge(
             f"The picture has {width:,} x {height:,} pixels; the limit is {max_pixels:,} in all",
             limit_pixels=max_pixels,
             width=width,

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from . import conventions, ooxml
 from .blocks import (
     PLAIN,
     Block,
@@ -25,32 +26,7 @@ from .blocks import (
     with_author,
 )
 from .containers import Archive
-from .conventions import (
-    button_text,
-    decimal_marker,
-    format_number,
-    heading_level,
-    hyperlink_target,
-    is_code_style,
-    list_style_depth,
-    set_script,
-    styled_paragraph,
-    symbol_character,
-    toc_level,
-)
 from .markdown import build_page
-from .ooxml import (
-    ALTERNATIVES,
-    CHART,
-    RELATIONSHIP,
-    M,
-    Part,
-    chart_blocks,
-    chosen_elements,
-    core_properties,
-    main_part,
-    to_latex,
-)
 from .pptx import DIAGRAM, diagram_blocks
 from .xml_parser import Element, parse_bool, parse_int
 
@@ -75,7 +51,7 @@ _NOTES = {
     "commentReference": ("c", "comments", "comment"),
 }
 _CHARACTERS = {"tab": "\t", "ptab": "\t", "cr": "\n", "noBreakHyphen": "-", "softHyphen": ""}
-_BOXES = {f"{W}txbxContent", CHART, f"{DIAGRAM}relIds"}
+_BOXES = {f"{W}txbxContent", ooxml.CHART, f"{DIAGRAM}relIds"}
 _SHAPES = {f"{W}drawing", f"{W}pict", f"{W}object"}
 _SKIPPED = {
     f"{W}{name}" for name in ("pPr", "rPr", "del", "moveFrom", "delText", "rt", "sdtPr", "sdtEndPr")
@@ -87,11 +63,13 @@ _WRAPPERS = {
 
 
 def read_docx(archive: Archive, pictures: Pictures) -> OfficeDocument:
-    part = main_part(archive, "word/document.xml")
+    part = ooxml.main_part(archive, "word/document.xml")
     body = part.root.find(f"{W}body")
     reader = _Reader(part, _Document(part, pictures))
     blocks = list(reader.blocks(body if body is not None else part.root))
-    return OfficeDocument(pages=[build_page(1, blocks, pictures)], facts=core_properties(archive))
+    return OfficeDocument(
+        pages=[build_page(1, blocks, pictures)], facts=ooxml.core_properties(archive)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +89,7 @@ class _ParagraphStyle:
 class _Styles:
     """Resolves paragraph and character styles with their base styles."""
 
-    def __init__(self, part: Part | None) -> None:
+    def __init__(self, part: ooxml.Part | None) -> None:
         elements = part.root.iterchildren(f"{W}style") if part else ()
         self._styles = {style.get(f"{W}styleId", ""): style for style in elements}
         self._default: str | None = None
@@ -132,7 +110,7 @@ class _Styles:
             style = Style()
             for element in reversed(self._with_bases(identity)):
                 style = _apply_properties(element.find(f"{W}rPr"), style)
-                style = style._replace(code=style.code or is_code_style(_name(element)))
+                style = style._replace(code=style.code or conventions.is_code_style(_name(element)))
             self._characters[identity] = style
         return self._characters[identity]
 
@@ -148,11 +126,11 @@ class _Styles:
 
 def _paragraph_style(chain: list[Element]) -> _ParagraphStyle:
     names = [_name(element) for element in chain]
-    contents = next(filter(None, map(toc_level, names)), None)
+    contents = next(filter(None, map(conventions.toc_level, names)), None)
     heading = None
     for element, name in zip(chain, names, strict=True):
         outline = _property(element.find(f"{W}pPr"), "outlineLvl")
-        heading = heading_level(name) if outline is None else _outline_heading(outline)
+        heading = conventions.heading_level(name) if outline is None else _outline_heading(outline)
         if heading or outline is not None:
             break
     return _ParagraphStyle(
@@ -160,7 +138,7 @@ def _paragraph_style(chain: list[Element]) -> _ParagraphStyle:
         heading=None if contents else heading,
         contents=contents,
         numbering=_numbering(chain),
-        depth=max(map(list_style_depth, names), default=0),
+        depth=max(map(conventions.list_style_depth, names), default=0),
     )
 
 
@@ -224,7 +202,7 @@ class _List:
 class _Numbering:
     """Counts the items of numbered lists."""
 
-    def __init__(self, part: Part | None) -> None:
+    def __init__(self, part: ooxml.Part | None) -> None:
         #: List number -> its list, and the levels that restart when it is first used.
         self._numbers: dict[str, tuple[_List, dict[int, int]]] = {}
         if part is None:
@@ -266,7 +244,9 @@ class _Numbering:
         count = list_.number(level) + (list_.counts[level] is not None)
         list_.counts[level:] = [count, *[None] * (_MAX_LEVELS - level - 1)]
         text = _label_text(list_, level)
-        return None if form == "none" and not text else (decimal_marker(text) or "-", text)
+        return (
+            None if form == "none" and not text else (conventions.decimal_marker(text) or "-", text)
+        )
 
 
 def _label_text(list_: _List, level: int) -> str:
@@ -279,7 +259,7 @@ def _label_text(list_: _List, level: int) -> str:
     def expand(match: re.Match[str]) -> str:
         other_level = int(match[1]) - 1
         form = "decimal" if is_legal else list_.form(other_level)
-        return format_number(list_.number(other_level), form)
+        return conventions.format_number(list_.number(other_level), form)
 
     return re.sub(r"%([1-9])", expand, pattern).strip()
 
@@ -294,7 +274,7 @@ class _Field:
 class _Reader:
     """Reads the blocks of one part: the body, a footnote or a comment."""
 
-    def __init__(self, part: Part, document: "_Document") -> None:
+    def __init__(self, part: ooxml.Part, document: "_Document") -> None:
         self._part = part
         self._document = document
         self._fields: list[_Field] = []
@@ -304,7 +284,7 @@ class _Reader:
         self._carried_over: list[Inline] = []
 
     def blocks(self, container: Element) -> Iterator[Block]:
-        for child in chosen_elements(container):
+        for child in ooxml.chosen_elements(container):
             if child.tag == f"{W}p":
                 yield from self._paragraph(child)
             elif child.tag == f"{W}tbl":
@@ -327,9 +307,9 @@ class _Reader:
             if box.tag == f"{W}txbxContent":
                 yield from self.blocks(box)
             elif box.tag == f"{DIAGRAM}relIds":
-                yield from diagram_blocks(self._part.by_id(box.get(f"{RELATIONSHIP}dm")))
+                yield from diagram_blocks(self._part.by_id(box.get(f"{ooxml.RELATIONSHIP}dm")))
             else:
-                yield from chart_blocks(self._part.by_id(box.get(f"{RELATIONSHIP}id")))
+                yield from ooxml.chart_blocks(self._part.by_id(box.get(f"{ooxml.RELATIONSHIP}id")))
         yield from self._document.pop_notes()
 
     def _block(
@@ -353,7 +333,7 @@ class _Reader:
         if label is not None:
             content = [*prefix, *content] if marker == "-" else content
             return Item(depth + paragraph_style.depth, marker, content)
-        return styled_paragraph(paragraph_style.names, content)
+        return conventions.styled_paragraph(paragraph_style.names, content)
 
     def _rows(self, table: Element) -> list[list[Cell]]:
         rows: list[list[Cell]] = []
@@ -382,18 +362,22 @@ class _Reader:
         return [content, *[()] * (span - 1)]
 
     def _read(self, element: Element, inlines: list[Inline], link: str | None) -> None:
-        for child in chosen_elements(element):
+        for child in ooxml.chosen_elements(element):
             tag = child.tag
             if tag == f"{W}r":
                 self._read_run(child, inlines, link)
             elif tag in _SKIPPED:
                 continue
             elif tag == f"{W}hyperlink":
-                self._read(child, inlines, self._part.link(child.get(f"{RELATIONSHIP}id")) or link)
+                self._read(
+                    child, inlines, self._part.link(child.get(f"{ooxml.RELATIONSHIP}id")) or link
+                )
             elif tag == f"{W}fldSimple":
-                self._read(child, inlines, hyperlink_target(child.get(f"{W}instr", "")) or link)
-            elif tag in (f"{M}oMath", f"{M}oMathPara"):
-                inlines.append(Run(to_latex(child), Style(math=True)))
+                self._read(
+                    child, inlines, conventions.hyperlink_target(child.get(f"{W}instr", "")) or link
+                )
+            elif tag in (f"{ooxml.M}oMath", f"{ooxml.M}oMathPara"):
+                inlines.append(Run(ooxml.to_latex(child), Style(math=True)))
             elif tag == f"{W}sdt" and child.find(_CHECKBOX) is not None:
                 checked = child.find(f"{_CHECKBOX}/{_WORD_2010}checked")
                 is_ticked = checked is not None and parse_bool(checked.get(f"{_WORD_2010}val"))
@@ -422,12 +406,12 @@ class _Reader:
                 field_links = (each.link for each in reversed(self._fields) if each.link)
                 target = link or next(field_links, None)
                 run_style = style._replace(link=target) if target else style
-                inlines.append(Run(set_script(text, position), run_style))
+                inlines.append(Run(conventions.set_script(text, position), run_style))
             elif name in _NOTES:
                 label = self._document.note_label(name, child.get(f"{W}id", ""))
                 if label is not None:
                     inlines.append(NoteReference(label))
-            elif child.tag in _SHAPES or child.tag == ALTERNATIVES:
+            elif child.tag in _SHAPES or child.tag == ooxml.ALTERNATIVES:
                 self._read_shapes(child, inlines)
             elif name == "ruby":
                 self._read(child, inlines, link)
@@ -456,10 +440,10 @@ class _Reader:
                     inlines.append(Run(_TICKED if is_ticked else _UNTICKED))
             case "separate" if self._fields:
                 self._fields[-1].is_result = True
-                self._fields[-1].link = hyperlink_target(self._fields[-1].instruction)
+                self._fields[-1].link = conventions.hyperlink_target(self._fields[-1].instruction)
             case "end" if self._fields:
                 ended = self._fields.pop()
-                text = None if ended.is_result else button_text(ended.instruction)
+                text = None if ended.is_result else conventions.button_text(ended.instruction)
                 if text and not self._is_instruction:
                     inlines.append(Run(text))
 
@@ -475,13 +459,13 @@ class _Reader:
             elif element.tag == f"{_PICTURE}pic":
                 inlines.append(self._part.drawn_picture(element, self._document.pictures, alt))
             elif element.tag == f"{_VECTOR}imagedata":
-                identity = element.get(f"{RELATIONSHIP}id")
+                identity = element.get(f"{ooxml.RELATIONSHIP}id")
                 inlines.append(self._part.picture(identity, alt, self._document.pictures))
 
 
 def _outside_boxes(elements: Iterable[Element]) -> Iterator[Element]:
     """Yield all elements of shapes, except the content of text boxes."""
-    for element in chosen_elements(elements):
+    for element in ooxml.chosen_elements(elements):
         yield element
         if element.tag not in _BOXES:
             yield from _outside_boxes(element)
@@ -501,7 +485,7 @@ def _text(child: Element, name: str) -> str | None:
             return "" if child.get(f"{W}type") in ("page", "column") else "\n"
         case "sym":
             code = int(child.get(f"{W}char", "0"), 16)
-            return symbol_character(child.get(f"{W}font", ""), code)
+            return conventions.symbol_character(child.get(f"{W}font", ""), code)
         case _:
             return _CHARACTERS.get(name)
 
@@ -519,15 +503,15 @@ class _Document:
     """What the parts of a document share. Footnotes, endnotes and comments are emitted once, after
     the block that refers to them."""
 
-    def __init__(self, part: Part, pictures: Pictures) -> None:
+    def __init__(self, part: ooxml.Part, pictures: Pictures) -> None:
         self.styles = _Styles(part.related("styles"))
         self.numbering = _Numbering(part.related("numbering"))
         self.pictures = pictures
         self._part = part
         #: Part and elements of the notes, by the element that refers to them.
-        self._notes: dict[str, tuple[Part, dict[str, Element]]] = {}
+        self._notes: dict[str, tuple[ooxml.Part, dict[str, Element]]] = {}
         self._labels: dict[tuple[str, str], str] = {}
-        self._pending: list[tuple[Part, str, Element]] = []
+        self._pending: list[tuple[ooxml.Part, str, Element]] = []
         self._counts = dict.fromkeys(_NOTES, 0)
 
     def note_label(self, name: str, identity: str) -> str | None:

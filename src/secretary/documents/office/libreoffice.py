@@ -12,13 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ...core.errors import (
-    EngineUnavailable,
-    FileCorrupt,
-    ProcessingTimeout,
-    UnsupportedFile,
-    WorkerCrashed,
-)
+from ...core import errors
 from ...core.files import detect_file_type
 from ...core.processes import inherited_environment, running_program
 from .containers import detect_ole_type, open_archive
@@ -84,7 +78,7 @@ def convert_to_pdf(path: str, kind: str, target_directory: str, *, timeout_s: fl
     """Convert a file and return the path of the PDF in `into`. Nothing else remains there."""
     program = shutil.which("soffice") or shutil.which("libreoffice") or shutil.which(_MAC)
     if program is None:
-        raise EngineUnavailable(_MISSING)
+        raise errors.EngineUnavailable(_MISSING)
     kind = _check_type(path, kind)
     work = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=target_directory))
     try:
@@ -100,9 +94,9 @@ def convert_to_pdf(path: str, kind: str, target_directory: str, *, timeout_s: fl
         pdf = work / "out" / "document.pdf"
         if not _is_pdf(pdf):
             if code:
-                raise WorkerCrashed("LibreOffice crashed while converting the document")
+                raise errors.WorkerCrashed("LibreOffice crashed while converting the document")
             text = "LibreOffice cannot read the document: it is damaged or needs a password"
-            raise FileCorrupt(text)
+            raise errors.FileCorrupt(text)
         target = Path(target_directory) / "document.pdf"
         os.replace(pdf, target)
         return str(target)
@@ -119,13 +113,13 @@ def clear_profiles(target_directory: str) -> None:
 def _check_type(path: str, kind: str) -> str:
     """Return the format that selects the filter; reject what LibreOffice cannot open."""
     if kind != detect_file_type(Path(path)):
-        raise FileCorrupt(f"The file is not a {kind} file, or is damaged")
+        raise errors.FileCorrupt(f"The file is not a {kind} file, or is damaged")
     if kind == "ole":
         return detect_ole_type(path)
     if kind == "text" and path.lower().endswith(".csv"):
         return "csv"
     if kind not in _FILTERS:
-        raise UnsupportedFile(f"LibreOffice cannot convert {kind!r} files to PDF")
+        raise errors.UnsupportedFile(f"LibreOffice cannot convert {kind!r} files to PDF")
     if kind in _ZIPPED:
         with open_archive(path, MAX_EXPANDED_BYTES) as archive:
             archive.check_declared_bytes()
@@ -168,7 +162,7 @@ def _run(command: Sequence[str], work: Path, timeout_s: float) -> int:
             return process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             text = f"LibreOffice did not finish within {timeout_s:g} s"
-            raise ProcessingTimeout(text, timeout_s=timeout_s) from None
+            raise errors.ProcessingTimeout(text, timeout_s=timeout_s) from None
 
 
 def _is_pdf(path: Path) -> bool:

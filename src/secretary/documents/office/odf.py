@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from lxml import etree
 
 from ...core.errors import FileCorrupt, FileEncrypted
+from . import conventions
 from .blocks import (
     PLAIN,
     Block,
@@ -35,14 +36,6 @@ from .blocks import (
     with_author,
 )
 from .containers import Archive
-from .conventions import (
-    NUMBER_FORMATS,
-    format_number,
-    heading_level,
-    is_code_style,
-    set_script,
-    styled_paragraph,
-)
 from .markdown import build_page
 from .pptx import Box, slide_title, sort_by_position, speaker_notes
 from .xlsx import SheetGrid
@@ -69,7 +62,7 @@ _PROPERTIES = {
     f"{DUBLIN}date": "modified_at",
 }
 _NAME = f"{STYLE}name"
-_NUMBER_FORMATS = {**NUMBER_FORMATS, "1": "decimal"}
+_NUMBER_FORMATS = {**conventions.NUMBER_FORMATS, "1": "decimal"}
 _MAX_PARENTS = 20
 #: The limits of a sheet; larger counts are invalid.
 _MAX_ROWS, _MAX_COLUMNS = 1_048_576, 16_384
@@ -171,7 +164,7 @@ class _ListLevel(NamedTuple):
             return "-" if self.form else "", ""
         if self.form == "decimal" and not self.prefix and self.suffix in (".", ")", ""):
             return f"{count}.", ""
-        return "-", f"{self.prefix}{format_number(count, self.form)}{self.suffix} "
+        return "-", f"{self.prefix}{conventions.format_number(count, self.form)}{self.suffix} "
 
 
 class _Styles:
@@ -228,7 +221,9 @@ class _Styles:
 
 
 def _styled(element: Element, style: Style, position: str) -> tuple[Style, str]:
-    if is_code_style(_decode_name(element.get(f"{STYLE}display-name") or element.get(_NAME, ""))):
+    if conventions.is_code_style(
+        _decode_name(element.get(f"{STYLE}display-name") or element.get(_NAME, ""))
+    ):
         style = style._replace(code=True)
     properties = element.find(f"{STYLE}text-properties")
     if properties is None:
@@ -334,10 +329,10 @@ class _TextReader:
         if element.tag == f"{TEXT}h":
             return Heading(parse_int(element.get(f"{TEXT}outline-level"), 1), content)
         names = self.styles.paragraph_names(name)
-        level = next(filter(None, map(heading_level, names)), None)
+        level = next(filter(None, map(conventions.heading_level, names)), None)
         if level is not None:
             return Heading(level, content)
-        return styled_paragraph(names, content)
+        return conventions.styled_paragraph(names, content)
 
     def _pop_pending(self) -> list[Block]:
         pending, self._anchored, self._notes = [*self._anchored, *self._notes], [], []
@@ -415,7 +410,7 @@ class _TextReader:
 
     def _add(self, text: str | None, style: Style, position: str, inlines: list[Inline]) -> None:
         if text:
-            inlines.append(Run(set_script(_SPACE.sub(" ", text), position), style))
+            inlines.append(Run(conventions.set_script(_SPACE.sub(" ", text), position), style))
 
     def _note(self, element: Element) -> NoteReference:
         if element.tag == f"{OFFICE}annotation":

@@ -6,6 +6,7 @@ from math import inf
 from typing import NamedTuple, TypeVar
 
 from ..pages import Page
+from . import ooxml
 from .blocks import (
     Block,
     Cell,
@@ -26,17 +27,6 @@ from .blocks import (
 from .containers import Archive
 from .conventions import format_number, set_script
 from .markdown import build_page
-from .ooxml import (
-    CHART,
-    RELATIONSHIP,
-    M,
-    Part,
-    chart_blocks,
-    chosen_elements,
-    core_properties,
-    main_part,
-    to_latex,
-)
 from .ooxml import DRAWING as A
 from .xml_parser import Element, parse_bool, parse_int
 
@@ -62,11 +52,11 @@ T = TypeVar("T")
 
 
 def read_pptx(archive: Archive, pictures: Pictures) -> OfficeDocument:
-    presentation = main_part(archive, "ppt/presentation.xml")
+    presentation = ooxml.main_part(archive, "ppt/presentation.xml")
     pages: list[Page] = []
-    layouts: dict[str, Part] = {}
+    layouts: dict[str, ooxml.Part] = {}
     for entry in presentation.root.iterfind(f"{P}sldIdLst/{P}sldId"):
-        part = presentation.by_id(entry.get(f"{RELATIONSHIP}id"))
+        part = presentation.by_id(entry.get(f"{ooxml.RELATIONSHIP}id"))
         if part is None:
             continue
         is_hidden = part.root.get("show") in ("0", "false")
@@ -76,10 +66,10 @@ def read_pptx(archive: Archive, pictures: Pictures) -> OfficeDocument:
         elif is_hidden:
             blocks.insert(0, Paragraph([Run("(hidden)")]))
         pages.append(build_page(len(pages) + 1, blocks, pictures, is_hidden=is_hidden))
-    return OfficeDocument(pages=pages, facts=core_properties(archive))
+    return OfficeDocument(pages=pages, facts=ooxml.core_properties(archive))
 
 
-def diagram_blocks(part: Part | None) -> list[Block]:
+def diagram_blocks(part: ooxml.Part | None) -> list[Block]:
     """Return one list item per point of a SmartArt diagram, in file order."""
     if part is None:
         return []
@@ -164,7 +154,9 @@ class _Shape(NamedTuple):
 
 
 class _Slide:
-    def __init__(self, part: Part, pictures: Pictures, layouts: dict[str, Part]) -> None:
+    def __init__(
+        self, part: ooxml.Part, pictures: Pictures, layouts: dict[str, ooxml.Part]
+    ) -> None:
         """`layouts`: those read so far, with masters, since many slides share a few of them."""
         self._part = part
         self._pictures = pictures
@@ -185,7 +177,7 @@ class _Slide:
         return blocks + self._notes()
 
     def _sorted_shapes(self, tree: Element) -> list[_Shape]:
-        elements = (each for each in chosen_elements(tree) if each.tag in _SHAPES)
+        elements = (each for each in ooxml.chosen_elements(tree) if each.tag in _SHAPES)
         shapes = [self._shape(element) for element in elements]
         return sort_by_position([(shape.box, shape) for shape in shapes if shape])
 
@@ -239,10 +231,10 @@ class _Slide:
         for content in frame.iterfind(f"{A}graphic/{A}graphicData/*"):
             if content.tag == f"{A}tbl":
                 return [Table(_table_rows(content, self._part))]
-            if content.tag == CHART:
-                return chart_blocks(self._part.by_id(content.get(f"{RELATIONSHIP}id")))
+            if content.tag == ooxml.CHART:
+                return ooxml.chart_blocks(self._part.by_id(content.get(f"{ooxml.RELATIONSHIP}id")))
             if content.tag == f"{DIAGRAM}relIds":
-                return diagram_blocks(self._part.by_id(content.get(f"{RELATIONSHIP}dm")))
+                return diagram_blocks(self._part.by_id(content.get(f"{ooxml.RELATIONSHIP}dm")))
         pictures = (_Shape(picture, None, None) for picture in frame.iter(f"{P}pic"))
         return [block for picture in pictures for block in self._shape_blocks(picture)]
 
@@ -281,7 +273,9 @@ def _box(element: Element) -> Box | None:
     )  # fmt: skip
 
 
-def _text_blocks(body: Element | None, part: Part, styles: Sequence[Element] = ()) -> list[Block]:
+def _text_blocks(
+    body: Element | None, part: ooxml.Part, styles: Sequence[Element] = ()
+) -> list[Block]:
     """`styles`: the list styles for paragraphs without a bullet of their own."""
     blocks: list[Block] = []
     counts: dict[int, tuple[str, int]] = {}
@@ -322,20 +316,20 @@ def _number(bullet: Element, level: int, counts: dict[int, tuple[str, int]]) -> 
     return "-", f"{format_number(count, _NUMBER_FORMATS[kind])}{end} "
 
 
-def _inlines(paragraph: Element, part: Part) -> list[Inline]:
+def _inlines(paragraph: Element, part: ooxml.Part) -> list[Inline]:
     inlines: list[Inline] = []
-    for child in chosen_elements(paragraph):
+    for child in ooxml.chosen_elements(paragraph):
         if child.tag in (f"{A}r", f"{A}fld"):
             if text := child.findtext(f"{A}t"):
                 inlines.append(_run(text, child.find(f"{A}rPr"), part))
         elif child.tag == f"{A}br":
             inlines.append(Run("\n"))
-        elif child.tag == _MATH_2010 or child.tag.startswith(M):
-            inlines.append(Run(to_latex(child), Style(math=True)))
+        elif child.tag == _MATH_2010 or child.tag.startswith(ooxml.M):
+            inlines.append(Run(ooxml.to_latex(child), Style(math=True)))
     return [] if is_blank(inlines) else inlines
 
 
-def _run(text: str, properties: Element | None, part: Part) -> Run:
+def _run(text: str, properties: Element | None, part: ooxml.Part) -> Run:
     text = text.replace("\v", "\n")
     if properties is None:
         return Run(text)
@@ -346,12 +340,12 @@ def _run(text: str, properties: Element | None, part: Part) -> Run:
         bold=parse_bool(properties.get("b")),
         italic=parse_bool(properties.get("i")),
         strike=properties.get("strike", "noStrike") != "noStrike",
-        link=part.link(link.get(f"{RELATIONSHIP}id")) if link is not None else None,
+        link=part.link(link.get(f"{ooxml.RELATIONSHIP}id")) if link is not None else None,
     )
     return Run(text, style)
 
 
-def _table_rows(table: Element, part: Part) -> list[list[Cell]]:
+def _table_rows(table: Element, part: ooxml.Part) -> list[list[Cell]]:
     return lay_out_cells(
         [
             SpannedCell(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...core.errors import FileCorrupt
+from . import conventions
 from .blocks import (
     PLAIN,
     Block,
@@ -27,18 +28,6 @@ from .blocks import (
     with_author,
 )
 from .containers import MIB
-from .conventions import (
-    button_text,
-    decimal_marker,
-    heading_level,
-    hyperlink_target,
-    is_code_style,
-    is_quote_style,
-    set_script,
-    styled_paragraph,
-    symbol_character,
-    toc_level,
-)
 from .markdown import build_page
 from .text import read_limited
 
@@ -190,23 +179,23 @@ class _BlockBuilder:
 
 
 def _block(line: list[Inline], label: str, form: _ParagraphFormat) -> Block:
-    level = heading_level(form.style)
+    level = conventions.heading_level(form.style)
     if form.outline is not None and form.outline < 9:
         level = form.outline + 1
     labelled = [Run(f"{label} "), *line] if _LABEL.fullmatch(label) else line
     if level is not None:
         return Heading(level, labelled)
-    if contents := toc_level(form.style):
+    if contents := conventions.toc_level(form.style):
         return Item(contents - 1, "-", line)
     if label:
-        marker = decimal_marker(label)
+        marker = conventions.decimal_marker(label)
         return Item(form.level, marker or "-", line if marker else labelled)
-    if is_quote_style(form.style):
+    if conventions.is_quote_style(form.style):
         # Programs repeat the formatting of a style in each run.
         for number, inline in enumerate(line):
             if isinstance(inline, Run):
                 line[number] = inline._replace(style=inline.style._replace(italic=False))
-    return styled_paragraph([form.style], line)
+    return conventions.styled_paragraph([form.style], line)
 
 
 def _grid(rows: list[tuple[list[list[Block]], list[_CellFormat]]]) -> list[list[Cell]]:
@@ -337,7 +326,9 @@ class _Reader:
         data, self._bytes = b"".join(self._bytes), []
         font = self._fonts.get(self._group.font) or _Font()
         if font.is_symbols and self._group.role != "fonttbl":
-            self._write("".join(symbol_character(font.name or "symbol", byte) for byte in data))
+            self._write(
+                "".join(conventions.symbol_character(font.name or "symbol", byte) for byte in data)
+            )
         elif font.page:
             self._write(data.decode(_codec_or_default(f"cp{font.page}"), "replace"))
         else:
@@ -351,7 +342,7 @@ class _Reader:
             group.flow.label(text)
         elif group.role == "text" and not group.is_hidden:
             style = group.style._replace(link=self._link) if self._link else group.style
-            group.flow.add(Run(set_script(text, group.script), style))
+            group.flow.add(Run(conventions.set_script(text, group.script), style))
 
     def _word(self, word: str, number: int | None) -> None:
         is_optional, self._is_optional = self._is_optional, False
@@ -383,7 +374,7 @@ class _Reader:
             # In a list label, any unknown symbol is a bullet.
             unknown = "•" if self._group.role == "label" else ""
             name = font.name if font.is_symbols else "symbol"
-            self._write(symbol_character(name, code) or unknown)
+            self._write(conventions.symbol_character(name, code) or unknown)
         elif not 0xD800 <= code < 0xE000:
             self._write(chr(code))
 
@@ -429,8 +420,8 @@ class _Reader:
         self._styles[-number if word == "cs" else number] = name
 
     def _add_field(self, instruction: str) -> None:
-        self._link = hyperlink_target(instruction) or self._link
-        if text := button_text(instruction):
+        self._link = conventions.hyperlink_target(instruction) or self._link
+        if text := conventions.button_text(instruction):
             self._write(text)
 
     def _open_aside(self, word: str) -> None:
@@ -518,7 +509,9 @@ class _Reader:
                 marks: dict[str, Any] = {_MARKS[word]: is_on}
                 group.style = style._replace(**marks)
             case "cs":
-                group.style = style._replace(code=is_code_style(self._styles.get(-number, "")))
+                group.style = style._replace(
+                    code=conventions.is_code_style(self._styles.get(-number, ""))
+                )
             case "v" | "deleted":
                 group.is_hidden = is_on
             case "plain":

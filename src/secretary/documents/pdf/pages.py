@@ -16,16 +16,10 @@ from PIL import Image
 from ...core.errors import FileCorrupt
 from ..pages import DocumentInfo, PageReading, PageTask, PendingPage, finish_page, save_page
 from . import pdfium
+from .layout import headings
 from .layout.analysis import analyse_page
 from .layout.blocks import to_markdown, to_text
 from .layout.drawings import Box, Drawings
-from .layout.headings import (
-    LARGER_SIZE,
-    FontSizes,
-    mark_headings,
-    mark_tagged_headings,
-    page_font_sizes,
-)
 from .layout.runs import clean_text, font_traits, is_clean
 from .pdfium import PdfFile, open_page, open_pdf, read_structure, require_complete
 
@@ -104,9 +98,9 @@ def read_page(page: pypdfium2.PdfPage, font_stats: "FontStats | None" = None) ->
         blocks = layout.blocks
         font_sizes = font_stats.font_sizes if font_stats else None
         if layout.tagged_headings or (tagged and font_stats and font_stats.has_tagged_headings):
-            mark_tagged_headings(blocks, font_sizes)
+            headings.mark_tagged_headings(blocks, font_sizes)
         else:
-            mark_headings(blocks, font_sizes or page_font_sizes(blocks))
+            headings.mark_headings(blocks, font_sizes or headings.page_font_sizes(blocks))
         text, markdown = to_text(blocks), to_markdown(blocks)
         if not is_clean(layer.text):
             text, markdown = clean_text(text), clean_text(markdown)
@@ -159,7 +153,7 @@ SAME_SIZE_RATIO = 1.06
 
 
 #: Results for recent files: a process reads a document in several calls.
-_cache: dict[tuple[object, ...], FontSizes | None] = {}
+_cache: dict[tuple[object, ...], headings.FontSizes | None] = {}
 MAX_CACHED = 16
 
 
@@ -170,7 +164,7 @@ class FontStats:
         self._document = document
 
     @cached_property
-    def font_sizes(self) -> FontSizes | None:
+    def font_sizes(self) -> headings.FontSizes | None:
         identity = self._document.identity
         if identity not in _cache:
             if len(_cache) >= MAX_CACHED:
@@ -234,19 +228,19 @@ def _merge_pages(pages: Sequence[Counter[float]]) -> Counter[float]:
     return weights
 
 
-def _estimate_sizes(weights: Counter[float]) -> FontSizes | None:
+def _estimate_sizes(weights: Counter[float]) -> headings.FontSizes | None:
     if not weights:
         return None
     body, body_weight = weights.most_common(1)[0]
     sizes: list[float] = []
     for size in sorted(weights, reverse=True):
-        if size < LARGER_SIZE * body or weights[size] > SECOND_BODY_SHARE * body_weight:
+        if size < headings.LARGER_SIZE * body or weights[size] > SECOND_BODY_SHARE * body_weight:
             continue
         if not sizes or size * SAME_SIZE_RATIO < sizes[-1]:
             sizes.append(size)
         else:
             sizes[-1] = size
-    return FontSizes(body, tuple(sizes[:MAX_HEADING_SIZES]))
+    return headings.FontSizes(body, tuple(sizes[:MAX_HEADING_SIZES]))
 
 
 #: Characters from broken fonts.

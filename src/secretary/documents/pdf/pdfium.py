@@ -222,7 +222,7 @@ class BarePage(pypdfium2.PdfPage):  # type: ignore[misc]  # untyped library
 @contextmanager
 def open_page(document: PdfFile, number: int) -> Iterator[pypdfium2.PdfPage]:
     """Open a page; numbers start at 1. Close everything opened from the page before it."""
-    damaged = FileCorrupt(f"Page {number} of the PDF is damaged", page=number)
+    damaged = f"Page {number} of the PDF is damaged"
     handle = raw.FPDF_LoadPage(document, number - 1)
     is_form = handle and document.has_form
     if is_form and raw.FPDFPage_Flatten(handle, raw.FLAT_NORMALDISPLAY) == raw.FLATTEN_SUCCESS:
@@ -230,12 +230,12 @@ def open_page(document: PdfFile, number: int) -> Iterator[pypdfium2.PdfPage]:
         raw.FPDF_ClosePage(handle)
         handle = raw.FPDF_LoadPage(document, number - 1)
     if not handle:
-        raise damaged
+        raise FileCorrupt(damaged, page=number)
     page = BarePage(handle, document)
     try:
         yield page
     except pypdfium2.PdfiumError:
-        raise damaged from None
+        raise FileCorrupt(damaged, page=number) from None
     finally:
         page.raw = None
         raw.FPDF_ClosePage(handle)

@@ -22,13 +22,7 @@ from urllib.parse import unquote
 import httpx
 
 from ...config import MEBIBYTE
-from ...core.errors import (
-    AddressRefused,
-    DownloadFailed,
-    EngineUnavailable,
-    JobFailed,
-    UnexpectedContentType,
-)
+from ...core import errors
 from ...core.processes import inherited_environment
 from ...network.client import Network
 from ...network.downloads import OnProgress, download, time_limit
@@ -69,7 +63,7 @@ async def fetch_media(
 ) -> SiteMedia | SourceFile:
     """Return the file at `request.url`, or the recording of a site with its metadata."""
     network.check(request.url)
-    refused: DownloadFailed | None = None
+    refused: errors.DownloadFailed | None = None
     if not httpx.URL(request.url).path.lower().endswith(_PLAYLIST_SUFFIXES):
         try:
             file = await download(
@@ -81,9 +75,9 @@ async def fetch_media(
                 unwanted=_NOT_FILES,
             )
             return SourceFile(file.path, file.file_name)
-        except UnexpectedContentType:
+        except errors.UnexpectedContentType:
             pass
-        except DownloadFailed as error:
+        except errors.DownloadFailed as error:
             if error.details.get("status") not in _MAYBE_A_SITE:
                 raise
             refused = error
@@ -106,7 +100,7 @@ async def fetch_media(
         media: SiteMedia = await run(fetch_in_sandbox, request, wall_time=wall_time)
         report()
         return media
-    except EngineUnavailable:
+    except errors.EngineUnavailable:
         if refused is not None:
             raise refused from None
         raise
@@ -197,7 +191,7 @@ def find_ytdlp() -> list[str]:
         return [sys.executable, "-P", "-m", "yt_dlp"]
     program = shutil.which("yt-dlp")
     if program is None:
-        raise EngineUnavailable(MISSING)
+        raise errors.EngineUnavailable(MISSING)
     return [program]
 
 
@@ -210,7 +204,7 @@ async def fetch_from_site(
     network.check(request.url)
     host = httpx.URL(request.url).host
     if _SMUGGLED in unquote(unquote(request.url)):
-        raise AddressRefused(f"The URL of {host} is not a web address", host=host)
+        raise errors.AddressRefused(f"The URL of {host} is not a web address", host=host)
     command = find_ytdlp()
     directory = request.directory / "site"
     shutil.rmtree(directory, ignore_errors=True)  # of an interrupted attempt
@@ -284,7 +278,7 @@ class _SiteDownload:
             "--max-filesize": str(limits.max_bytes),
             "--format": single,
         }
-        with contextlib.suppress(EngineUnavailable):
+        with contextlib.suppress(errors.EngineUnavailable):
             # Merges separate audio and video; without it such formats are not selected.
             options["--ffmpeg-location"] = find_ffmpeg()
             options["--format"] = f"bv*{low}+ba{_HTTP_ONLY}/{single}"
@@ -322,7 +316,7 @@ class _SiteDownload:
             raise await self._error(result)
         return files[0]
 
-    async def _error(self, result: _YtdlpResult) -> JobFailed:
+    async def _error(self, result: _YtdlpResult) -> errors.JobFailed:
         """If the proxy refused an address, that caused everything else."""
         if self.proxy.refused is not None:
             return self.proxy.refused

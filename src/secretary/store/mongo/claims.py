@@ -14,17 +14,7 @@ from pymongo.errors import PyMongoError
 
 from ...core.errors import LeaseLost
 from ...core.job import QUEUED, Cancelled, Job
-from ..claims import (
-    Candidate,
-    Capacity,
-    FairScheduler,
-    Renewal,
-    Rescued,
-    Running,
-    WorkerInfo,
-    crash_error,
-    worker_lost_entry,
-)
+from .. import claims
 from .client import ShieldedCalls
 from .queries import WITHOUT_DETAILS
 from .schema import Database, Document, add_logs, job_from, moment, now_stamp, stamp, with_overflow
@@ -44,7 +34,7 @@ from .transitions import (
 )
 
 
-async def register_worker(db: Database, worker: WorkerInfo, lease: timedelta) -> None:
+async def register_worker(db: Database, worker: claims.WorkerInfo, lease: timedelta) -> None:
     info = {**asdict(worker), "started_at": stamp(worker.started_at)}
     del info["seen_at"]
     literal = {name: {"$literal": value} for name, value in info.items()}
@@ -60,9 +50,9 @@ async def busy_slots(db: Database) -> dict[str, int]:
     return {group["_id"]: group["n"] async for group in groups}
 
 
-async def all_workers(db: Database) -> list[WorkerInfo]:
+async def all_workers(db: Database) -> list[claims.WorkerInfo]:
     return [
-        WorkerInfo.from_stored({**stored, "started_at": moment(stored["started_at"])})
+        claims.WorkerInfo.from_stored({**stored, "started_at": moment(stored["started_at"])})
         async for stored in db.workers.find(sort=[("_id", 1)])
     ]
 
@@ -72,7 +62,7 @@ async def require_registered(db: Database, worker_id: str) -> None:
         raise LeaseLost(f"The worker {worker_id} is not registered")
 
 
-async def renew(db: Database, worker_id: str, lease: timedelta) -> Renewal:
+async def renew(db: Database, worker_id: str, lease: timedelta) -> claims.Renewal:
     updated = await db.workers.update_one({"_id": worker_id}, [{"$set": _lease(lease)}])
     if not updated.matched_count:
         raise LeaseLost(f"The worker {worker_id} is not registered")
@@ -82,7 +72,7 @@ async def renew(db: Database, worker_id: str, lease: timedelta) -> Renewal:
         hint="running",
     ).to_list()
     cancelled = frozenset(job["_id"] for job in jobs if job.get("cancel_requested"))
-    return Renewal({job["_id"]: job["attempt"] for job in jobs}, cancelled)
+    return claims.Renewal({job["_id"]: job["attempt"] for job in jobs}, cancelled)
 
 
 def _lease(lease: timedelta) -> Document:
@@ -108,14 +98,14 @@ class Claims:
 
     def __init__(self, db: Database, shielded_calls: ShieldedCalls) -> None:
         self._db = db
-        self._scheduler = FairScheduler()
+        self._scheduler = claims.FairScheduler()
         self._shielded_calls = shielded_calls
         self._lock = asyncio.Lock()
         #: Tokens of claims whose caller was cancelled or whose result is unknown, with their
         #: worker and until when they may take effect.
         self._orphaned_claims: dict[str, tuple[str, float]] = {}
 
-    async def claim(self, worker_id: str, capacity: Capacity) -> list[Job]:
+    async def claim(self, worker_id: str, capacity: claims.Capacity) -> list[Job]:
         token = uuid4().hex
         try:
             return await self._shielded_calls.run(self._claim(worker_id, capacity, token))
@@ -128,7 +118,7 @@ class Claims:
         async with self._lock:
             await self._undo_orphaned_claims()
 
-    async def _claim(self, worker_id: str, capacity: Capacity, token: str) -> list[Job]:
+    async def _claim(self, worker_id: str, capacity: claims.Capacity, token: str) -> list[Job]:
         async with self._lock:
             await self._undo_orphaned_claims()
             await asyncio.gather(require_registered(self._db, worker_id), promote(self._db))
@@ -153,7 +143,7 @@ class Claims:
             if time.monotonic() > until:
                 del self._orphaned_claims[token]
 
-    async def _choose(self, capacity: Capacity) -> list[Candidate]:
+    async def _choose(self, capacity: claims.Capacity) -> list[claims.Candidate]:
         names, running = await asyncio.gather(
             self._db.jobs.distinct("line", {"line": {"$gt": ""}}), _running_jobs(self._db, capacity)
         )
@@ -168,7 +158,7 @@ class Claims:
 
 
 async def _keep_allowed(
-    db: Database, worker_id: str, capacity: Capacity, claimed: list[Document], token: str
+    db: Database, worker_id: str, capacity: claims.Capacity, claimed: list[Document], token: str
 ) -> list[Document]:
     """Check limits again now that the claim is visible: others may have claimed concurrently.
 
@@ -191,8 +181,8 @@ async def _keep_allowed(
     return [job for job in claimed if job["_id"] not in refused]
 
 
-async def _running_jobs(db: Database, capacity: Capacity) -> Running:
-    running = Running()
+async def _running_jobs(db: Database, capacity: claims.Capacity) -> claims.Running:
+    running = claims.Running()
     if capacity.max_per_type or capacity.max_per_user is not None:
         projection = {"_id": 0, "job_type": 1, "user_id": 1}
         async for job in db.jobs.find(RUNNING, projection, hint="running"):
@@ -202,14 +192,14 @@ async def _running_jobs(db: Database, capacity: Capacity) -> Running:
 
 
 async def _candidates(
-    db: Database, queue: str, capacity: Capacity, running: Running
-) -> list[Candidate]:
+    db: Database, queue: str, capacity: claims.Capacity, running: claims.Running
+) -> list[claims.Candidate]:
     if capacity.max_per_user is None:
         order = [("turn", 1), ("arrival", 1)]
         jobs = await db.jobs.find(
             {"line": queue}, CANDIDATE, sort=order, limit=capacity.slots, hint="line"
         ).to_list()
-        return [Candidate(job, job.get("user_id"), job["arrival"]) for job in jobs]
+        return [claims.Candidate(job, job.get("user_id"), job["arrival"]) for job in jobs]
     # Only jobs of users below their limit: skipping a busy user's 10,000 jobs is one index lookup.
     first_of_users: list[Document] = [
         {"$match": {"line": queue}},
@@ -237,11 +227,11 @@ async def _candidates(
         )
     )
     jobs = sorted(chain(*pages), key=lambda job: (job["turn"], job["arrival"]))
-    return [Candidate(job, job.get("user_id"), job["arrival"]) for job in jobs]
+    return [claims.Candidate(job, job.get("user_id"), job["arrival"]) for job in jobs]
 
 
 async def _start_jobs(
-    db: Database, chosen: Sequence[Candidate], worker_id: str, token: str
+    db: Database, chosen: Sequence[claims.Candidate], worker_id: str, token: str
 ) -> list[Document]:
     """Claim those jobs that are still pending, and return them."""
     keys = [candidate.key for candidate in chosen]
@@ -274,7 +264,7 @@ async def _start_jobs(
 
 
 async def _over_limits(
-    db: Database, capacity: Capacity, claimed: Sequence[Document]
+    db: Database, capacity: claims.Capacity, claimed: Sequence[Document]
 ) -> list[Document]:
     """Return the newly claimed jobs that exceed the limits, the last claimed first."""
     running = await _running_jobs(db, capacity)
@@ -329,7 +319,7 @@ def _undo_update(placement: Document) -> Document:
     )
 
 
-async def rescue(db: Database, dead: Collection[str], max_crashes: int) -> list[Rescued]:
+async def rescue(db: Database, dead: Collection[str], max_crashes: int) -> list[claims.Rescued]:
     """Remove lost workers first, which is final; then take their jobs.
 
     If this is interrupted, the next rescue finds jobs without a worker and continues.
@@ -351,14 +341,14 @@ async def rescue(db: Database, dead: Collection[str], max_crashes: int) -> list[
     pairs = zip(jobs, placements, strict=True)
     done = await apply(db, [_rescue_one(job, placement, max_crashes) for job, placement in pairs])
     await resume_if_active(db, jobs, placements)
-    rescued: list[Rescued] = []
+    rescued: list[claims.Rescued] = []
     for job in (job for job, ok in zip(jobs, done, strict=True) if ok):
         job_id, attempt, worker_id = job["_id"], job["attempt"], job["worker_id"]
-        entry = worker_lost_entry(worker_id, attempt)
+        entry = claims.worker_lost_entry(worker_id, attempt)
         await add_logs(db, job_id, [entry], last=job.get("logged", 0) + 1)
         is_cancelled = bool(job.get("cancel_requested"))
         is_failed = not is_cancelled and job.get("crashes", 0) + 1 >= max_crashes
-        rescued.append(Rescued(job_id, attempt, worker_id, is_failed, is_cancelled))
+        rescued.append(claims.Rescued(job_id, attempt, worker_id, is_failed, is_cancelled))
     return rescued
 
 
@@ -366,7 +356,7 @@ def _rescue_one(job: Document, placement: Document, max_crashes: int) -> Change:
     names = ("status", "attempt", "worker_id", "processing_started_at", "cancel_requested")
     only = {name: job.get(name) for name in names}
     deaths = job.get("crashes", 0) + 1
-    error = crash_error(job["worker_id"], deaths)
+    error = claims.crash_error(job["worker_id"], deaths)
     if job.get("cancel_requested"):
         change = cancelled(job, only, Cancelled().reason)
     elif deaths >= max_crashes:

@@ -13,20 +13,8 @@ from pymongo import UpdateOne
 
 from ...core.errors import NotFound
 from ...core.job import Batch, Job, JobStatus, utc_now
+from .. import stats
 from ..jobs import BatchQuery, JobQuery, Page, TimeBudget
-from ..stats import (
-    FAILED,
-    RETENTION,
-    SLOT,
-    UNKNOWN,
-    WIDTHS,
-    StatsKey,
-    Throughput,
-    scope_of,
-    slot_of,
-    throughput_of,
-    width_for,
-)
 from .schema import (
     DETAILS,
     EVERYBODY,
@@ -340,15 +328,15 @@ def _listed_within(bounds: Document) -> Document:
 SPECIAL = {"%": "%25", ".": "%2E", "$": "%24", "\0": "%00"}
 
 
-async def write_counters(db: Database, counts: Counter[StatsKey]) -> None:
+async def write_counters(db: Database, counts: Counter[stats.StatsKey]) -> None:
     await db.activity.bulk_write(updates(counts), ordered=False)
 
 
 async def throughput(
     db: Database, since: datetime, *, step: timedelta, intervals: int, user_id: str | None
-) -> list[Throughput]:
-    first, width, scope = slot_of(since), step // SLOT, scope_of(user_id)
-    slots = width_for(first, width)
+) -> list[stats.Throughput]:
+    first, width, scope = stats.slot_of(since), step // stats.SLOT, stats.scope_of(user_id)
+    slots = stats.width_for(first, width)
     start, end = (_id(scope, slots, slot) for slot in (first, first + width * intervals))
     rows: list[tuple[int, str, str, str, int, int]] = []
     async for document in db.activity.find({"_id": {"$gte": start, "$lt": end}}):
@@ -359,13 +347,14 @@ async def throughput(
             for status, number in numbers.items():
                 codes = number if isinstance(number, dict) else {"%": number}
                 rows += [
-                    (part, job_type, status, _unescape(c), UNKNOWN, n) for c, n in codes.items()
+                    (part, job_type, status, _unescape(c), stats.UNKNOWN, n)
+                    for c, n in codes.items()
                 ]
-    return throughput_of(rows)
+    return stats.throughput_of(rows)
 
 
 async def drop_expired_counters(db: Database) -> None:
-    expired = {"slot": {"$lt": slot_of(utc_now() - RETENTION)}}
+    expired = {"slot": {"$lt": stats.slot_of(utc_now() - stats.RETENTION)}}
     await db.activity.delete_many(expired, hint="by_slot")
 
 
@@ -373,14 +362,14 @@ def _id(scope: str, width: int, slot: int) -> str:
     return f"{scope}/{width}/{slot:012}"
 
 
-def updates(counts: Counter[StatsKey]) -> list[UpdateOne]:
+def updates(counts: Counter[stats.StatsKey]) -> list[UpdateOne]:
     added: dict[tuple[str, int, int], Counter[str]] = defaultdict(Counter)
-    for (key, n), width in product(counts.items(), WIDTHS):
+    for (key, n), width in product(counts.items(), stats.WIDTHS):
         fields = added[key.scope, width, key.slot // width * width]
         job_type = f"types.{_escape(key.job_type)}"
-        name = f".{_escape(key.code)}" if key.status == FAILED else ""
+        name = f".{_escape(key.code)}" if key.status == stats.FAILED else ""
         fields[f"{job_type}.{key.status}{name}"] += n
-        if key.bucket != UNKNOWN:
+        if key.bucket != stats.UNKNOWN:
             fields[f"{job_type}.waits.{key.bucket}"] += n
     return [
         UpdateOne(

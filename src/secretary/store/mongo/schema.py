@@ -21,6 +21,7 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 
+from ...core import json_codec
 from ...core.errors import StoreUnavailable
 from ...core.job import (
     FINAL_STATUSES,
@@ -39,13 +40,6 @@ from ...core.job import (
     Webhook,
     new_delivery_id,
     utc_now,
-)
-from ...core.json_codec import (
-    encode_in_parts,
-    encode_json_text,
-    encode_strict_json,
-    is_valid_unicode,
-    off_loop,
 )
 from ..jobs import NumberedLog, log_for_clients
 from ..stats import FinishedJob
@@ -300,7 +294,7 @@ LIST_POSITION = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z-[0-9a-f]{16}
 
 def to_bson(value: Mapping[str, Any]) -> Mapping[str, Any] | str:
     """Return the value itself if BSON preserves it, so that it can be queried; otherwise JSON."""
-    return value if _is_bson_safe(value) else encode_json_text(value)
+    return value if _is_bson_safe(value) else json_codec.encode_json_text(value)
 
 
 def from_bson(value: Mapping[str, Any] | str) -> dict[str, Any]:
@@ -318,14 +312,14 @@ def _is_bson_safe(value: Any, depth: int = 0) -> bool:
     if kind is int:
         return bool(-(2**31) <= value < 2**31)  # larger ones come back as another type
     if kind is str:
-        return is_valid_unicode(value)
+        return json_codec.is_valid_unicode(value)
     return kind in (float, bool, type(None))
 
 
 def _is_field_name(key: Any) -> bool:
     if type(key) is not str or key == "" or key[0] == "$":
         return False
-    return "." not in key and "\0" not in key and is_valid_unicode(key)
+    return "." not in key and "\0" not in key and json_codec.is_valid_unicode(key)
 
 
 #: Fields that documents store under the same name as they are, if they have a value.
@@ -508,7 +502,7 @@ async def write_value(
     The chunks are invisible until a fenced update stores these fields in the job.
     """
     split = partial(split_value, job_id, name, blob=uuid4().hex)
-    fields, chunks = await off_loop(split, value)
+    fields, chunks = await json_codec.off_loop(split, value)
     for chunk in chunks:
         await db.durable.contents.insert_one(chunk)
     return fields
@@ -520,7 +514,7 @@ def split_value(
     """Return those fields, and the chunks of a large value, stored under the id `blob`."""
     if value is None:
         return {}, []
-    data = encode_in_parts(value, encode_strict_json)
+    data = json_codec.encode_in_parts(value, json_codec.encode_strict_json)
     if len(data) <= INLINE_BYTES and stored_bytes(inline := to_bson(value)) <= INLINE_BYTES:
         return {name: inline}, []
     parts = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]

@@ -19,33 +19,10 @@ from ..transfer import (
     Record,
     RecordId,
 )
+from . import schema
 from .client_actions import duplicates, publish_added, server_time
 from .outbox import schedule_from, state_to
 from .queries import with_counts
-from .schema import (
-    LISTED,
-    STAGED,
-    STATE_FIELDS,
-    Database,
-    Document,
-    Documents,
-    attempt_to,
-    batch_document,
-    chunk_ids,
-    error_to,
-    job_document,
-    job_from,
-    log_chunks,
-    moment,
-    now_stamp,
-    numbered_logs,
-    split_value,
-    stamp,
-    stamp_or_none,
-    to_bson,
-    with_overflow,
-    without_none,
-)
 from .transitions import Placements, queue_name, settle_batch, user_queue_of
 
 #: The assumed size of a log entry when grouping records.
@@ -53,12 +30,12 @@ ENTRY_BYTES = 500
 
 
 async def records(
-    db: Database, kind: Kind, ids: Collection[RecordId] | None
+    db: schema.Database, kind: Kind, ids: Collection[RecordId] | None
 ) -> AsyncIterator[list[Record]]:
-    sources: dict[Kind, tuple[Document, Documents, str, str]] = {
-        "jobs": ({"status": {"$in": LISTED}}, db.jobs, "listed_at", "by_status"),
+    sources: dict[Kind, tuple[schema.Document, schema.Documents, str, str]] = {
+        "jobs": ({"status": {"$in": schema.LISTED}}, db.jobs, "listed_at", "by_status"),
         "batches": ({}, db.batches, "listed_at", "newest"),
-        "keys": ({"expires_at": {"$gt": now_stamp()}}, db.keys, "_id", "_id_"),
+        "keys": ({"expires_at": {"$gt": schema.now_stamp()}}, db.keys, "_id", "_id_"),
     }
     query, collection, order, hint = sources[kind]
     if ids is not None:
@@ -80,20 +57,22 @@ async def records(
 
 
 async def _groups_in_memory(
-    db: Database, kind: Kind, documents: list[Document]
-) -> AsyncIterator[list[Document]]:
+    db: schema.Database, kind: Kind, documents: list[schema.Document]
+) -> AsyncIterator[list[schema.Document]]:
     """Group documents so that each group fits into memory with its overflow values."""
     if kind != "jobs":
         yield documents
         return
     projection = {"size": {"$binarySize": "$data"}}
-    chunks = db.contents.find({"_id": {"$in": chunk_ids(documents)}}, projection)
+    chunks = db.contents.find({"_id": {"$in": schema.chunk_ids(documents)}}, projection)
     sizes: dict[str, int] = {chunk["_id"]: chunk["size"] async for chunk in chunks}
-    group: list[Document] = []
+    group: list[schema.Document] = []
     size = 0
     for document in documents:
         logged = min(document.get("logged", 0), MAX_LOG_ENTRIES)
-        needed = sum(sizes.get(one, 0) for one in chunk_ids([document])) + logged * ENTRY_BYTES
+        needed = (
+            sum(sizes.get(one, 0) for one in schema.chunk_ids([document])) + logged * ENTRY_BYTES
+        )
         if group and size + needed > GROUP_BYTES:
             yield group
             group, size = [], 0
@@ -102,11 +81,13 @@ async def _groups_in_memory(
     yield group
 
 
-async def _records_of(db: Database, kind: Kind, documents: Sequence[Document]) -> list[Record]:
+async def _records_of(
+    db: schema.Database, kind: Kind, documents: Sequence[schema.Document]
+) -> list[Record]:
     match kind:
         case "jobs":
-            whole = await with_overflow(db, documents)
-            logs = await numbered_logs(db, [one["_id"] for one in whole if "logged" in one])
+            whole = await schema.with_overflow(db, documents)
+            logs = await schema.numbered_logs(db, [one["_id"] for one in whole if "logged" in one])
             return [_job_record(one, logs.get(one["_id"], [])) for one in whole]
         case "batches":
             batches = await with_counts(db, documents)
@@ -119,9 +100,9 @@ async def _records_of(db: Database, kind: Kind, documents: Sequence[Document]) -
             return [key for key in keys if key is not None]
 
 
-def _job_record(document: Document, logs: NumberedLog) -> JobRecord:
+def _job_record(document: schema.Document, logs: NumberedLog) -> JobRecord:
     return JobRecord(
-        job=job_from(document, logs=[entry for _, entry in logs]),
+        job=schema.job_from(document, logs=[entry for _, entry in logs]),
         dropped_logs=logs[0][0] - 1 if logs else 0,
         position=document.get("turn"),
         paused=document.get("held", False),
@@ -129,16 +110,16 @@ def _job_record(document: Document, logs: NumberedLog) -> JobRecord:
     )
 
 
-def _outbox_state(document: Document) -> OutboxState:
+def _outbox_state(document: schema.Document) -> OutboxState:
     due, pace = document.get("outbox"), document.get("pace")
     return OutboxState(
-        due_at=moment(due["due_at"]) if due else None,
+        due_at=schema.moment(due["due_at"]) if due else None,
         final=due["final"] if due else False,
         schedule=schedule_from(pace) if pace else None,
     )
 
 
-async def _key_record(db: Database, document: Document) -> KeyRecord | None:
+async def _key_record(db: schema.Database, document: schema.Document) -> KeyRecord | None:
     stored = document if "job_ids" in document else await _stored_under(db, document)
     if stored is None:
         return None
@@ -148,19 +129,19 @@ async def _key_record(db: Database, document: Document) -> KeyRecord | None:
         fingerprint=document["fingerprint"],
         job_ids=tuple(stored["job_ids"]),
         batch_id=stored.get("batch_id"),
-        expires_at=moment(document["expires_at"]),
+        expires_at=schema.moment(document["expires_at"]),
     )
 
 
-async def _stored_under(db: Database, key: Document) -> Document | None:
+async def _stored_under(db: schema.Database, key: schema.Document) -> schema.Document | None:
     """Return what a process stored under the key before it crashed; None if nothing."""
     mine = {"_id": key["reserved"], "idempotency_key": key["_id"]}
-    if await db.jobs.find_one({**mine, "status": {"$in": LISTED}}, {"_id": 1}) is not None:
+    if await db.jobs.find_one({**mine, "status": {"$in": schema.LISTED}}, {"_id": 1}) is not None:
         return {"job_ids": [key["reserved"]]}
     if await db.batches.find_one(mine, {"_id": 1}) is None:
         return None
     jobs = db.jobs.find(
-        {"batch_id": key["reserved"], "status": {"$in": LISTED}},
+        {"batch_id": key["reserved"], "status": {"$in": schema.LISTED}},
         {"_id": 1},
         sort=[("arrival", 1)],
         hint="by_batch",
@@ -171,10 +152,10 @@ async def _stored_under(db: Database, key: Document) -> Document | None:
 #: Marks the invisible placeholder of a job that is being imported. `tidy` removes leftovers, like
 #: staged jobs whose batch was not added.
 IMPORT_TOKEN = "_copy"
-PLACEHOLDER = {"status": STAGED, "staged.token": IMPORT_TOKEN}
+PLACEHOLDER = {"status": schema.STAGED, "staged.token": IMPORT_TOKEN}
 
 
-async def import_records(db: Database, records: Sequence[Record]) -> set[RecordId]:
+async def import_records(db: schema.Database, records: Sequence[Record]) -> set[RecordId]:
     new: set[RecordId] = set()
     if jobs := [record for record in records if isinstance(record, JobRecord)]:
         new |= await _import_jobs(db, jobs)
@@ -185,7 +166,7 @@ async def import_records(db: Database, records: Sequence[Record]) -> set[RecordI
     return new
 
 
-async def _import_jobs(db: Database, records: Sequence[JobRecord]) -> set[RecordId]:
+async def _import_jobs(db: schema.Database, records: Sequence[JobRecord]) -> set[RecordId]:
     """Write placeholders, then overflow chunks and logs, and the documents last: they make the jobs
     exist. After an interruption, everything is written again under the same ids."""
     ids = [record.record_id for record in records]
@@ -196,24 +177,31 @@ async def _import_jobs(db: Database, records: Sequence[JobRecord]) -> set[Record
         return set()
     staged = {"token": IMPORT_TOKEN, "at": await server_time(db)}
     placeholders = [
-        {"_id": record.record_id, "status": STAGED, "batch_id": IMPORT_TOKEN, "staged": staged}
+        {
+            "_id": record.record_id,
+            "status": schema.STAGED,
+            "batch_id": IMPORT_TOKEN,
+            "staged": staged,
+        }
         for record in new
     ]
     await _replace(db.jobs, placeholders, only=PLACEHOLDER)
     unplaced = [user_queue_of(record.job) for record in new if record.needs_position]
     placements = await Placements.load(db, unplaced)
-    documents: list[Document] = []
-    chunks: list[Document] = []
-    logs: list[Document] = []
+    documents: list[schema.Document] = []
+    chunks: list[schema.Document] = []
+    logs: list[schema.Document] = []
     for record in new:
         job = record.job
         document = _job_document(db, record) | _queue_fields(record, placements)
         for name, value in (("parameters", job.parameters), ("results", job.results)):
-            inline, overflow = split_value(job.job_id, name, value, blob=f"{job.job_id}/{name}")
+            inline, overflow = schema.split_value(
+                job.job_id, name, value, blob=f"{job.job_id}/{name}"
+            )
             document |= inline
             chunks += overflow
         documents.append(document)
-        for chunk in log_chunks(job.job_id, job.logs, first=record.dropped_logs + 1):
+        for chunk in schema.log_chunks(job.job_id, job.logs, first=record.dropped_logs + 1):
             logs.append(chunk | {"_id": f"{job.job_id}/{chunk['first']}"})
     await _replace(db.durable.contents, chunks)
     await _replace(db.durable.logs, logs)
@@ -222,8 +210,11 @@ async def _import_jobs(db: Database, records: Sequence[JobRecord]) -> set[Record
 
 
 async def _replace(
-    collection: Documents, documents: Sequence[Document], *, only: Document | None = None
-) -> list[Document]:
+    collection: schema.Documents,
+    documents: Sequence[schema.Document],
+    *,
+    only: schema.Document | None = None,
+) -> list[schema.Document]:
     """Insert or replace documents; with `only`, replace just those that match it. Returns the
     written documents."""
     requests = [
@@ -234,7 +225,9 @@ async def _replace(
     return await _written(collection.bulk_write(requests, ordered=False), documents)
 
 
-async def _written(write: Awaitable[object], documents: Sequence[Document]) -> list[Document]:
+async def _written(
+    write: Awaitable[object], documents: Sequence[schema.Document]
+) -> list[schema.Document]:
     """Await a write of many documents; return those that were not refused as duplicates."""
     failed: set[int] = set()
     try:
@@ -244,7 +237,7 @@ async def _written(write: Awaitable[object], documents: Sequence[Document]) -> l
     return [one for n, one in enumerate(documents) if n not in failed]
 
 
-def _queue_fields(record: JobRecord, placements: Placements) -> Document:
+def _queue_fields(record: JobRecord, placements: Placements) -> schema.Document:
     job = record.job
     if job.status is not JobStatus.PENDING:
         return {}
@@ -253,50 +246,50 @@ def _queue_fields(record: JobRecord, placements: Placements) -> Document:
     if record.position is not None:
         return {"line": queue_name(job.job_type, job.priority), "turn": record.position}
     if job.run_at is not None:
-        return {"due_at": stamp(job.run_at)}
+        return {"due_at": schema.stamp(job.run_at)}
     return placements.for_job(*user_queue_of(job))
 
 
-def _job_document(db: Database, record: JobRecord) -> Document:
+def _job_document(db: schema.Database, record: JobRecord) -> schema.Document:
     job = record.job
     logged = record.dropped_logs + len(job.logs)
-    state = without_none(
-        **{name: getattr(job, name) or None for name in STATE_FIELDS},
-        error=error_to(job.error) if job.error else None,
-        updated_at=stamp(job.updated_at),
-        processing_started_at=stamp_or_none(job.processing_started_at),
-        completed_at=stamp_or_none(job.completed_at),
-        attempts=[attempt_to(one) for one in job.past_attempts] or None,
-        resources=to_bson(job.resources) if job.resources else None,
+    state = schema.without_none(
+        **{name: getattr(job, name) or None for name in schema.STATE_FIELDS},
+        error=schema.error_to(job.error) if job.error else None,
+        updated_at=schema.stamp(job.updated_at),
+        processing_started_at=schema.stamp_or_none(job.processing_started_at),
+        completed_at=schema.stamp_or_none(job.completed_at),
+        attempts=[schema.attempt_to(one) for one in job.past_attempts] or None,
+        resources=schema.to_bson(job.resources) if job.resources else None,
         logged=logged or None,
     )
-    document = job_document(job, arrival=db.next_arrival()) | db.new_change_time | state
+    document = schema.job_document(job, arrival=db.next_arrival()) | db.new_change_time | state
     return document | _deliveries(job, record.outbox)
 
 
-def _deliveries(owner: Job | Batch, state: OutboxState) -> Document:
-    fields: Document = {}
+def _deliveries(owner: Job | Batch, state: OutboxState) -> schema.Document:
+    fields: schema.Document = {}
     if owner.deliveries:
         fields["deliveries"] = [_delivery(one) for one in owner.deliveries]
         fields["told"] = owner.deliveries[-1].n
     return fields | state_to(owner.webhook, state)
 
 
-def _delivery(delivery: Delivery) -> Document:
+def _delivery(delivery: Delivery) -> schema.Document:
     tries = [one.model_dump(mode="json", exclude_none=True) for one in delivery.tries]
-    return without_none(
+    return schema.without_none(
         delivery_id=delivery.delivery_id,
         event=delivery.event,
-        created_at=stamp(delivery.created_at),
-        replayed_at=stamp_or_none(delivery.replayed_at),
-        delivered_at=stamp_or_none(delivery.delivered_at),
-        next_try_at=stamp_or_none(delivery.next_try_at),
+        created_at=schema.stamp(delivery.created_at),
+        replayed_at=schema.stamp_or_none(delivery.replayed_at),
+        delivered_at=schema.stamp_or_none(delivery.delivered_at),
+        next_try_at=schema.stamp_or_none(delivery.next_try_at),
         tried=delivery.tried or None,
         tries=tries or None,
     )
 
 
-async def _import_batches(db: Database, records: Sequence[BatchRecord]) -> set[RecordId]:
+async def _import_batches(db: schema.Database, records: Sequence[BatchRecord]) -> set[RecordId]:
     documents = [_batch_document(db, record) for record in records]
     insert = db.durable.batches.insert_many(documents, ordered=False)
     new = await _written(insert, documents)
@@ -306,30 +299,30 @@ async def _import_batches(db: Database, records: Sequence[BatchRecord]) -> set[R
     return {document["_id"] for document in new}
 
 
-def _batch_document(db: Database, record: BatchRecord) -> Document:
+def _batch_document(db: schema.Database, record: BatchRecord) -> schema.Document:
     batch = record.batch
-    ends = without_none(
-        started_at=stamp_or_none(batch.started_at),
-        completed_at=stamp_or_none(batch.completed_at),
+    ends = schema.without_none(
+        started_at=schema.stamp_or_none(batch.started_at),
+        completed_at=schema.stamp_or_none(batch.completed_at),
         open=batch.completed_at is None or None,
     )
-    document = batch_document(batch, arrival=db.next_arrival()) | db.new_change_time | ends
+    document = schema.batch_document(batch, arrival=db.next_arrival()) | db.new_change_time | ends
     return document | _deliveries(batch, record.outbox)
 
 
-async def _import_keys(db: Database, records: Sequence[KeyRecord]) -> set[RecordId]:
+async def _import_keys(db: schema.Database, records: Sequence[KeyRecord]) -> set[RecordId]:
     documents = [
-        without_none(
+        schema.without_none(
             _id={"scope": record.scope, "key": record.key},
             fingerprint=record.fingerprint,
             reserved=record.batch_id or record.job_ids[0],
             job_ids=list(record.job_ids),
             batch_id=record.batch_id,
-            expires_at=stamp(record.expires_at),
+            expires_at=schema.stamp(record.expires_at),
         )
         for record in records
     ]
     ids = [document["_id"] for document in documents]
-    await db.keys.delete_many({"_id": {"$in": ids}, "expires_at": {"$lt": now_stamp()}})
+    await db.keys.delete_many({"_id": {"$in": ids}, "expires_at": {"$lt": schema.now_stamp()}})
     new = await _written(db.durable.keys.insert_many(documents, ordered=False), documents)
     return {(one["_id"]["scope"], one["_id"]["key"]) for one in new}

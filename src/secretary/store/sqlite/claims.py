@@ -27,36 +27,18 @@ from ...core.job import (
 )
 from ...core.json_codec import encode_json_text
 from ...core.processes import boot_id
-from ..claims import (
-    Candidate,
-    Capacity,
-    FairScheduler,
-    JobClass,
-    Renewal,
-    Rescued,
-    Running,
-    WorkerInfo,
-    crash_error,
-    worker_lost_entry,
-)
-from . import outbox
+from .. import claims
+from . import outbox, schema
 from .jobs import cancel_job, fail, promote, queues_with_jobs, requeue, settle_batch
-from .schema import (
-    JOB_COLUMNS,
-    JOBS,
-    NEXT_REVISION,
-    distinct_values,
-    job_from,
-    microseconds,
-    moment,
-)
 
 #: How many users of a queue a claim checks at most when there is a limit per user.
 MAX_USERS_CHECKED = 500
 
 
 def claim_together(
-    scheduler: FairScheduler, db: apsw.Connection, requests: list[tuple[str, Capacity]]
+    scheduler: claims.FairScheduler,
+    db: apsw.Connection,
+    requests: list[tuple[str, claims.Capacity]],
 ) -> list[list[Job] | LeaseLost]:
     answers: list[list[Job] | LeaseLost] = []
     for worker_id, capacity in requests:
@@ -68,10 +50,10 @@ def claim_together(
 
 
 def claim(
-    db: apsw.Connection, scheduler: FairScheduler, worker_id: str, capacity: Capacity
+    db: apsw.Connection, scheduler: claims.FairScheduler, worker_id: str, capacity: claims.Capacity
 ) -> list[Job]:
     """Give a worker the jobs that should start next."""
-    now = microseconds(utc_now())
+    now = schema.microseconds(utc_now())
     before: Any = db.execute(CLAIM_PRECONDITIONS, (worker_id, now)).fetchone()
     registered, due = before
     if not registered:
@@ -91,17 +73,17 @@ def claim(
     db.execute(
         "UPDATE jobs SET status = 'processing', turn = NULL, run_at = NULL, attempt = attempt + 1,"
         " worker_id = ?, processing_started_at = ?, updated_at = ?, step = 'initializing',"
-        f" percent = 0, message = '', revision = {NEXT_REVISION}"
+        f" percent = 0, message = '', revision = {schema.NEXT_REVISION}"
         " WHERE seq IN (SELECT value FROM json_each(?))",
         (worker_id, now, now, seqs),
     )
     # Read all rows as one JSON value: fetching rows one by one costs more than parsing them.
     rows: str = db.execute(
-        f"SELECT json_group_array(json_array({JOB_COLUMNS}))"
-        f" FROM json_each(?) AS chosen CROSS JOIN {JOBS} WHERE jobs.seq = chosen.value",
+        f"SELECT json_group_array(json_array({schema.JOB_COLUMNS}))"
+        f" FROM json_each(?) AS chosen CROSS JOIN {schema.JOBS} WHERE jobs.seq = chosen.value",
         (seqs,),
     ).get
-    jobs = {row[0]: job_from(row) for row in json.loads(rows)}
+    jobs = {row[0]: schema.job_from(row) for row in json.loads(rows)}
     return [jobs[seq] for seq in chosen]
 
 
@@ -113,8 +95,8 @@ CLAIM_PRECONDITIONS = (
 )
 
 
-def _running_jobs(db: apsw.Connection, capacity: Capacity) -> Running:
-    running = Running()
+def _running_jobs(db: apsw.Connection, capacity: claims.Capacity) -> claims.Running:
+    running = claims.Running()
     if capacity.max_per_type or capacity.max_per_user is not None:
         for job_type, user_id in db.execute(
             "SELECT job_type, user_id FROM jobs INDEXED BY jobs_running WHERE status = 'processing'"
@@ -125,18 +107,18 @@ def _running_jobs(db: apsw.Connection, capacity: Capacity) -> Running:
 
 
 def _candidates(
-    db: apsw.Connection, queue: JobClass, capacity: Capacity, running: Running
-) -> Iterator[Candidate]:
+    db: apsw.Connection, queue: claims.JobClass, capacity: claims.Capacity, running: claims.Running
+) -> Iterator[claims.Candidate]:
     if capacity.max_per_user is None:
         rows: list[Any] = db.execute(
             "SELECT seq, user_id FROM jobs INDEXED BY jobs_ready"
             " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL ORDER BY turn, seq LIMIT ?",
             (*queue, capacity.slots),
         ).fetchall()
-        return (Candidate(seq, user_id, seq) for seq, user_id in rows)
+        return (claims.Candidate(seq, user_id, seq) for seq, user_id in rows)
     # Only jobs of users below their limit: skipping a busy user's 10,000 jobs is one index lookup.
     candidates: list[tuple[int, int, str | None]] = []
-    users = islice(distinct_values(db, NEXT_USER, queue), MAX_USERS_CHECKED)
+    users = islice(schema.distinct_values(db, NEXT_USER, queue), MAX_USERS_CHECKED)
     for user_id in chain([None], users):
         room = capacity.slots
         if user_id is not None:
@@ -148,7 +130,7 @@ def _candidates(
         )
         candidates += [(position, seq, user_id) for position, seq in jobs]
     candidates.sort(key=lambda candidate: candidate[:2])
-    return (Candidate(seq, user_id, seq) for _, seq, user_id in candidates)
+    return (claims.Candidate(seq, user_id, seq) for _, seq, user_id in candidates)
 
 
 NEXT_USER = (
@@ -167,11 +149,11 @@ def fence(job: Job) -> tuple[str, int, str | None]:
 def report(
     db: apsw.Connection, job: Job, progress: Progress | None = None, logs: Sequence[LogEntry] = ()
 ) -> None:
-    now = microseconds(utc_now())
+    now = schema.microseconds(utc_now())
     if progress is not None:
         seq = db.execute(
             "UPDATE jobs SET step = ?, percent = max(percent, ?), message = ?, updated_at = ?,"
-            f" revision = {NEXT_REVISION}" + OWNED_BY + " RETURNING seq",
+            f" revision = {schema.NEXT_REVISION}" + OWNED_BY + " RETURNING seq",
             (progress.step, progress.percent, progress.message, now, *fence(job)),
         ).get
     else:
@@ -189,7 +171,7 @@ def add_logs(db: apsw.Connection, seq: int, logs: Sequence[LogEntry]) -> None:
     last = db.execute("SELECT max(n) FROM logs WHERE seq = ?", (seq,)).get or 0
     for n, entry in enumerate(logs, last + 1):
         message = entry.message[:MAX_LOG_MESSAGE]
-        row = (seq, n, microseconds(entry.timestamp), entry.level, message)
+        row = (seq, n, schema.microseconds(entry.timestamp), entry.level, message)
         db.execute("INSERT INTO logs VALUES (?, ?, ?, ?, ?)", row)
     oldest = last + len(logs) - MAX_LOG_ENTRIES
     if oldest > 0:
@@ -246,10 +228,10 @@ def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLo
         (json.dumps([fence(completion.job) for completion in completions]),),
     ).get
     owned = {job_id: (seq, batch_id) for job_id, seq, batch_id in json.loads(rows)}
-    now = microseconds(utc_now())
+    now = schema.microseconds(utc_now())
     db.execute(
         "UPDATE jobs SET status = 'completed', step = 'completed', percent = 100, message = '',"
-        f" error_code = NULL, updated_at = ?, completed_at = ?, revision = {NEXT_REVISION}"
+        f" error_code = NULL, updated_at = ?, completed_at = ?, revision = {schema.NEXT_REVISION}"
         " WHERE seq IN (SELECT value FROM json_each(?))",
         (now, now, json.dumps([seq for seq, _ in owned.values()])),
     )
@@ -291,14 +273,14 @@ def has_lost_jobs(db: apsw.Connection) -> bool:
     return bool(lapsed or db.execute(ABANDONED).fetchone())
 
 
-def rescue(db: apsw.Connection, dead: Collection[str], max_crashes: int) -> list[Rescued]:
+def rescue(db: apsw.Connection, dead: Collection[str], max_crashes: int) -> list[claims.Rescued]:
     db.execute(f"DELETE {LAPSED}", (_boot(), time.monotonic()))
     for worker_id in dead:
         unregister_worker(db, worker_id)
     abandoned: list[Any] = db.execute(ABANDONED).fetchall()
-    rescued: list[Rescued] = []
+    rescued: list[claims.Rescued] = []
     for seq, job_id, attempt, worker_id, crashes, cancel_requested in abandoned:
-        error = crash_error(worker_id, crashes + 1)
+        error = claims.crash_error(worker_id, crashes + 1)
         failed = not cancel_requested and crashes + 1 >= max_crashes
         if cancel_requested:
             cancel_job(db, seq, Cancelled().reason)
@@ -306,8 +288,8 @@ def rescue(db: apsw.Connection, dead: Collection[str], max_crashes: int) -> list
             fail(db, seq, error, crashed=True)
         else:
             requeue(db, seq, error=error, counter="crashes", interrupted=True)
-        add_logs(db, seq, [worker_lost_entry(worker_id, attempt)])
-        rescued.append(Rescued(job_id, attempt, worker_id, failed, bool(cancel_requested)))
+        add_logs(db, seq, [claims.worker_lost_entry(worker_id, attempt)])
+        rescued.append(claims.Rescued(job_id, attempt, worker_id, failed, bool(cancel_requested)))
     return rescued
 
 
@@ -319,15 +301,15 @@ ABANDONED = (
 )
 
 
-def register_worker(db: apsw.Connection, worker: WorkerInfo, lease: timedelta) -> None:
-    info = {**asdict(worker), "started_at": microseconds(worker.started_at)}
+def register_worker(db: apsw.Connection, worker: claims.WorkerInfo, lease: timedelta) -> None:
+    info = {**asdict(worker), "started_at": schema.microseconds(worker.started_at)}
     del info["seen_at"]
     lease_until = time.monotonic() + lease.total_seconds()
     db.execute(
         "INSERT INTO workers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
         " SET info = excluded.info, seen_at = excluded.seen_at,"
         " lease_until = excluded.lease_until",
-        (worker.worker_id, json.dumps(info), microseconds(utc_now()), lease_until, _boot()),
+        (worker.worker_id, json.dumps(info), schema.microseconds(utc_now()), lease_until, _boot()),
     )
 
 
@@ -343,16 +325,16 @@ def busy_slots(db: apsw.Connection) -> dict[str, int]:
     return {worker_id: n for worker_id, n in rows if worker_id is not None}
 
 
-def all_workers(db: apsw.Connection) -> list[WorkerInfo]:
-    workers: list[WorkerInfo] = []
+def all_workers(db: apsw.Connection) -> list[claims.WorkerInfo]:
+    workers: list[claims.WorkerInfo] = []
     for text, seen_at in db.execute("SELECT info, seen_at FROM workers ORDER BY worker_id"):
         info = json.loads(text)
-        times = {"started_at": moment(info["started_at"]), "seen_at": moment(seen_at)}
-        workers.append(WorkerInfo.from_stored(info | times))
+        times = {"started_at": schema.moment(info["started_at"]), "seen_at": schema.moment(seen_at)}
+        workers.append(claims.WorkerInfo.from_stored(info | times))
     return workers
 
 
-def read_lease(db: apsw.Connection, worker_id: str) -> tuple[float, Renewal]:
+def read_lease(db: apsw.Connection, worker_id: str) -> tuple[float, claims.Renewal]:
     """Return how many seconds of the lease remain and which jobs it covers; most renewals need no
     write."""
     lease_until = db.execute(
@@ -367,13 +349,13 @@ def read_lease(db: apsw.Connection, worker_id: str) -> tuple[float, Renewal]:
     ).fetchall()
     cancelled = frozenset(job_id for job_id, _, cancel in rows if cancel)
     remaining = lease_until - time.monotonic()
-    return remaining, Renewal({job_id: n for job_id, n, _ in rows}, cancelled)
+    return remaining, claims.Renewal({job_id: n for job_id, n, _ in rows}, cancelled)
 
 
 def extend_lease(db: apsw.Connection, worker_id: str, lease: timedelta) -> None:
     db.execute(
         "UPDATE workers SET lease_until = ?, seen_at = ? WHERE worker_id = ?",
-        (time.monotonic() + lease.total_seconds(), microseconds(utc_now()), worker_id),
+        (time.monotonic() + lease.total_seconds(), schema.microseconds(utc_now()), worker_id),
     )
     if not db.changes():
         raise LeaseLost(f"The worker {worker_id} is not registered")

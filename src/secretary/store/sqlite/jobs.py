@@ -24,19 +24,8 @@ from ...core.json_codec import encode_json_text
 from ..claims import JobClass
 from ..jobs import Added, IdempotencyKey, JobQuery
 from ..stats import FinishedJob, count_finished, wait_of
-from . import outbox
+from . import outbox, schema
 from .queries import Term, drop_expired_counters, find_seqs, get_batch, write_counters
-from .schema import (
-    JOBS,
-    NEXT_REVISION,
-    insert_batch,
-    insert_job,
-    microseconds,
-    microseconds_or_none,
-    moment,
-    moment_or_none,
-    record_change,
-)
 
 #: Scheduled jobs that are due enter their queue in batches of this size.
 MAX_PROMOTED = 1000
@@ -60,7 +49,7 @@ def add(
         return known
     try:
         if batch is not None:
-            insert_batch(db, batch)
+            schema.insert_batch(db, batch)
             if batch.webhook is not None:
                 outbox.register(db, "batch", batch.batch_id, batch.webhook)
         enqueue(db, jobs, paused=batch is not None and not batch.is_active)
@@ -70,7 +59,7 @@ def add(
         settle_batch(db, batch.batch_id)
     added = Added([job.job_id for job in jobs], batch.batch_id if batch else None)
     if (key := idempotency) is not None:
-        expires_at = microseconds(key.expires_at)
+        expires_at = schema.microseconds(key.expires_at)
         ids = json.dumps(added.job_ids)
         db.execute(
             "INSERT OR REPLACE INTO idempotency_keys VALUES (?, ?, ?, ?, ?, ?)",
@@ -83,7 +72,7 @@ def _known_key(db: apsw.Connection, key: IdempotencyKey) -> Added | None:
     row = db.execute(
         "SELECT fingerprint, job_ids, batch_id FROM idempotency_keys"
         " WHERE scope = ? AND key = ? AND expires_at > ?",
-        (key.scope, key.key, microseconds(utc_now())),
+        (key.scope, key.key, schema.microseconds(utc_now())),
     ).fetchone()
     if row is None:
         return None
@@ -98,10 +87,8 @@ def cancel(db: apsw.Connection, query: JobQuery) -> list[str]:
         if db.execute("SELECT status FROM jobs WHERE seq = ?", (seq,)).get == "pending":
             cancel_job(db, seq, Cancelled().reason)
         else:
-            db.execute(
-                f"UPDATE jobs SET cancel_requested = 1, revision = {NEXT_REVISION} WHERE seq = ?",
-                (seq,),
-            )
+            changes = f"cancel_requested = 1, revision = {schema.NEXT_REVISION}"
+            db.execute(f"UPDATE jobs SET {changes} WHERE seq = ?", (seq,))
     return list(matching.values())
 
 
@@ -130,7 +117,7 @@ def archive(db: apsw.Connection, query: JobQuery, *, archived: bool = True) -> l
     matching = _matching(db, query, ("archived = ?", (not archived,)))
     for seq in matching:
         db.execute(
-            f"UPDATE jobs SET archived = ?, revision = {NEXT_REVISION} WHERE seq = ?",
+            f"UPDATE jobs SET archived = ?, revision = {schema.NEXT_REVISION} WHERE seq = ?",
             (archived, seq),
         )
     return list(matching.values())
@@ -143,7 +130,7 @@ def delete(db: apsw.Connection, query: JobQuery) -> list[str]:
             "DELETE FROM jobs WHERE seq = ? RETURNING batch_id, revision", (seq,)
         ).fetchone()
         outbox.delete(db, job_id)
-        record_change(db, job_id=job_id, batch_id=row[0], above=row[1])
+        schema.record_change(db, job_id=job_id, batch_id=row[0], above=row[1])
     return list(matching.values())
 
 
@@ -161,23 +148,23 @@ def change_batch(
     archived: bool | None = None,
 ) -> Batch:
     batch = get_batch(db, batch_id)
-    now = microseconds(utc_now())
+    now = schema.microseconds(utc_now())
     if is_active is not None and is_active != batch.is_active:
         db.execute("UPDATE batches SET is_active = ? WHERE batch_id = ?", (is_active, batch_id))
         # Resumed jobs enter the queue with the next claim, like scheduled jobs that are due.
         db.execute(
             "UPDATE jobs SET held = ?, turn = NULL, run_at = coalesce(run_at, ?),"
-            f" revision = {NEXT_REVISION} WHERE batch_id = ? AND status = 'pending'",
+            f" revision = {schema.NEXT_REVISION} WHERE batch_id = ? AND status = 'pending'",
             (not is_active, now, batch_id),
         )
     if archived is not None and archived != batch.archived:
         db.execute("UPDATE batches SET archived = ? WHERE batch_id = ?", (archived, batch_id))
         db.execute(
-            f"UPDATE jobs SET archived = ?, revision = {NEXT_REVISION} WHERE batch_id = ?",
+            f"UPDATE jobs SET archived = ?, revision = {schema.NEXT_REVISION} WHERE batch_id = ?",
             (archived, batch_id),
         )
     db.execute("UPDATE batches SET updated_at = ? WHERE batch_id = ?", (now, batch_id))
-    record_change(db, job_id=None, batch_id=batch_id)
+    schema.record_change(db, job_id=None, batch_id=batch_id)
     return get_batch(db, batch_id)
 
 
@@ -186,7 +173,7 @@ def delete_batch(db: apsw.Connection, batch_id: str) -> None:
         raise Conflict(f"The batch {batch_id} still has jobs")
     outbox.delete(db, batch_id)
     db.execute("DELETE FROM batches WHERE batch_id = ?", (batch_id,))
-    record_change(db, job_id=None, batch_id=batch_id)
+    schema.record_change(db, job_id=None, batch_id=batch_id)
 
 
 class QueuePositions:
@@ -232,7 +219,7 @@ def enqueue(db: apsw.Connection, jobs: Sequence[Job], *, paused: bool) -> None:
         position = None
         if not paused and (job.run_at is None or job.run_at <= now):
             position = positions.next_position(job.job_type, job.priority, job.user_id)
-        insert_job(db, job, position=position, paused=paused)
+        schema.insert_job(db, job, position=position, paused=paused)
         if job.webhook is not None:
             outbox.register(db, "job", job.job_id, job.webhook)
 
@@ -286,7 +273,7 @@ def waiting_since(db: apsw.Connection) -> dict[str, datetime]:
             queue,
         ).get
         if head is not None:
-            since[queue[0]] = min(moment(head), since.get(queue[0], moment(head)))
+            since[queue[0]] = min(schema.moment(head), since.get(queue[0], schema.moment(head)))
     return since
 
 
@@ -303,10 +290,10 @@ def cancel_job(db: apsw.Connection, seq: int, reason: str) -> None:
 
 def _end(db: apsw.Connection, seq: int, status: JobStatus, error: JobError, changes: str) -> None:
     """Fail or cancel a job, count it, make its webhook event due and settle its batch."""
-    now = microseconds(utc_now())
+    now = schema.microseconds(utc_now())
     row: Any = db.execute(
         f"UPDATE jobs SET status = ?, {changes}, error_code = ?, updated_at = ?, completed_at = ?,"
-        f" revision = {NEXT_REVISION} WHERE seq = ? RETURNING"
+        f" revision = {schema.NEXT_REVISION} WHERE seq = ? RETURNING"
         " job_id, batch_id, job_type, user_id, attempt, created_at, processing_started_at",
         (status.value, error.code, now, now, seq),
     ).fetchone()
@@ -315,8 +302,8 @@ def _end(db: apsw.Connection, seq: int, status: JobStatus, error: JobError, chan
         "UPDATE contents SET error = ? WHERE seq = ? RETURNING webhook",
         (error.model_dump_json(), seq),
     ).get
-    waited = wait_of(attempt, moment(created_at), moment_or_none(started_at))
-    ending = FinishedJob(job_type, user_id, status.value, moment(now), error.code, waited)
+    waited = wait_of(attempt, schema.moment(created_at), schema.moment_or_none(started_at))
+    ending = FinishedJob(job_type, user_id, status.value, schema.moment(now), error.code, waited)
     write_counters(db, count_finished([ending]))
     if webhook is not None:
         outbox.add_final_event(db, job_id, Webhook.from_stored_json(webhook), "error", now)
@@ -340,7 +327,7 @@ def requeue(
     now = utc_now()
     row: Any = db.execute(
         "SELECT job_type, priority, jobs.user_id, coalesce(NOT is_active, 0), attempt, worker_id,"
-        f" processing_started_at, jobs.completed_at, attempts, error FROM {JOBS}"
+        f" processing_started_at, jobs.completed_at, attempts, error FROM {schema.JOBS}"
         " LEFT JOIN batches USING (batch_id) WHERE jobs.seq = ?",
         (seq,),
     ).fetchone()
@@ -353,8 +340,8 @@ def requeue(
         past = Attempt(
             attempt=attempt,
             worker_id=worker_id,
-            started_at=moment(started_at),
-            ended_at=moment(ended_at) if ended_at else now,
+            started_at=schema.moment(started_at),
+            ended_at=schema.moment(ended_at) if ended_at else now,
             error=attempt_error,
         )
         history = [*(json.loads(attempts) if attempts else []), past.model_dump(mode="json")]
@@ -372,8 +359,15 @@ def requeue(
     db.execute(
         "UPDATE jobs SET status = 'pending', turn = ?, held = ?, run_at = ?, worker_id = NULL,"
         " processing_started_at = NULL, completed_at = NULL, error_code = ?, updated_at = ?,"
-        f" revision = {NEXT_REVISION}{counting} WHERE seq = ?",
-        (position, paused, microseconds_or_none(run_at), code, microseconds(now), seq),
+        f" revision = {schema.NEXT_REVISION}{counting} WHERE seq = ?",
+        (
+            position,
+            paused,
+            schema.microseconds_or_none(run_at),
+            code,
+            schema.microseconds(now),
+            seq,
+        ),
     )
     text = error.model_dump_json() if error else None
     db.execute("UPDATE contents SET error = ?, attempts = ? WHERE seq = ?", (text, attempts, seq))
@@ -396,7 +390,7 @@ def settle_batch(db: apsw.Connection, batch_id: str) -> None:
 def tidy(db: apsw.Connection, last_scope: str) -> str:
     """Drop what has expired; throughput counters in steps, of which the next begins after the
     returned scope."""
-    now = microseconds(utc_now())
+    now = schema.microseconds(utc_now())
     db.execute("DELETE FROM idempotency_keys WHERE expires_at < ?", (now,))
     # The newest trace stays in any case: it may have the highest revision.
     db.execute(

@@ -33,17 +33,7 @@ from ..outbox import (
     first_event,
     succeeded,
 )
-from .schema import (
-    DELIVERY_COLUMNS,
-    delivery_from,
-    distinct_values,
-    insert_row,
-    microseconds,
-    microseconds_or_none,
-    moment,
-    moment_or_none,
-    update_row,
-)
+from . import schema
 
 
 def register(db: apsw.Connection, kind: OwnerKind, owner_id: str, webhook: Webhook) -> None:
@@ -55,16 +45,16 @@ def insert(
     db: apsw.Connection, kind: OwnerKind, owner_id: str, webhook: Webhook, state: OutboxState
 ) -> None:
     row = {"owner_id": owner_id, "kind": kind, "endpoint": webhook.endpoint, "final": state.final}
-    row |= {"due_at": microseconds_or_none(state.due_at)}
-    insert_row(db, "outbox", row | _schedule_row(state.schedule))
+    row |= {"due_at": schema.microseconds_or_none(state.due_at)}
+    schema.insert_row(db, "outbox", row | _schedule_row(state.schedule))
 
 
 def restart(db: apsw.Connection, job_id: str, webhook: Webhook) -> None:
     """Withdraw the final event of a restarted job and schedule its progress."""
     withdraw(db, job_id)
     if (first := first_event(webhook)).due_at is not None:
-        row = _schedule_row(first.schedule) | {"due_at": microseconds(first.due_at)}
-        update_row(db, "outbox", row, owner_id=job_id)
+        row = _schedule_row(first.schedule) | {"due_at": schema.microseconds(first.due_at)}
+        schema.update_row(db, "outbox", row, owner_id=job_id)
 
 
 def _schedule_row(schedule: ProgressSchedule | None) -> dict[str, Any]:
@@ -74,8 +64,8 @@ def _schedule_row(schedule: ProgressSchedule | None) -> dict[str, Any]:
     return {
         "told_percent": schedule.sent_percent,
         "ripe_percent": schedule.early_percent,
-        "ripe_at": microseconds(schedule.early_at),
-        "paced_at": microseconds(schedule.due_at),
+        "ripe_at": schema.microseconds(schedule.early_at),
+        "paced_at": schema.microseconds(schedule.due_at),
     }
 
 
@@ -128,11 +118,11 @@ def delete(db: apsw.Connection, owner_id: str) -> None:
 
 def choose(db: apsw.Connection, capacity: EventCapacity) -> list[str]:
     """Return the owners of due events, without claiming them."""
-    now = microseconds(utc_now())
+    now = schema.microseconds(utc_now())
     if not db.execute("SELECT 1 FROM outbox WHERE due_at <= ? LIMIT 1", (now,)).get:
         return []
     chosen: list[str] = []
-    scheduled = distinct_values(db, NEXT_ENDPOINT)
+    scheduled = schema.distinct_values(db, NEXT_ENDPOINT)
     endpoints = [endpoint for endpoint in scheduled if capacity.room(endpoint) > 0]
     random.shuffle(endpoints)  # no endpoint is always the last
     for endpoint in endpoints:
@@ -161,13 +151,13 @@ NEXT_ENDPOINT = (
 def claim(db: apsw.Connection, owner_ids: list[str], capacity: EventCapacity) -> list[DueEvent]:
     """Claim those events that are still due."""
     now = utc_now()
-    until = microseconds(now + capacity.lease)
+    until = schema.microseconds(now + capacity.lease)
     claimed: list[DueEvent] = []
     for owner_id in owner_ids:
         row: Any = db.execute(
             "UPDATE outbox SET held_until = ?, due_at = ? WHERE owner_id = ? AND due_at <= ?"
             " AND (held_until IS NULL OR held_until <= ?) RETURNING kind, endpoint",
-            (until, until, owner_id, microseconds(now), microseconds(now)),
+            (until, until, owner_id, schema.microseconds(now), schema.microseconds(now)),
         ).fetchone()
         if row is None:
             continue
@@ -180,12 +170,12 @@ def claim(db: apsw.Connection, owner_ids: list[str], capacity: EventCapacity) ->
 
 
 def next_due_at(db: apsw.Connection) -> datetime | None:
-    return moment_or_none(db.execute("SELECT min(due_at) FROM outbox").get)
+    return schema.moment_or_none(db.execute("SELECT min(due_at) FROM outbox").get)
 
 
 def renew(db: apsw.Connection, events: Sequence[DueEvent], lease: timedelta) -> None:
     owner_ids = [event.owner_id for event in events]
-    until = microseconds(utc_now() + lease)
+    until = schema.microseconds(utc_now() + lease)
     db.execute(
         "UPDATE outbox SET held_until = ?, due_at = ? WHERE held_until IS NOT NULL"
         " AND owner_id IN (SELECT value FROM json_each(?))",
@@ -196,22 +186,23 @@ def renew(db: apsw.Connection, events: Sequence[DueEvent], lease: timedelta) -> 
 def _current_delivery(db: apsw.Connection, owner_id: str) -> Delivery | None:
     """Return the undelivered final event, or the delivery that records this run's progress."""
     row = db.execute(
-        f"SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE owner_id = ? AND next_try_at IS NOT NULL"
-        " ORDER BY n LIMIT 1",
+        f"SELECT {schema.DELIVERY_COLUMNS} FROM deliveries"
+        " WHERE owner_id = ? AND next_try_at IS NOT NULL ORDER BY n LIMIT 1",
         (owner_id,),
     ).fetchone()
     if row is not None:
-        return delivery_from(row)
+        return schema.delivery_from(row)
     status = db.execute("SELECT status FROM jobs WHERE job_id = ?", (owner_id,)).get
     if status not in ("pending", "processing"):
         return None
-    last = f"SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE owner_id = ? ORDER BY n DESC LIMIT 1"
+    last = f"SELECT {schema.DELIVERY_COLUMNS} FROM deliveries WHERE owner_id = ?"
+    last += " ORDER BY n DESC LIMIT 1"
     row = db.execute(last, (owner_id,)).fetchone()
-    if row is None or delivery_from(row).event != "progress":
-        insert_delivery(db, owner_id, "progress", microseconds(utc_now()))
+    if row is None or schema.delivery_from(row).event != "progress":
+        insert_delivery(db, owner_id, "progress", schema.microseconds(utc_now()))
         row = db.execute(last, (owner_id,)).fetchone()
     assert row is not None
-    return delivery_from(row)
+    return schema.delivery_from(row)
 
 
 def record_delivery(
@@ -222,12 +213,12 @@ def record_delivery(
     next_try_at: datetime | None = None,
 ) -> None:
     delivered = succeeded(tried)
-    again = None if delivered or next_try_at is None else microseconds(next_try_at)
+    again = None if delivered or next_try_at is None else schema.microseconds(next_try_at)
     # An event that was withdrawn in the meantime stays withdrawn.
     db.execute(
         "UPDATE deliveries SET delivered_at = coalesce(?, delivered_at),"
         " next_try_at = CASE WHEN next_try_at IS NOT NULL THEN ? END WHERE delivery_id = ?",
-        (microseconds(utc_now()) if delivered else None, again, event.delivery.delivery_id),
+        (schema.microseconds(utc_now()) if delivered else None, again, event.delivery.delivery_id),
     )
     _record_attempt(db, event, tried)
     _release(db, event.owner_id)
@@ -241,7 +232,7 @@ def record_progress(
 ) -> None:
     if tried is not None:
         _record_attempt(db, event, tried)
-    update_row(db, "outbox", _schedule_row(schedule), owner_id=event.owner_id)
+    schema.update_row(db, "outbox", _schedule_row(schedule), owner_id=event.owner_id)
     _release(db, event.owner_id)
 
 
@@ -280,7 +271,7 @@ def _release(db: apsw.Connection, owner_id: str) -> None:
 
 
 def postpone(db: apsw.Connection, endpoint: str, until: datetime) -> None:
-    now, then = microseconds(utc_now()), microseconds(until)
+    now, then = schema.microseconds(utc_now()), schema.microseconds(until)
     for final in (0, 1):
         db.execute(
             "UPDATE outbox INDEXED BY outbox_of_endpoint SET due_at = ? WHERE endpoint = ?"
@@ -290,19 +281,23 @@ def postpone(db: apsw.Connection, endpoint: str, until: datetime) -> None:
 
 
 def replay(db: apsw.Connection, owner_id: str, n: int) -> Delivery:
-    one = f"SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE owner_id = ? AND n = ?"
+    one = f"SELECT {schema.DELIVERY_COLUMNS} FROM deliveries WHERE owner_id = ? AND n = ?"
     row = db.execute(one, (owner_id, n)).fetchone()
     if row is None:
         raise NotFound(f"{owner_id} has no delivery {n}")
-    delivery = delivery_from(row)
+    delivery = schema.delivery_from(row)
     ended_at = db.execute(
         "SELECT completed_at FROM jobs WHERE job_id = ?"
         " UNION ALL SELECT completed_at FROM batches WHERE batch_id = ?",
         (owner_id, owner_id),
     ).get
-    if delivery.event == "progress" or ended_at is None or delivery.created_at < moment(ended_at):
+    if (
+        delivery.event == "progress"
+        or ended_at is None
+        or delivery.created_at < schema.moment(ended_at)
+    ):
         raise Conflict(f"Delivery {n} of {owner_id} reports an outdated state")
-    now = microseconds(utc_now())
+    now = schema.microseconds(utc_now())
     db.execute(
         "UPDATE deliveries SET delivered_at = NULL, next_try_at = ?, replayed_at = ?, tried = 0"
         " WHERE delivery_id = ?",
@@ -310,4 +305,4 @@ def replay(db: apsw.Connection, owner_id: str, n: int) -> Delivery:
     )
     db.execute("UPDATE outbox SET due_at = ?, final = 1 WHERE owner_id = ?", (now, owner_id))
     again: Any = db.execute(one, (owner_id, n)).fetchone()
-    return delivery_from(again)
+    return schema.delivery_from(again)

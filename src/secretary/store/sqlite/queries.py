@@ -13,31 +13,9 @@ import apsw
 
 from ...core.errors import NotFound
 from ...core.job import Batch, Job, JobStatus, utc_now
+from .. import stats
 from ..jobs import BatchQuery, Change, Changes, JobQuery, Page, TimeBudget, log_for_clients
-from ..stats import (
-    RETENTION,
-    SLOT,
-    WIDTHS,
-    StatsKey,
-    Throughput,
-    scope_of,
-    slot_of,
-    throughput_of,
-    width_for,
-)
-from .schema import (
-    BATCH_COLUMNS,
-    JOB_COLUMNS,
-    JOBS,
-    NEXT_REVISION,
-    batch_from,
-    deliveries_of,
-    distinct_values,
-    job_from,
-    microseconds,
-    moment,
-    numbered_log,
-)
+from . import schema
 
 Term = tuple[str, tuple[Any, ...]]
 #: `created_at` and `seq` of a job or batch, the order of all lists.
@@ -70,17 +48,18 @@ def _read_job(
     if max_results_bytes is not None:
         results = f"iif(octet_length({results}) > {max_results_bytes}, {TOO_LARGE}, {results})"
     row = db.execute(
-        f"SELECT {JOB_COLUMNS}, {results} FROM {JOBS} WHERE jobs.{column} = ?", (value,)
+        f"SELECT {schema.JOB_COLUMNS}, {results} FROM {schema.JOBS} WHERE jobs.{column} = ?",
+        (value,),
     ).fetchone()
     if row is None:
         return None
     if row[-1] == TOO_LARGE:
         raise LargeResults
-    return job_from(
+    return schema.job_from(
         row[:-1],
         results=row[-1],
-        logs=log_for_clients(numbered_log(db, row[0])) if "logs" in include else (),
-        deliveries=deliveries_of(db, row[1]) if "deliveries" in include else (),
+        logs=log_for_clients(schema.numbered_log(db, row[0])) if "logs" in include else (),
+        deliveries=schema.deliveries_of(db, row[1]) if "deliveries" in include else (),
     )
 
 
@@ -100,7 +79,7 @@ def find_jobs(
         return Page(jobs, make_cursor(*page[-1]))
     if reached is None:
         return Page(jobs)
-    searched_to = moment(reached[0]) if len(jobs) < query.limit else None
+    searched_to = schema.moment(reached[0]) if len(jobs) < query.limit else None
     return Page(jobs, make_cursor(*reached), searched_to)
 
 
@@ -200,9 +179,9 @@ def _bounds(query: JobQuery, table: str, after: Position | None) -> list[Term]:
     """The time range of the query; `after` is where the previous page or step ended."""
     terms: list[Term] = []
     if query.created_after is not None:
-        terms.append((f"{table}.created_at > ?", (microseconds(query.created_after),)))
+        terms.append((f"{table}.created_at > ?", (schema.microseconds(query.created_after),)))
     if query.created_before is not None:
-        terms.append((f"{table}.created_at < ?", (microseconds(query.created_before),)))
+        terms.append((f"{table}.created_at < ?", (schema.microseconds(query.created_before),)))
     if after is not None:
         terms.append((f"({table}.created_at, {table}.seq) < (?, ?)", after))
     return terms
@@ -222,11 +201,11 @@ def parse_cursor(cursor: str) -> Position:
 
 def get_batch(db: apsw.Connection, batch_id: str) -> Batch:
     row = db.execute(
-        f"SELECT {BATCH_COLUMNS} FROM batches WHERE batch_id = ?", (batch_id,)
+        f"SELECT {schema.BATCH_COLUMNS} FROM batches WHERE batch_id = ?", (batch_id,)
     ).fetchone()
     if row is None:
         raise NotFound(f"There is no batch {batch_id}")
-    return batch_from(row, deliveries_of(db, batch_id))
+    return schema.batch_from(row, schema.deliveries_of(db, batch_id))
 
 
 def find_batches(db: apsw.Connection, query: BatchQuery) -> Page[Batch]:
@@ -241,15 +220,15 @@ def find_batches(db: apsw.Connection, query: BatchQuery) -> Page[Batch]:
     if query.cursor is not None:
         terms.append(("(created_at, seq) < (?, ?)", parse_cursor(query.cursor)))
     rows: list[Any] = db.execute(
-        f"SELECT {BATCH_COLUMNS}, seq FROM batches WHERE {' AND '.join(t for t, _ in terms)}"
+        f"SELECT {schema.BATCH_COLUMNS}, seq FROM batches WHERE {' AND '.join(t for t, _ in terms)}"
         " ORDER BY created_at DESC, seq DESC LIMIT ?",
         (*(value for _, values in terms for value in values), query.limit + 1),
     ).fetchall()
     page = rows[: query.limit]
-    batches = [batch_from(row[:-1]) for row in page]
+    batches = [schema.batch_from(row[:-1]) for row in page]
     if len(rows) <= query.limit:
         return Page(batches)
-    return Page(batches, make_cursor(microseconds(batches[-1].created_at), page[-1][-1]))
+    return Page(batches, make_cursor(schema.microseconds(batches[-1].created_at), page[-1][-1]))
 
 
 def find_expired(
@@ -261,7 +240,7 @@ def find_expired(
             "SELECT job_id FROM jobs INDEXED BY jobs_ended WHERE status = ?"
             " AND completed_at IS NOT NULL AND completed_at < ?"
             " ORDER BY completed_at LIMIT ?",
-            (status.value, microseconds(before), limit - len(job_ids)),
+            (status.value, schema.microseconds(before), limit - len(job_ids)),
         )
         job_ids += [job_id for (job_id,) in rows]
     return job_ids
@@ -298,7 +277,7 @@ def changes(db: apsw.Connection, since: str | None, *, limit: int) -> Changes:
     """A position is a revision, or a revision and the last `seq` that was read of it."""
     position = re.fullmatch(r"(\d{1,18})(?:\.(\d{1,18}))?", since or "", re.ASCII)
     with db:  # one snapshot for both queries
-        newest: int = db.execute(f"SELECT {NEXT_REVISION}").get - 1
+        newest: int = db.execute(f"SELECT {schema.NEXT_REVISION}").get - 1
         if position is None or int(position[1]) > newest:  # invalid, or of another database
             return Changes([], str(newest), gap=since is not None)
         after = int(position[1]), int(position[2] or 2**62)
@@ -400,9 +379,9 @@ def _end_of_step(
 SCOPES_PER_SWEEP = 200
 
 
-def write_counters(db: apsw.Connection, counts: Counter[StatsKey]) -> None:
-    rows: Counter[StatsKey] = Counter()
-    for (key, n), width in product(counts.items(), WIDTHS):
+def write_counters(db: apsw.Connection, counts: Counter[stats.StatsKey]) -> None:
+    rows: Counter[stats.StatsKey] = Counter()
+    for (key, n), width in product(counts.items(), stats.WIDTHS):
         scope, slot = f"{width}/{key.scope}", key.slot // width * width
         rows[key._replace(scope=scope, slot=slot)] += n
     db.executemany(
@@ -414,22 +393,22 @@ def write_counters(db: apsw.Connection, counts: Counter[StatsKey]) -> None:
 
 def throughput(
     db: apsw.Connection, since: datetime, *, step: timedelta, intervals: int, user_id: str | None
-) -> list[Throughput]:
-    first, width = slot_of(since), step // SLOT
+) -> list[stats.Throughput]:
+    first, width = stats.slot_of(since), step // stats.SLOT
     rows: Iterable[Any] = db.execute(
         "SELECT (slot - ?1) / ?2, job_type, status, code, rung, sum(n) FROM activity"
         " WHERE scope = ?3 AND slot >= ?1 AND slot < ?1 + ?2 * ?4 GROUP BY 1, 2, 3, 4, 5",
-        (first, width, f"{width_for(first, width)}/{scope_of(user_id)}", intervals),
+        (first, width, f"{stats.width_for(first, width)}/{stats.scope_of(user_id)}", intervals),
     )
-    return throughput_of(rows)
+    return stats.throughput_of(rows)
 
 
 def drop_expired_counters(db: apsw.Connection, last_scope: str) -> str:
     """Drop counters, some scopes at a time, as there may be very many users. Returns the scope
     after which to continue."""
-    before = slot_of(utc_now() - RETENTION)
+    before = stats.slot_of(utc_now() - stats.RETENTION)
     following = "SELECT min(scope) FROM activity WHERE scope > ?"
-    scopes = list(islice(distinct_values(db, following, after=last_scope), SCOPES_PER_SWEEP))
+    scopes = list(islice(schema.distinct_values(db, following, after=last_scope), SCOPES_PER_SWEEP))
     for scope in scopes:
         db.execute("DELETE FROM activity WHERE scope = ? AND slot < ?", (scope, before))
     return scopes[-1] if len(scopes) == SCOPES_PER_SWEEP else ""

@@ -19,28 +19,8 @@ from ..transfer import (
     Record,
     RecordId,
 )
-from . import outbox
+from . import outbox, schema
 from .jobs import QueuePositions, settle_batch
-from .schema import (
-    BATCH_COLUMNS,
-    DELIVERY_FIELDS,
-    DELIVERY_TIMES,
-    JOB_COLUMNS,
-    JOBS,
-    batch_from,
-    deliveries_of,
-    insert_batch,
-    insert_job,
-    insert_row,
-    job_from,
-    microseconds,
-    moment,
-    moment_or_none,
-    numbered_log,
-    record_change,
-    row_of,
-    update_row,
-)
 
 
 def read_group(db: apsw.Connection, kind: Kind, after: Any) -> tuple[list[Record], Any]:
@@ -81,11 +61,11 @@ def _read(
         case "batches":
             batches: list[Any] = db.execute(f"{_BATCHES} WHERE {where}", values).fetchall()
             for row in batches:
-                batch = batch_from(row[:-1], deliveries_of(db, row[0]))
+                batch = schema.batch_from(row[:-1], schema.deliveries_of(db, row[0]))
                 state = _outbox_state(db, batch.batch_id)
                 yield BatchRecord(batch=batch, outbox=state), row[-1:], 0
         case "keys":
-            now = microseconds(utc_now())
+            now = schema.microseconds(utc_now())
             for row in db.execute(f"{_KEYS} AND {where}", (now, *values)).fetchall():
                 key = _key_record(row)
                 yield key, key.record_id, 0
@@ -93,15 +73,15 @@ def _read(
 
 def _job_record(db: apsw.Connection, seq: int) -> tuple[JobRecord, int]:
     row: Any = db.execute(
-        f"SELECT {JOB_COLUMNS}, results, turn, held,"
-        f" length(parameters) + coalesce(length(results), 0) FROM {JOBS} WHERE jobs.seq = ?",
+        f"SELECT {schema.JOB_COLUMNS}, results, turn, held,"
+        f" length(parameters) + coalesce(length(results), 0) FROM {schema.JOBS} WHERE jobs.seq = ?",
         (seq,),
     ).fetchone()
     *columns, results, position, paused, length = row
-    numbered = numbered_log(db, seq)
+    numbered = schema.numbered_log(db, seq)
     logs = [entry for _, entry in numbered]
-    deliveries = deliveries_of(db, columns[1])
-    job = job_from(columns, results=results, logs=logs, deliveries=deliveries)
+    deliveries = schema.deliveries_of(db, columns[1])
+    job = schema.job_from(columns, results=results, logs=logs, deliveries=deliveries)
     record = JobRecord(
         job=job,
         dropped_logs=numbered[0][0] - 1 if numbered else 0,
@@ -112,14 +92,14 @@ def _job_record(db: apsw.Connection, seq: int) -> tuple[JobRecord, int]:
     return record, length + sum(len(entry.message) for entry in logs)
 
 
-_BATCHES = f"SELECT {BATCH_COLUMNS}, seq FROM batches"
+_BATCHES = f"SELECT {schema.BATCH_COLUMNS}, seq FROM batches"
 KEY_COLUMNS = ("scope", "key", "fingerprint", "job_ids", "batch_id", "expires_at")
 _KEYS = f"SELECT {', '.join(KEY_COLUMNS)} FROM idempotency_keys WHERE expires_at > ?"
 
 
 def _key_record(row: Sequence[Any]) -> KeyRecord:
     stored = dict(zip(KEY_COLUMNS, row, strict=True))
-    times = {"expires_at": moment(stored["expires_at"])}
+    times = {"expires_at": schema.moment(stored["expires_at"])}
     return KeyRecord(**stored | times | {"job_ids": tuple(json.loads(stored["job_ids"]))})
 
 
@@ -137,10 +117,10 @@ def _outbox_state(db: apsw.Connection, owner_id: str) -> OutboxState:
         pace = ProgressSchedule(
             sent_percent=sent_percent,
             early_percent=early_percent,
-            early_at=moment(early_at),
-            due_at=moment(paced_at),
+            early_at=schema.moment(early_at),
+            due_at=schema.moment(paced_at),
         )
-    due = moment_or_none(due_at)
+    due = schema.moment_or_none(due_at)
     return OutboxState(due_at=due, final=due is not None and bool(final), schedule=pace)
 
 
@@ -172,10 +152,10 @@ def _import_job(db: apsw.Connection, record: JobRecord, positions: QueuePosition
     position = record.position
     if record.needs_position:
         position = positions.next_position(job.job_type, job.priority, job.user_id)
-    seq = insert_job(db, job, position=position, paused=record.paused)
-    state = row_of(job, STATE_FIELDS, STATE_TIMES)
+    seq = schema.insert_job(db, job, position=position, paused=record.paused)
+    state = schema.row_of(job, STATE_FIELDS, STATE_TIMES)
     state["error_code"] = job.error.code if job.error else None
-    update_row(db, "jobs", state, seq=seq)
+    schema.update_row(db, "jobs", state, seq=seq)
     past = [attempt.model_dump(mode="json") for attempt in job.past_attempts]
     contents = {
         "attempts": encode_json_text(past) if past else None,
@@ -183,9 +163,9 @@ def _import_job(db: apsw.Connection, record: JobRecord, positions: QueuePosition
         "resources": encode_json_text(job.resources) if job.resources else None,
         "results": encode_json_text(job.results) if job.results is not None else None,
     }
-    update_row(db, "contents", contents, seq=seq)
+    schema.update_row(db, "contents", contents, seq=seq)
     for n, entry in enumerate(job.logs, record.dropped_logs + 1):
-        row = (seq, n, microseconds(entry.timestamp), entry.level, entry.message)
+        row = (seq, n, schema.microseconds(entry.timestamp), entry.level, entry.message)
         db.execute("INSERT INTO logs VALUES (?, ?, ?, ?, ?)", row)
     _import_deliveries(db, "job", job.job_id, job, record.outbox)
     return True
@@ -195,7 +175,7 @@ def _import_batch(db: apsw.Connection, record: BatchRecord) -> bool:
     batch = record.batch
     if db.execute("SELECT 1 FROM batches WHERE batch_id = ?", (batch.batch_id,)).get:
         return False
-    insert_batch(db, batch)
+    schema.insert_batch(db, batch)
     for status in JobStatus:  # its jobs were imported before it
         db.execute(
             f"UPDATE batches SET {status.value} = (SELECT count(*) FROM jobs"
@@ -204,7 +184,7 @@ def _import_batch(db: apsw.Connection, record: BatchRecord) -> bool:
         )
     _import_deliveries(db, "batch", batch.batch_id, batch, record.outbox)
     settle_batch(db, batch.batch_id)
-    record_change(db, job_id=None, batch_id=batch.batch_id)
+    schema.record_change(db, job_id=None, batch_id=batch.batch_id)
     return True
 
 
@@ -213,9 +193,11 @@ def _import_deliveries(
 ) -> None:
     for one in owner.deliveries:
         tries = [attempt.model_dump(mode="json") for attempt in one.tries]
-        row = row_of(one, DELIVERY_FIELDS, DELIVERY_TIMES) | {"owner_id": owner_id}
+        row = schema.row_of(one, schema.DELIVERY_FIELDS, schema.DELIVERY_TIMES) | {
+            "owner_id": owner_id
+        }
         row["tries"] = encode_json_text(tries) if tries else None
-        insert_row(db, "deliveries", row)
+        schema.insert_row(db, "deliveries", row)
     if owner.webhook is not None:
         outbox.insert(db, kind, owner_id, owner.webhook, state)
 
@@ -223,9 +205,9 @@ def _import_deliveries(
 def _import_key(db: apsw.Connection, record: KeyRecord) -> bool:
     db.execute(
         "DELETE FROM idempotency_keys WHERE scope = ? AND key = ? AND expires_at < ?",
-        (record.scope, record.key, microseconds(utc_now())),
+        (record.scope, record.key, schema.microseconds(utc_now())),
     )
-    ids, expires_at = json.dumps(record.job_ids), microseconds(record.expires_at)
+    ids, expires_at = json.dumps(record.job_ids), schema.microseconds(record.expires_at)
     db.execute(
         "INSERT OR IGNORE INTO idempotency_keys VALUES (?, ?, ?, ?, ?, ?)",
         (record.scope, record.key, record.fingerprint, ids, record.batch_id, expires_at),
