@@ -126,7 +126,7 @@ class Application:
             self.store,
             self.registry,
             self.files,
-            check_url=lambda url: self.sources.network.check(url, https_only=True),
+            check_url=self.sources.check_webhook_url,
             on_event=lambda: self._wake_sender(),
         )
 

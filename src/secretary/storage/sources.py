@@ -238,6 +238,10 @@ class Sources:
 
         return Network(self.allow_hosts)
 
+    def check_webhook_url(self, url: str) -> None:
+        """Refuse a URL that is not HTTPS or leads to a private address."""
+        self.network.check(url, https_only=True)
+
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 

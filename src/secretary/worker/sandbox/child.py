@@ -103,6 +103,11 @@ class Call:
         if not self.outcome.done():
             self.outcome.set_result(outcome)
 
+    def time_out(self, seconds: float) -> None:
+        message = f"The work exceeded its time limit of {seconds:g} seconds."
+        error = errors.ProcessingTimeout(message, limit_seconds=seconds)
+        self.settle(Breached(error, immediately=False))
+
     def result(self, ended: Ended) -> Any:
         """What the function returned; raises what it raised."""
         if ended.kind == child_main.OUT_OF_MEMORY:
@@ -213,11 +218,7 @@ class Child(asyncio.BufferedProtocol):
         self.output.forget()
         if limits.wall_time is not None:
             seconds = limits.wall_time.total_seconds()
-            message = f"The work exceeded its time limit of {seconds:g} seconds."
-            error = errors.ProcessingTimeout(message, limit_seconds=seconds)
-            call.timer = self._loop.call_later(
-                seconds, call.settle, Breached(error, immediately=False)
-            )
+            call.timer = self._loop.call_later(seconds, call.time_out, seconds)
         body = ALLOWED.pack(limits.memory_bytes or 0, limits.output_bytes) + request
         self._transport.write(HEADER.pack(child_main.CALL, len(body)) + body)
         return call
