@@ -88,9 +88,11 @@ async def hangs_up(request: WebRequest) -> None:
     request.writer.transport.abort()
 
 
-async def echoes_the_key(asked: WebRequest) -> None:
-    message = f"Bad request from {asked.headers['authorization']}, key {KEY[:12]}...{KEY[-6:]}: no"
-    await fails("400 Bad Request", message)(asked)
+async def echoes_the_key(request: WebRequest) -> None:
+    message = (
+        f"Bad request from {request.headers['authorization']}, key {KEY[:12]}...{KEY[-6:]}: no"
+    )
+    await fails("400 Bad Request", message)(request)
 
 
 @dataclass

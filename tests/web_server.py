@@ -42,7 +42,7 @@ Answer = Callable[[WebRequest], Awaitable[None]]
 class Web:
     port: int = 0
     scheme: str = "http"
-    asked: list[WebRequest] = field(default_factory=list)
+    requests: list[WebRequest] = field(default_factory=list)
     connections: int = 0
 
     def url(self, path: str = "/", host: str = "127.0.0.1") -> str:
@@ -66,9 +66,9 @@ async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIte
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 while not writer.is_closing():
-                    asked = _read(await reader.readuntil(b"\r\n\r\n"), reader, writer)
-                    web.asked.append(asked)
-                    await answer(asked)
+                    incoming = _read(await reader.readuntil(b"\r\n\r\n"), reader, writer)
+                    web.requests.append(incoming)
+                    await answer(incoming)
         finally:
             tasks.discard(task)
             writer.close()

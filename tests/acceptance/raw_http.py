@@ -99,7 +99,7 @@ class Listener:
     url: str = ""
     #: Includes clients whose requests we cannot parse, such as TLS.
     connections: int = 0
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     location: str | None = None
 
     @property
@@ -117,7 +117,7 @@ def listening() -> Iterator[Listener]:
             super().setup()
 
         def do_GET(self) -> None:
-            listener.asked.append(self.path)
+            listener.requests.append(self.path)
             self.send_response(302 if listener.location else 200)
             if listener.location:
                 self.send_header("Location", listener.location)

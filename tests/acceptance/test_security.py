@@ -285,9 +285,9 @@ class TestRequestForgery:
     def test_nor_by_a_redirect(self, target: Target) -> None:
         for host in ("127.0.0.1", "localhost", "[::1]", "2130706433"):
             target.allowed.location = f"http://{host}:{target.canary.port}/canary"
-            target.allowed.asked.clear()
+            target.allowed.requests.clear()
             self._assert_refused(target, [f"{target.allowed.url}/first"])
-            assert target.allowed.asked == ["/first"]
+            assert target.allowed.requests == ["/first"]
         for location in ("file:///etc/passwd", "//169.254.169.254/", "gopher://x"):
             target.allowed.location = location
             self._assert_refused(target, [f"{target.allowed.url}/first"])
@@ -295,7 +295,7 @@ class TestRequestForgery:
     def test_a_redirect_in_a_circle_ends(self, target: Target) -> None:
         target.allowed.location = f"{target.allowed.url}/again"
         self._assert_refused(target, [f"{target.allowed.url}/first"])
-        assert len(target.allowed.asked) < 30
+        assert len(target.allowed.requests) < 30
 
     def test_webhooks_do_not_reach_it_either(self, target: Target) -> None:
         """Rejected at once, or when the event is about to be sent."""

@@ -30,8 +30,8 @@ def program(tmp_path: Path, collector: Collector) -> Program:
 
 
 def submit_file(service: Running, headers: dict[str, str], **parameters: object) -> str:
-    asked = {"job_type": "selftest", "parameters": parameters}
-    job_id: str = service.post("/api/jobs", asked, headers=headers).json()["data"]["job_id"]
+    body = {"job_type": "selftest", "parameters": parameters}
+    job_id: str = service.post("/api/jobs", body, headers=headers).json()["data"]["job_id"]
     return job_id
 
 

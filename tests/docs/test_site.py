@@ -77,12 +77,12 @@ def address(site: Path) -> Iterator[str]:
 def test_a_reader_finds_a_page_and_no_other_host_is_asked(address: str) -> None:
     with started() as browser:
         page = browser.new_page()
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
+        urls: list[str] = []
+        page.on("request", lambda request: urls.append(request.url))
         page.goto(f"{address}/index.html")
         hint = page.locator(".md-search-result__meta", has_text="Type to start searching")
         hint.wait_for(state="attached")  # before that, it does not listen
         page.get_by_label("Search").first.click()
         page.keyboard.type("fence")
         page.locator(".md-search-result__item a", has_text="Leases").first.wait_for()
-        assert [url for url in asked if not url.startswith(address)] == []
+        assert [url for url in urls if not url.startswith(address)] == []

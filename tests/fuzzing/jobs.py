@@ -172,8 +172,8 @@ async def _submit(service: ServiceClient, roots: Path, case: Case) -> Any:
         label = f"{case.seed}-{case.name}"
         (roots / f"{label}.wav").write_bytes(GOOD_RECORDINGS["a.wav"]())
         (roots / f"{label}{Path(case.name).suffix}").write_bytes(case.content)
-        asked = {"job_type": "audio", "parameters": {"file_path": f"{label}.wav"}}
-        return await service.client.post("/api/jobs", json=asked)
+        body = {"job_type": "audio", "parameters": {"file_path": f"{label}.wav"}}
+        return await service.client.post("/api/jobs", json=body)
     route, fields = _request_for(case)
     files = {"file": (case.name, case.content)}
     return await service.client.post(route, files=files, data={**fields, "async": "true"})

@@ -161,7 +161,7 @@ class TestTranslation:
                 content = speech().read_bytes()
                 spoken = await service.read(ROUTE, content, "a.wav")
                 results = await service.read(ROUTE, content, "a.wav", target_language="de")
-                asked = len(server.requests)
+                count = len(server.requests)
                 again = await service.read(ROUTE, content, "a.wav", target_language="deu")
                 original = (await service.get(results["original_subtitles"]["vtt"])).text
         translated, source = results["transcription"], spoken["transcription"]
@@ -172,7 +172,7 @@ class TestTranslation:
         assert "IT WAS THE BEST" in results["markdown_content"]
         assert "It was the best" in original
         assert again["transcription"] == translated
-        assert len(server.requests) == asked, "earlier translations are not requested again"
+        assert len(server.requests) == count, "earlier translations are not requested again"
 
     async def test_without_a_model_it_is_refused_before_any_work(self, tmp_path: Path) -> None:
         async with running_service(tmp_path) as service:

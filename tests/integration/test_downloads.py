@@ -93,7 +93,7 @@ class TestWhatComes:
         async with serving(always()) as web:
             await fetched(web, tmp_path / "file", path)
         expected = target or "/a.pdf?url=https://x.example/y&z=1+2%20%C3%BC"
-        assert [asked.target for asked in web.asked] == [expected]
+        assert [incoming.target for incoming in web.requests] == [expected]
 
     async def test_progress_is_reported_to_the_end(self, tmp_path: Path) -> None:
         progress: list[tuple[int, int | None]] = []
@@ -139,7 +139,7 @@ class TestCompression:
     async def test_none_is_asked_for(self, tmp_path: Path) -> None:
         async with serving(always()) as web:
             await fetched(web, tmp_path / "file")
-        assert web.asked[0].headers["accept-encoding"] == "identity"
+        assert web.requests[0].headers["accept-encoding"] == "identity"
 
     @pytest.mark.parametrize(
         "packed",
@@ -423,7 +423,7 @@ class TestRedirects:
 
         async with serving(answer) as web:
             await fetched(web, tmp_path / "file")
-        assert web.asked[1].headers["cookie"] == "seen=1"
+        assert web.requests[1].headers["cookie"] == "seen=1"
 
 
 @pytest.fixture(scope="module")
@@ -457,7 +457,7 @@ class TestTls:
             done = await fetched(web, tmp_path / "file", network=network, url=url)
         assert done.path.stat().st_size == len(BODY)
         assert seen == ["files.example"]
-        assert web.asked[0].headers["host"] == f"files.example:{web.port}"
+        assert web.requests[0].headers["host"] == f"files.example:{web.port}"
 
     async def test_a_certificate_of_another_name_is_refused(
         self, tmp_path: Path, authority: trustme.CA
@@ -467,7 +467,7 @@ class TestTls:
             url = web.url("/a.pdf", host="files.example")
             with pytest.raises(DownloadRefused, match=r"files\.example has no valid certificate"):
                 await fetched(web, tmp_path / "file", network=network, url=url)
-        assert web.asked == []
+        assert web.requests == []
 
     async def test_so_is_one_of_an_unknown_authority(
         self, tmp_path: Path, authority: trustme.CA

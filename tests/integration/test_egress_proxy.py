@@ -76,11 +76,11 @@ class TestForwarding:
         ):
             answer = await program.get(web.url("/a?b=c%20d"), headers={"X-Own": "1"})
         assert (answer.text, answer.headers["connection"]) == ("hello", "close")
-        [asked] = web.asked
-        assert asked.target == "/a?b=c%20d"
-        assert asked.headers["host"] == web.host
-        assert asked.headers["x-own"] == "1"
-        assert asked.headers["connection"] == "close"
+        [incoming] = web.requests
+        assert incoming.target == "/a?b=c%20d"
+        assert incoming.headers["host"] == web.host
+        assert incoming.headers["x-own"] == "1"
+        assert incoming.headers["connection"] == "close"
 
     async def test_https_is_tunnelled_end_to_end(self) -> None:
         authority, tls = trustme.CA(), ssl.create_default_context()
@@ -124,20 +124,20 @@ class TestForwarding:
                 assert (await program.get("http://evil.example/")).text == "hello"
                 assert (await program.get("http://evil.example/")).status_code == 403
         assert dialled == ["93.184.216.34"]
-        assert web.asked[0].headers["host"] == "evil.example"
+        assert web.requests[0].headers["host"] == "evil.example"
 
     async def test_international_names_are_resolved_as_ascii(self) -> None:
-        asked: list[str] = []
+        targets: list[str] = []
 
         async def resolve(host: str, port: int) -> Sequence[str]:
-            asked.append(f"{host}:{port}")
+            targets.append(f"{host}:{port}")
             return ["127.0.0.1"]
 
         async with proxy_to(network=Network(resolve=resolve)) as proxy:
             async with client(proxy) as program:
                 assert (await program.get("http://bücher.example:8080/")).status_code == 403
             assert await status(proxy, "CONNECT xn--bcher-kva.example:443 HTTP/1.1") == 403
-        assert asked == ["xn--bcher-kva.example:8080", "xn--bcher-kva.example:443"]
+        assert targets == ["xn--bcher-kva.example:8080", "xn--bcher-kva.example:443"]
 
 
 class TestRefusals:
@@ -220,8 +220,8 @@ class TestIsolation:
             first = f"GET {web.url()} HTTP/1.1"
             headers = ["Host: admin.internal", "Proxy-Connection: keep-alive", "Connection: X-A"]
             assert await status(proxy, first, *headers, "X-A: 1") == 200
-        [asked] = web.asked
-        assert asked.headers == {"host": web.host, "connection": "close"}
+        [incoming] = web.requests
+        assert incoming.headers == {"host": web.host, "connection": "close"}
 
     async def test_data_after_a_request_is_not_forwarded(self) -> None:
         """A second request may be for another host, and contains the credentials."""
@@ -232,7 +232,7 @@ class TestIsolation:
         async with serving(silent) as web, proxy_to(web.host) as proxy:
             one = f"GET {web.url()} HTTP/1.1\r\n{credentials(proxy)}\r\n"
             await exchange(proxy, one + one)
-            assert len(web.asked) == 1
+            assert len(web.requests) == 1
 
     async def test_interim_responses_are_dropped(self) -> None:
         async def early(request: WebRequest) -> None:
@@ -272,7 +272,7 @@ class TestLimits:
 
         async with serving(endless) as web, proxy_to(web.host, max_bytes=500_000) as proxy:
             waiting = asyncio.create_task(status(proxy, f"GET {web.url('/waits')} HTTP/1.1"))
-            await until(lambda: web.asked)
+            await until(lambda: web.requests)
             answer = await exchange(proxy, f"GET {web.url()} HTTP/1.1\r\n{credentials(proxy)}\r\n")
             assert 300_000 < len(answer) <= 500_000
             assert proxy.limit_reached.is_set()
@@ -306,7 +306,7 @@ class TestLimits:
         async with serving(silent) as web, proxy_to(web.host) as proxy:
             request = f"GET {web.url()} HTTP/1.1"
             waiting = [asyncio.create_task(status(proxy, request)) for _ in range(MAX_CONNECTIONS)]
-            await until(lambda: len(web.asked) == MAX_CONNECTIONS)
+            await until(lambda: len(web.requests) == MAX_CONNECTIONS)
             assert await status(proxy, request) == 503
             for task in waiting:
                 task.cancel()
@@ -318,7 +318,7 @@ class TestLimits:
         async with serving(silent) as web:
             async with proxy_to(web.host) as proxy:
                 waiting = asyncio.create_task(status(proxy, f"GET {web.url()} HTTP/1.1"))
-                await until(lambda: web.asked)
+                await until(lambda: web.requests)
             assert await waiting == 0
             with pytest.raises(ConnectionError):
                 await status(proxy, f"GET {web.url()} HTTP/1.1")

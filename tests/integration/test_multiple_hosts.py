@@ -139,23 +139,23 @@ async def test_ranges_and_known_files_are_served_as_from_a_disk(machines: Machin
     size, etag = len(whole.content), whole.headers["etag"]
     assert int(whole.headers["content-length"]) == size
 
-    async def asked(**headers: str) -> httpx.Response:
+    async def fetch(**headers: str) -> httpx.Response:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return await service.client.get(url, headers=named)
 
-    part = await asked(range="bytes=10-19")
+    part = await fetch(range="bytes=10-19")
     assert (part.status_code, part.content) == (206, whole.content[10:20])
     assert part.headers["content-range"] == f"bytes 10-19/{size}"
-    assert (await asked(range="bytes=-5")).content == whole.content[-5:]
-    several = await asked(range="bytes=0-3,10-13")
+    assert (await fetch(range="bytes=-5")).content == whole.content[-5:]
+    several = await fetch(range="bytes=0-3,10-13")
     assert several.headers["content-type"].startswith("multipart/byteranges")
     assert int(several.headers["content-length"]) == len(several.content)
     assert whole.content[:4] in several.content and whole.content[10:14] in several.content
-    again_and_again = await asked(range="bytes=" + ",".join(["0-"] * 50))
+    again_and_again = await fetch(range="bytes=" + ",".join(["0-"] * 50))
     assert (again_and_again.status_code, again_and_again.content) == (200, whole.content)
-    assert (await asked(range=f"bytes={size}-")).status_code == 416
-    assert (await asked(if_none_match=etag)).status_code == 304
-    assert (await asked(range="bytes=0-3", if_range='"other"')).content == whole.content
+    assert (await fetch(range=f"bytes={size}-")).status_code == 416
+    assert (await fetch(if_none_match=etag)).status_code == 304
+    assert (await fetch(range="bytes=0-3", if_range='"other"')).content == whole.content
 
 
 async def test_what_one_machine_has_read_no_other_reads_again(machines: Machines) -> None:

@@ -56,7 +56,7 @@ async def test_dns_rebinding_is_refused() -> None:
             with pytest.raises(AddressRefused):
                 await client.get("http://evil.example:8080/")
         assert name.dialled == ["93.184.216.34"]
-    assert web.asked[0].headers["host"] == "evil.example:8080"
+    assert web.requests[0].headers["host"] == "evil.example:8080"
 
 
 async def test_a_connection_is_reused_for_the_same_name_only() -> None:
@@ -85,8 +85,8 @@ async def test_the_host_header_is_always_that_of_the_url() -> None:
     async with serving(hello) as web, Network([web.host]).client() as client:
         await client.get(web.url(), headers={"Host": "admin.internal"})
         await client.get(web.url(), extensions={"target": b"http://10.0.0.1/", "sni_hostname": "x"})
-    assert [asked.headers["host"] for asked in web.asked] == [web.host] * 2
-    assert [asked.target for asked in web.asked] == ["/", "/"]
+    assert [incoming.headers["host"] for incoming in web.requests] == [web.host] * 2
+    assert [incoming.target for incoming in web.requests] == ["/", "/"]
 
 
 async def test_redirects_are_not_followed_by_default() -> None:
@@ -106,7 +106,7 @@ async def test_cookies_are_not_stored() -> None:
     async with serving(answer) as web, Network([web.host]).client() as client:
         await client.get(web.url())
         await client.get(web.url())
-    assert "cookie" not in web.asked[1].headers
+    assert "cookie" not in web.requests[1].headers
 
 
 async def test_proxies_and_passwords_of_the_environment_are_ignored(
@@ -122,7 +122,7 @@ async def test_proxies_and_passwords_of_the_environment_are_ignored(
         async with Network([web.host]).client() as client:
             await client.get(web.url())
         assert (proxy.connections, web.connections) == (0, 1)
-    assert "authorization" not in web.asked[0].headers
+    assert "authorization" not in web.requests[0].headers
 
 
 async def test_a_post_is_sent_with_its_body_and_headers() -> None:
@@ -132,8 +132,8 @@ async def test_a_post_is_sent_with_its_body_and_headers() -> None:
     async with serving(answer) as web, Network([web.host]).client() as client:
         answered = await client.post(web.url("/hook"), json={"a": 1}, headers={"X-Own": "1"})
     assert answered.json() == {"a": 1}
-    assert web.asked[0].headers["content-type"] == "application/json"
-    assert web.asked[0].headers["x-own"] == "1"
+    assert web.requests[0].headers["content-type"] == "application/json"
+    assert web.requests[0].headers["x-own"] == "1"
 
 
 async def test_resolve_host_asks_the_system() -> None:

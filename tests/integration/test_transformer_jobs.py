@@ -388,8 +388,8 @@ class TestTranslations:
             assert again["is_from_cache"] and again["llm_info"]["requests"] == []
             fresh = await made(service, **parameters, use_cache=False)
             assert not fresh["is_from_cache"]
-            asked = [len(one["llm_info"]["requests"]) for one in (results, fresh)]
-            assert asked[0] < asked[1]
+            counts = [len(one["llm_info"]["requests"]) for one in (results, fresh)]
+            assert counts[0] < counts[1]
 
 
 class TestInstructions:

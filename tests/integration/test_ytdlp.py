@@ -157,7 +157,7 @@ class TestWhatComes:
                 site_request(web, tmp_path, "/dash/film.mpd", kind="audio")
             )
         assert streams_of(media.path) == {"Audio"}
-        assert not [asked for asked in web.asked if "stream0" in asked.target]
+        assert not [incoming for incoming in web.requests if "stream0" in incoming.target]
 
     async def test_a_film_by_https(
         self, tmp_path: Path, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
@@ -215,8 +215,11 @@ class TestWhereItGoes:
             )
             media = await fetch_from_site(request, network=self.network(web))
         assert media.path.read_bytes() == files["/film.mp4"]
-        assert [asked.headers["host"] for asked in web.asked] == ["site.example", "media.example"]
-        assert not any("proxy-authorization" in asked.headers for asked in web.asked)
+        assert [incoming.headers["host"] for incoming in web.requests] == [
+            "site.example",
+            "media.example",
+        ]
+        assert not any("proxy-authorization" in incoming.headers for incoming in web.requests)
 
     async def test_even_those_of_ffmpeg(self, tmp_path: Path, files: dict[str, bytes]) -> None:
         """Segments in an encryption that yt-dlp leaves to ffmpeg."""
@@ -226,8 +229,8 @@ class TestWhereItGoes:
                 web, tmp_path, url="http://site.example/list.m3u8", allow_hosts=()
             )
             await fetch_from_site(request, network=self.network(web))
-        of_ffmpeg = [asked for asked in web.asked if "icy-metadata" in asked.headers]
-        hosts = {asked.headers["host"] for asked in of_ffmpeg}
+        of_ffmpeg = [incoming for incoming in web.requests if "icy-metadata" in incoming.headers]
+        hosts = {incoming.headers["host"] for incoming in of_ffmpeg}
         assert hosts == {"site.example", "media.example"}
 
     async def test_ffmpeg_gets_nowhere_else_either(
@@ -575,7 +578,7 @@ class TestHowItIsChosen:
                 site_request(web, tmp_path, "/film.mp4"), run, Network([web.host])
             )
         assert source == SourceFile(tmp_path / "download", "film.mp4")
-        assert len(web.asked) == 1
+        assert len(web.requests) == 1
 
     @pytest.mark.parametrize("path", ["/talk.html", "/hls/film.m3u8", "/dash/film.mpd?a=b"])
     async def test_pages_and_lists_are_for_the_program(
@@ -611,4 +614,4 @@ class TestHowItIsChosen:
                     site_request(web, tmp_path, "/gone.mp4"), run, Network([web.host])
                 )
         assert caught.value.message == "127.0.0.1 answered 404 Not Found"
-        assert len(web.asked) == 1
+        assert len(web.requests) == 1

@@ -146,9 +146,9 @@ class TestProbes:
         for _, pod in pods():
             (container,) = pod["containers"]
             for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
-                asked = container[kind]["httpGet"]
-                paths = {getattr(route, "path", None) for route in apps[asked["port"]].routes}
-                assert asked["path"] in paths
+                probe = container[kind]["httpGet"]
+                paths = {getattr(route, "path", None) for route in apps[probe["port"]].routes}
+                assert probe["path"] in paths
 
     async def test_the_health_check_distinguishes_alive_from_dead(
         self, job_service: JobService
@@ -317,9 +317,9 @@ class TestExpressions:
     async def test_it_asks_for_what_there_is(self, text: str, job_service: JobService) -> None:
         exported = await exported_series(job_service)
         for selector in selectors(promql_parser.parse(text)):
-            asked = {matcher.name for matcher in selector.matchers.matchers}
+            labels = {matcher.name for matcher in selector.matchers.matchers}
             assert selector.name == "up" or selector.name in exported
-            assert asked <= exported.get(selector.name, set()) | ADDED
+            assert labels <= exported.get(selector.name, set()) | ADDED
 
     def test_something_was_looked_at(self) -> None:
         texts = [text for _, text in expressions()]

@@ -89,11 +89,11 @@ def gone(directory: Path) -> bool:
 @contextmanager
 def listening() -> Iterator[tuple[str, list[str]]]:
     """A real server, and the paths that were requested."""
-    asked: list[str] = []
+    paths: list[str] = []
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            paths.append(self.path)
             self.send_response(200)
             self.end_headers()
 
@@ -103,7 +103,7 @@ def listening() -> Iterator[tuple[str, list[str]]]:
             pass
 
     with answering(Answers) as url:
-        yield url, asked
+        yield url, paths
 
 
 def long_document(path: Path) -> Path:
@@ -158,7 +158,7 @@ class TestConversion:
     def test_nothing_outside_the_document_is_read(self, tmp_path: Path, into: Path) -> None:
         (tmp_path / "secret.txt").write_text("SECRET")
         Image.new("RGB", (40, 40), "red").save(tmp_path / "secret.png")
-        with listening() as (address, asked):
+        with listening() as (address, paths):
             shown = "".join(
                 '<draw:frame svg:width="2cm" svg:height="2cm" text:anchor-type="as-char">'
                 f'<draw:image xlink:href="{link}" xlink:type="simple"/></draw:frame>'
@@ -171,19 +171,19 @@ class TestConversion:
             )
             (tmp_path / "file").write_bytes(odt_of(f"<text:p>Seen{shown}</text:p>{taken}"))
             made = convert_to_pdf(str(tmp_path / "file"), "odt", str(into), timeout_s=SECONDS)
-        assert asked == []
+        assert paths == []
         assert text_of(made)[0].split() == ["Seen", "kept", "kept"]
         with pypdfium2.PdfDocument(made) as document:
             assert {each.type for each in document[0].get_objects()} == {1}  # texts, no images
 
     def test_a_page_of_the_web_stays_alone_too(self, tmp_path: Path, into: Path) -> None:
-        with listening() as (address, asked):
+        with listening() as (address, paths):
             (tmp_path / "file").write_text(
                 f'<html><link rel="stylesheet" href="{address}/a.css"><img src="{address}/a.png">'
                 f'<iframe src="{address}/b"></iframe><p>Seen</p></html>'
             )
             made = convert_to_pdf(str(tmp_path / "file"), "html", str(into), timeout_s=SECONDS)
-        assert asked == []
+        assert paths == []
         assert "Seen" in text_of(made)[0]
 
     def test_what_cannot_be_loaded_is_corrupt_not_a_text(self, tmp_path: Path, into: Path) -> None:

@@ -99,9 +99,9 @@ class TestTranslations:
         texts = [f"Satz Nummer {number} von vielen" for number in range(400)]
 
         def reply(request: dict[str, Any]) -> Reply:
-            async def slow(asked: WebRequest) -> None:
+            async def slow(web_request: WebRequest) -> None:
                 await asyncio.sleep(0.02)
-                await translates().reply(request)(asked)
+                await translates().reply(request)(web_request)
 
             return slow
 

@@ -20,10 +20,10 @@ class Names:
 
     def __init__(self, **answers: Sequence[Sequence[str]]) -> None:
         self.answers = {name: list(each) for name, each in answers.items()}
-        self.asked: list[str] = []
+        self.lookups: list[str] = []
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.asked.append(host)
+        self.lookups.append(host)
         answers = self.answers[host.removesuffix(".example")]
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
@@ -160,7 +160,7 @@ class TestClient:
         async with network.client() as client:
             with pytest.raises(httpx.ConnectError):
                 await client.get("http://evil.example/")
-            assert names.asked == ["evil.example"]
+            assert names.lookups == ["evil.example"]
             assert dialled == [("1.1.1.1", 80)]
             with pytest.raises(AddressRefused):
                 await client.get("http://evil.example/")
@@ -179,7 +179,7 @@ class TestClient:
         async with Network(resolve=names, connect=dialled).client() as client:
             with pytest.raises(httpx.ConnectError):
                 await client.get("http://16843009/")
-        assert names.asked == []
+        assert names.lookups == []
         assert dialled == [("1.1.1.1", 80)]
 
     @pytest.mark.parametrize("entry", ["in.example", "in.example:80", "10.0.0.0/8", "10.0.0.1"])

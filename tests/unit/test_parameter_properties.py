@@ -159,8 +159,8 @@ def test_any_form_is_a_request_or_a_named_error(
     route: IngressRoute, fields: dict[str, Any]
 ) -> None:
     try:
-        asked = read_submission(Form(dict(fields)), route)
-        job = make_job(asked, REGISTRY, user=None)
+        submitted = read_submission(Form(dict(fields)), route)
+        job = make_job(submitted, REGISTRY, user=None)
     except InvalidParameters as error:
         assert error.code == "VALIDATION_ERROR"
         assert error.message

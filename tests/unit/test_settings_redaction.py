@@ -102,7 +102,7 @@ def test_it_is_decided_of_every_setting_whether_it_is_a_secret() -> None:
 
 
 class TestRoute:
-    async def asked(
+    async def system(
         self, store: Store, directory: Path, settings: Settings, **headers: str
     ) -> dict[str, Any]:
         job_service = JobService(store, Registry(BUILTIN), JobFiles(directory))
@@ -132,7 +132,7 @@ class TestRoute:
         key = {"Authorization": "Bearer apikey-one-5TzQ"}
         (tmp_path / "cache" / "pdf" / "ab" / "native").mkdir(parents=True)
         (tmp_path / "cache" / "pdf" / "ab" / "native" / "1.txt").write_bytes(b"12345")
-        data = await self.asked(store, tmp_path, settings, **key)
+        data = await self.system(store, tmp_path, settings, **key)
         assert data["settings"]["limits"]["max_upload_mb"] == 1024
         engines = {one["subject"]: one for one in data["engines"]}
         assert {"ocr", "ffmpeg", "soffice", "chat"} <= set(engines)
@@ -149,6 +149,6 @@ class TestRoute:
     async def test_who_acts_for_a_user_sees_neither(
         self, store: Store, tmp_path: Path, settings: Settings, headers: dict[str, str]
     ) -> None:
-        data = await self.asked(store, tmp_path, settings, **headers)
+        data = await self.system(store, tmp_path, settings, **headers)
         assert (data["settings"], data["engines"]) == (None, None)
         assert data["version"]

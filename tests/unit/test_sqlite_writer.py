@@ -92,11 +92,11 @@ async def test_a_call_waits_while_another_process_writes(writer: Writer, tmp_pat
 
 
 async def test_closing_waits_for_what_was_asked(tmp_path: Path, writer: Writer) -> None:
-    asked = asyncio.create_task(writer.call(lambda db: insert(db, 1), durable=True))
+    early = asyncio.create_task(writer.call(lambda db: insert(db, 1), durable=True))
     await asyncio.sleep(0)
     second = Writer(tmp_path / "numbers.db")
     second.open(asyncio.get_running_loop())
     late = asyncio.create_task(second.call(lambda db: insert(db, 2), heavy=True))
     await asyncio.sleep(0)
     await second.close()
-    assert (await asked, await late) == (1, 2)
+    assert (await early, await late) == (1, 2)

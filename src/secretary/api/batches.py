@@ -318,8 +318,8 @@ def _with_source(job: dict[str, Any], upload: Upload) -> dict[str, Any]:
         raise errors.InvalidParameters(f"job_type: {str(job_type)[:100]!r} does not accept files")
     refuse_other_sources(job["parameters"])
     if job_type is None and upload.size:
-        known = ", ".join(sorted(FILE_TYPES))
-        text = f"{upload.name}: The file type is unknown; set job_type to one of {known}"
+        valid = ", ".join(sorted(FILE_TYPES))
+        text = f"{upload.name}: The file type is unknown; set job_type to one of {valid}"
         raise errors.UnsupportedFile(text)
     require_file_type(upload, FILE_TYPES.get(job_type or "", frozenset()), name=upload.name)
     parameters = {**job["parameters"], "file_source": upload.source()}

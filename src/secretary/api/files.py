@@ -225,8 +225,8 @@ def _file_response(request: Request, file: ArtifactFile, *, download: bool = Fal
 def matches_etag(etag: str, request: Request) -> bool:
     """Whether the client has this version. Proxies may have made the ETag a weak one."""
     value = request.headers.get("if-none-match", "")
-    known = (part.strip().removeprefix("W/") for part in value.split(","))
-    return value.strip() == "*" or etag in known
+    etags = (part.strip().removeprefix("W/") for part in value.split(","))
+    return value.strip() == "*" or etag in etags
 
 
 def _read_ranges(value: str | None, size: int) -> Ranges:

@@ -190,9 +190,9 @@ def _job_for(file_type: str | None, options: ConvertOptions) -> tuple[str, dict[
 
     first, last = options.pages
     extraction = {"extraction_method": options.method, "ocr_language": options.language}
-    paging = {"page_start": first, "page_end": last, "password": options.password}
+    page_options = {"page_start": first, "page_end": last, "password": options.password}
     if file_type == "pdf":
-        return "pdf", extraction | paging
+        return "pdf", extraction | page_options
     if file_type in IMAGE_TYPES:
         return "imageocr", extraction
     if file_type in OFFICE_TYPES:
@@ -200,7 +200,7 @@ def _job_for(file_type: str | None, options: ConvertOptions) -> tuple[str, dict[
         all_pages = options.method in ("auto", "native") and options.pages == (None, None)
         if all_pages and file_type != "ole":
             return "office", {}
-        return "office", {"via_pdf": True} | extraction | paging
+        return "office", {"via_pdf": True} | extraction | page_options
     if file_type in VIDEO_TYPES and (options.images or file_type not in AUDIO_TYPES):
         frames = {"include_frames": options.images, "include_slide_text": options.images}
         return "video", {"source_language": options.language} | frames

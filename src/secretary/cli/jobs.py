@@ -192,8 +192,8 @@ async def _print_log(
         job = await backend.get("jobs", job_id)
         # Found by comparison: a long log drops its oldest entries.
         entries = job["logs"]
-        known = (at for at in range(len(entries), 0, -1) if entries[at - 1] == last)
-        new = entries[next(known, 0) :]
+        positions = (at for at in range(len(entries), 0, -1) if entries[at - 1] == last)
+        new = entries[next(positions, 0) :]
 
 
 def _reason(job: Document) -> str:

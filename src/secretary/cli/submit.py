@@ -59,10 +59,10 @@ def submit(
             raise InvalidParameters(f"--file {path}: {error.strerror}") from None
 
     async def work(backend: Backend) -> list[Document]:
-        if job_type not in (known := await backend.job_types()):
-            matches = get_close_matches(job_type, known, n=1)
+        if job_type not in (job_types := await backend.job_types()):
+            matches = get_close_matches(job_type, job_types, n=1)
             hint = f" Did you mean {matches[0]!r}?" if matches else ""
-            valid = ", ".join(known)
+            valid = ", ".join(job_types)
             echo_err(f"There is no handler for {job_type!r} here (there are: {valid}).{hint}")
         jobs = [await backend.submit(request | {"job_name": name})] if not file else []
         for path in file or []:  # each job is named after its file, unless there is a name

@@ -97,8 +97,8 @@ async def transcribe(
     track = select_sound_track(recording, language)
     language = language or track.language or ctx.media.speech_language
     for engine in _select_engines(ctx, language):
-        known = {"language": language, "model": engine.model}
-        options: dict[str, Any] = {name: value for name, value in known.items() if value}
+        details = {"language": language, "model": engine.model}
+        options: dict[str, Any] = {name: value for name, value in details.items() if value}
         if len(recording.audio_tracks) > 1:
             options["track"] = track.stream
         key = "speech", document.sha256, engine.name

@@ -97,8 +97,8 @@ class Library:
         for key in order:
             if key in by_name:
                 return self._read(key[0], by_name[key])
-        there = ", ".join(sorted({path.stem for _, path in files}))
-        raise UnknownTemplate(f"There is no template {wanted}; there are {there}")
+        available = ", ".join(sorted({path.stem for _, path in files}))
+        raise UnknownTemplate(f"There is no template {wanted}; there are {available}")
 
     def listed(self) -> list[ListedTemplate]:
         """All templates by name; one of the operator hides a shipped one of the same name."""

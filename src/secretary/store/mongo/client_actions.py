@@ -147,8 +147,10 @@ async def _stage(db: Database, jobs: Sequence[Job], staged: Document, *, paused:
         for job in jobs[start : start + CHUNK]:
             _, document = await new_job(db, job)
             document.pop("changed_at", None)  # keeps it out of the change feed for now
-            place = placements.for_job(*user_queue_of(job), run_at=job.run_at, paused=paused)
-            documents.append(document | {"status": STAGED, "staged": {**staged, "place": place}})
+            placement = placements.for_job(*user_queue_of(job), run_at=job.run_at, paused=paused)
+            documents.append(
+                document | {"status": STAGED, "staged": {**staged, "place": placement}}
+            )
         try:
             await db.durable.jobs.insert_many(documents, ordered=False)
         except BulkWriteError as error:

@@ -140,8 +140,8 @@ def indexes_for(query: JobQuery) -> list[str]:
 
 
 def job_filter(query: JobQuery, among: Collection[str] = LISTED) -> Document:
-    asked = query.status or JobStatus
-    terms: Document = {"status": {"$in": sorted(s.value for s in asked if s.value in among)}}
+    statuses = query.status or JobStatus
+    terms: Document = {"status": {"$in": sorted(s.value for s in statuses if s.value in among)}}
     for term, field in (*INDEXES.values(), ("archived", "archived")):
         if (value := getattr(query, term)) is not None:
             terms[field] = {"$in": [EVERYBODY, value]} if term == "visible_to" else value

@@ -208,8 +208,8 @@ def _gutters(segments: Sequence[Item]) -> list[float]:
             # A line or two may protrude from a column.
             most = least + max(1, 0.04 * max(covered))
             low = enumerate(number for number in run if covered[number] <= most)
-            stretches = groupby(low, key=lambda pair: pair[1] - pair[0])
-            best = max(([number for _, number in pairs] for _, pairs in stretches), key=len)
+            runs_of_rows = groupby(low, key=lambda pair: pair[1] - pair[0])
+            best = max(([number for _, number in pairs] for _, pairs in runs_of_rows), key=len)
             middle = (best[0] + best[-1] + 1) / 2
             sides = min(max(covered[: run[0]], default=0), max(covered[run[-1] + 1 :], default=0))
             candidates.append((least, -len(best), left + step * middle, sides))
