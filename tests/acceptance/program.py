@@ -150,7 +150,8 @@ class Running:
 
     def submit_file(self, route: str, name: str, content: bytes, **fields: str) -> str:
         """Upload a file to `/api/<route>/process`."""
-        response = self.post(f"/api/{route}/process", files={"file": (name, content)}, data=fields)
+        data = {**fields, "async": "true"}
+        response = self.post(f"/api/{route}/process", files={"file": (name, content)}, data=data)
         assert response.status_code == 202, response.text
         job_id: str = response.json()["job_id"]
         return job_id

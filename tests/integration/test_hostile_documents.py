@@ -79,7 +79,8 @@ async def submit_all(service: ServiceClient, result: Aftermath) -> None:
     ids, good = {}, {}
     for number, case in enumerate(ALL):
         files = {"file": (case.file, case.make())}
-        response = await service.client.post(case.route, files=files, data=case.fields)
+        fields = {**case.fields, "async": "true"}
+        response = await service.client.post(case.route, files=files, data=fields)
         if response.status_code == 202:
             ids[case.route, case.name] = response.json()["job_id"]
         else:  # it was rejected at submission

@@ -243,15 +243,15 @@ _EVENTS = (
     "header_field", "header_value", "header_end", "headers_finished", "part_data", "part_end",
     "end",
 )  # fmt: skip
-_Events = AsyncGenerator[tuple[str, bytes], None]
+_Events = AsyncGenerator[tuple[str, memoryview], None]
 
 
 async def _parse_multipart(request: Request, boundary: bytes) -> _Events:
     """Parse a body as it arrives. No more than one chunk of it is in memory."""
-    events: list[tuple[str, bytes]] = []
+    events: list[tuple[str, memoryview]] = []
 
     def collect(kind: str) -> Callable[..., None]:
-        return lambda data=b"", start=0, end=0: events.append((kind, data[start:end]))
+        return lambda data=b"", start=0, end=0: events.append((kind, memoryview(data)[start:end]))
 
     try:
         callbacks: Any = {f"on_{kind}": collect(kind) for kind in _EVENTS}
@@ -299,7 +299,7 @@ def _part_names(disposition: bytes) -> tuple[str, str | None]:
     return name, file_name or ""
 
 
-async def _content(events: _Events, whole: str) -> AsyncIterator[bytes]:
+async def _content(events: _Events, whole: str) -> AsyncIterator[memoryview]:
     """The content of the current part, which belongs to a form or file as a whole."""
     async for kind, data in events:
         if kind == "part_end":

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MEBIBYTE = 1024 * 1024
 #: Buffered per upload before writing: large enough to be worth a thread call.
 WRITE_BYTES = MEBIBYTE // 16
+Buffer = bytes | bytearray | memoryview
+Chunks = AsyncIterator[bytes] | AsyncIterator[memoryview]
 FALLBACK_NAME = "upload"
 #: Of their keys in a blob store.
 PREFIX = "uploads/"
@@ -68,7 +70,7 @@ class Uploads:
         """For files that this process reads at once, and no job."""
         return Uploads(self.root.parent, max_bytes=self.max_bytes)
 
-    async def receive(self, job_id: str, name: str, chunks: AsyncIterator[bytes]) -> Upload:
+    async def receive(self, job_id: str, name: str, chunks: Chunks) -> Upload:
         """Store a file durably (on disk, or in the blob store if there is one). On errors nothing
         is left behind."""
         directory = self.root / job_id
@@ -93,13 +95,16 @@ class Uploads:
             raise
         return Upload(job_id, path.name, size, sha256, kind)
 
-    async def _write(self, file: BinaryIO, chunks: AsyncIterator[bytes]) -> tuple[int, str]:
+    async def _write(self, file: BinaryIO, chunks: Chunks) -> tuple[int, str]:
         digest, size, buffer = hashlib.sha256(), 0, bytearray()
         async for chunk in chunks:
             size += len(chunk)
             if size > self.max_bytes:
                 limit = self.max_bytes / MEBIBYTE
                 raise errors.FileTooLarge(f"The file is larger than {limit:g} MB", max_mb=limit)
+            if not buffer and len(chunk) >= WRITE_BYTES:  # no copy of it
+                await asyncio.to_thread(_append, file, digest, chunk)
+                continue
             buffer += chunk
             if len(buffer) >= WRITE_BYTES:
                 await asyncio.to_thread(_append, file, digest, buffer)
@@ -161,7 +166,7 @@ class Uploads:
         return job_ids
 
 
-def _append(file: BinaryIO, digest: Any, data: bytearray) -> None:
+def _append(file: BinaryIO, digest: Any, data: Buffer) -> None:
     digest.update(data)
     file.write(data)
 
