@@ -45,12 +45,11 @@ def create_api(
     """Build the application. `settings` and `engines`, without secrets, are shown to operators;
     `stopping` returns whether the service is shutting down; `metrics` may be shared with other
     parts of the process."""
-    # Order matters: `/jobs/batch` and `/batches/from-…` come before `/jobs/{job_id}` and
-    # `/batches/{batch_id}`.
+    # Routes are tried in this order: jobs first, because they are polled most often.
     routers = (
+        jobs.router,
         batches.schedule_router(job_service.registry),
         batches.router,
-        jobs.router,
         system.templates_router,
         streams.router,
         ingress.ingress_router(job_service.registry),

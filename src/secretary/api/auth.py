@@ -184,16 +184,18 @@ def _is_loopback(authority: str) -> bool:
         return False
 
 
-# Only for the OpenAPI document; the middleware checks the keys.
-_BEARER = HTTPBearer(scheme_name="bearer", auto_error=False)
-_KEY_HEADER = APIKeyHeader(name="X-Secretary-Api-Key", scheme_name="key", auto_error=False)
+#: Only for the OpenAPI document: the middleware checks the keys. One route has these dependencies;
+#: the others just name the schemes, because each dependency costs time in every request.
+SECURITY_SCHEMES = (
+    Depends(HTTPBearer(scheme_name="bearer", auto_error=False)),
+    Depends(APIKeyHeader(name="X-Secretary-Api-Key", scheme_name="key", auto_error=False)),
+)
+SECURITY: list[dict[str, list[str]]] = [{"bearer": []}, {"key": []}]
 
 
 # Async although it awaits nothing: FastAPI runs other dependencies in a thread pool.
 async def _caller(
     request: Request,
-    _bearer: Annotated[object, Depends(_BEARER)],
-    _key: Annotated[object, Depends(_KEY_HEADER)],
     x_user_id: Annotated[
         str | SkipJsonSchema[None],
         Header(alias="X-User-ID", max_length=MAX_USER_ID, description="The acting user"),

@@ -269,10 +269,9 @@ def _wait_seconds(
         wait_ms = -1
     if not 0 <= wait_ms < float("inf"):
         raise InvalidParameters("wait_ms: must be a number of at least 0")
-    preferred = _preferences(request)
-    if wait := max(wait_ms / 1000, _seconds(preferred.get("wait", ""))):
+    if wait := max(wait_ms / 1000, _preferred_wait(request)):
         return min(wait, limit)
-    is_async = is_async or sync is False or "respond-async" in preferred
+    is_async = is_async or sync is False or "respond-async" in _preferences(request)
     starts_now = submitted.webhook is None and submitted.run_at is None
     return limit if route.waits and starts_now and not is_async else 0
 
@@ -291,15 +290,15 @@ def _preferences(request: Request) -> dict[str, str]:
     return {name.strip().lower(): value.strip().strip('"') for name, _, value in reversed([*pairs])}
 
 
-def _seconds(text: str) -> float:
+def _preferred_wait(request: Request) -> float:
+    text = _preferences(request).get("wait", "")
     return float(text[:6]) if text.isascii() and text.isdigit() else 0.0
 
 
 def _applied_preference(request: Request, *, waited: bool) -> str | None:
-    preferred = _preferences(request)
-    if seconds := _seconds(preferred.get("wait", "")):
+    if seconds := _preferred_wait(request):
         return f"wait={min(seconds, request.app.state.max_wait_seconds):g}"
-    return "respond-async" if "respond-async" in preferred and not waited else None
+    return "respond-async" if "respond-async" in _preferences(request) and not waited else None
 
 
 async def _wait_for_result(request: Request, job: Job, seconds: float) -> Response | None:

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from .auth import is_open
+from .auth import SECURITY, is_open
 from .responses import Error, LegacyError, is_legacy
 
 Schema = dict[str, Any]
@@ -83,6 +83,9 @@ class DocumentedRoute(APIRoute):
         else:
             # FastAPI would document a 422 of its own form if none were declared.
             statuses |= {401, 403, 422, 429}
+            if not options["dependencies"]:
+                extra = options["openapi_extra"] or {}
+                options["openapi_extra"] = {**extra, "security": SECURITY}
         if "{" in path:
             statuses |= {404}
         if "GET" not in options["methods"]:

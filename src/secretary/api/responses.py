@@ -45,16 +45,17 @@ class JsonResponse(JSONResponse):
 def success(
     request: Request, processor: str, data: dict[str, Any], *, process_id: str = ""
 ) -> JSONResponse:
+    arrived = _arrived(request)
     process = {
         "id": process_id or f"request-{uuid4()}",
         "main_processor": processor,
-        "started": _arrived(request),
+        "started": arrived,
         "duration_ms": round((time.time() - request.state.arrived_at) * 1000, 1),
         "is_from_cache": False,
         "llm_info": {"requests": [], "total_tokens": 0},
     }
     parameters = {**request.query_params, **request.path_params}
-    return JsonResponse(_envelope(request, processor, parameters, process, data))
+    return JsonResponse(_envelope(arrived, processor, parameters, process, data))
 
 
 def enqueued(request: Request, location: str, data: dict[str, Any]) -> JSONResponse:
@@ -65,7 +66,7 @@ def enqueued(request: Request, location: str, data: dict[str, Any]) -> JSONRespo
         "main_processor": "SecretaryJobWorker",
         "llm_info": {"requests": []},
     }
-    document = _envelope(request, "job-enqueue", parameters, process, data)
+    document = _envelope(_arrived(request), "job-enqueue", parameters, process, data)
     return JsonResponse(document, 202, {"Location": location})
 
 
@@ -108,18 +109,18 @@ def finished(request: Request, job: Job, data: dict[str, Any] | None = None) -> 
         "is_from_cache": bool(results.get("is_from_cache", False)),
         "llm_info": results.get("llm_info") or {"requests": [], "total_tokens": 0},
     }
-    document = _envelope(request, job.job_type, parameters, process, data or results)
+    document = _envelope(_arrived(request), job.job_type, parameters, process, data or results)
     return JsonResponse(document, headers={"Location": f"/api/jobs/{job.job_id}"})
 
 
 def _envelope(
-    request: Request,
+    arrived: str,
     processor: str,
     parameters: dict[str, Any],
     process: dict[str, Any],
     data: dict[str, Any],
 ) -> dict[str, Any]:
-    info = {"processor": processor, "timestamp": _arrived(request), "parameters": parameters}
+    info = {"processor": processor, "timestamp": arrived, "parameters": parameters}
     return {"status": "success", "request": info, "process": process, "data": data, "error": None}
 
 

@@ -20,7 +20,7 @@ from ..observability.metrics import CONTENT_TYPE, Metrics, ServiceStats
 from ..store.claims import is_alive, worker_document
 from ..store.stats import EPOCH, Throughput, quantile
 from ..version import __version__
-from .auth import Caller
+from .auth import SECURITY_SCHEMES, Caller
 from .models import Envelope, JsonObject, ResponseModel
 from .openapi import make_router
 from .requests import job_service_of
@@ -311,7 +311,7 @@ class System(ResponseModel):
     settings: JsonObject | None = Field(description="Operators only; without secrets")
 
 
-@router.get("/system", response_model=Envelope[System])
+@router.get("/system", response_model=Envelope[System], dependencies=SECURITY_SCHEMES)
 async def get_system(request: Request, user: Caller) -> Response:
     """Return the version, the store, the workers, disk and cache usage. Operators also see the
     settings, without secrets, and the detected engines."""

@@ -94,11 +94,13 @@ async def encode_off_loop(value: Any, encode: Callable[[Any], bytes] = encode_js
 
 def _may_be_large(value: Any) -> bool:
     """Whether it has a long text or list; does not look into long lists."""
-    if isinstance(value, str):
-        return len(value) > LARGE_BYTES
-    if isinstance(value, list):
-        return len(value) > _SLICE_ITEMS or any(map(_may_be_large, value))
-    return isinstance(value, dict) and any(map(_may_be_large, value.values()))
+    pending = [value]
+    for item in pending:  # a loop over exact types: every response passes through here
+        kind = type(item)
+        if (kind is str and len(item) > LARGE_BYTES) or (kind is list and len(item) > _SLICE_ITEMS):
+            return True
+        pending += item.values() if kind is dict else item if kind is list else ()
+    return False
 
 
 def _has_long_text(value: Any, depth: int = _SPLIT_DEPTH) -> bool:

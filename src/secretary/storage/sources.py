@@ -26,7 +26,6 @@ MEBIBYTE = 1024 * 1024
 #: Buffered per upload before writing: large enough to be worth a thread call.
 WRITE_BYTES = MEBIBYTE // 16
 Buffer = bytes | bytearray | memoryview
-Chunks = AsyncIterator[bytes] | AsyncIterator[memoryview]
 FALLBACK_NAME = "upload"
 #: Of their keys in a blob store.
 PREFIX = "uploads/"
@@ -70,7 +69,7 @@ class Uploads:
         """For files that this process reads at once, and no job."""
         return Uploads(self.root.parent, max_bytes=self.max_bytes)
 
-    async def receive(self, job_id: str, name: str, chunks: Chunks) -> Upload:
+    async def receive(self, job_id: str, name: str, chunks: AsyncIterator[Buffer]) -> Upload:
         """Store a file durably (on disk, or in the blob store if there is one). On errors nothing
         is left behind."""
         directory = self.root / job_id
@@ -95,7 +94,7 @@ class Uploads:
             raise
         return Upload(job_id, path.name, size, sha256, kind)
 
-    async def _write(self, file: BinaryIO, chunks: Chunks) -> tuple[int, str]:
+    async def _write(self, file: BinaryIO, chunks: AsyncIterator[Buffer]) -> tuple[int, str]:
         digest, size, buffer = hashlib.sha256(), 0, bytearray()
         async for chunk in chunks:
             size += len(chunk)
