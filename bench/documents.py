@@ -207,7 +207,7 @@ OcrReader = Callable[[Scan, int], tuple[str, float]]
 
 
 def _measure_ocr(result: Result, plan: Plan, root: Path) -> None:
-    if not harness.has_program("tesseract", "tesseract-ocr"):
+    if not harness.has_program("tesseract", "tesseract-ocr", "tesseract-ocr-deu"):
         raise Failed("there is no tesseract: apt-get install tesseract-ocr tesseract-ocr-deu")
     scans = [scan(root, language, dpi, plan.scanned_pages) for language, dpi in plan.scans]
     with ExitStack() as stack:

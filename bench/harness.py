@@ -171,15 +171,17 @@ def last_line(text: str) -> str:
     return (text.strip().splitlines() or ["no output"])[-1]
 
 
-def has_program(program: str, package: str | None = None) -> bool:
-    """Whether the program is there, after an attempt to install its Debian package."""
+def has_program(program: str, *packages: str) -> bool:
+    """Whether the program is there, after an attempt to install its Debian packages (by default
+    the one of that name)."""
     if shutil.which(program):
         return True
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return False
-    log(f"installing {package or program}")
+    packages = packages or (program,)
+    log(f"installing {' '.join(packages)}")
     env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["update"], ["install", "--yes", package or program]):
+    for command in (["update"], ["install", "--yes", *packages]):
         apt = ["apt-get", *command]
         subprocess.run(apt, env=env, stdout=subprocess.DEVNULL, timeout=INSTALL_LIMIT_S)
     return shutil.which(program) is not None
