@@ -72,7 +72,7 @@ class TestASound:
             "temperature": "0",
         }
 
-    async def test_without_wishes_none_are_sent(self) -> None:
+    async def test_language_and_prompt_are_not_sent_unless_given(self) -> None:
         async with scripted_llm(heard((0, 1, "a"))) as (server, llm):
             await listen(llm)
         assert not {"language", "prompt"} & set(server.requests[0])

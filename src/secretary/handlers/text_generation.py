@@ -348,7 +348,7 @@ LEVELS: dict[DetailLevel, str] = {
 }
 
 REWRITING = """\
-You edit texts as you are told. The text may be one part of a longer one: do with this part what \
+You edit texts as instructed. The text may be one part of a longer one: do with this part what \
 is asked, and neither greet nor conclude."""
 
 NOTES = """\
@@ -377,7 +377,7 @@ def task_messages(task: str, text: str, instructions: str | None = None) -> Mess
     mark = "=====" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
     system = [task, RULES.format(mark=mark)]
     if instructions:
-        system.append(f"What the client wishes:\n{instructions}")
+        system.append(f"Instructions from the client:\n{instructions}")
     return [
         {"role": "system", "content": "\n\n".join(system)},
         {"role": "user", "content": f"{mark}\n{text}\n{mark}"},

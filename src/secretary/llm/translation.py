@@ -45,7 +45,7 @@ async def translate(
     origin = f"from {english_name(source)} " if source else ""
     prompt = PROMPT.format(source=origin, target=english_name(target))
     if instructions:
-        prompt += f"\nHow to translate, as the client wishes:\n{instructions}\n"
+        prompt += f"\nHow the client wants it translated:\n{instructions}\n"
     items = ((index, text) for index, text in enumerate(texts) if text.strip())
     limited = in_batches(items, lambda item: len(item[1]), MAX_CHARACTERS, max_items=MAX_TEXTS)
     batches = [dict(batch) for batch in limited]

@@ -174,7 +174,7 @@ def prompt_messages(
             f"Write in {language}, whatever the language of the source; keep names as they are."
         )
     if instructions:
-        system.append(f"What the client wishes:\n{instructions}")
+        system.append(f"Instructions from the client:\n{instructions}")
     lines = []  # in the prompt as well: servers need not show the schema to the model
     for field in template.fields:
         form = FORM.get(field.field_type.base)
