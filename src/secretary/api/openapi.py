@@ -60,7 +60,7 @@ ERROR_HEADERS = {
     503: {"Retry-After": header("Seconds to wait before retrying", required=False, kind="integer")},
 }
 LOCATION = {"Location": header("The path of the job or batch")}
-WAITED = {"Preference-Applied": header("How long `Prefer` made the request wait", required=False)}
+WAITED = {"Preference-Applied": header("The preference that was honored", required=False)}
 
 
 def creates(model: type[BaseModel], description: str, *, status: int = 202) -> Any:
