@@ -71,6 +71,8 @@ async def breaking(url: str, *faults: Fault) -> AsyncIterator[FaultyProxy]:
         task = asyncio.create_task(serve(reader, writer))
         way.connections.add(task)
         task.add_done_callback(way.connections.discard)
+        # Here, because a task that is cancelled before its first step closes nothing.
+        task.add_done_callback(lambda _: writer.transport.abort())
 
     server = await asyncio.start_server(started, "127.0.0.1", 0)
     way.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -101,8 +103,7 @@ class _Connection:
             for task in both:
                 task.cancel()
             await asyncio.gather(*both, return_exceptions=True)
-            for writer in (self._to_client, self._to_service):
-                writer.transport.abort()
+            self._to_service.transport.abort()
 
     async def _requests(self) -> None:
         while piece := await self._from_client.read(PIECE):

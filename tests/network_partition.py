@@ -31,10 +31,14 @@ class NetworkLink:
     def restore(self) -> None:
         self._whole.set()
 
-    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._forward(reader, writer))
         self._carrying.add(task)
+        task.add_done_callback(self._carrying.discard)
+        # Here, because a task that is cancelled before its first step closes nothing.
+        task.add_done_callback(lambda _: writer.close())
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.CancelledError):
             upstream_reader, back = await asyncio.open_connection("127.0.0.1", self._to)
             try:
@@ -45,8 +49,6 @@ class NetworkLink:
                 pass
             finally:
                 back.close()
-        writer.close()
-        self._carrying.discard(task)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):

@@ -58,20 +58,20 @@ async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIte
     web = Web(scheme="https" if tls else "http")
     tasks: set[asyncio.Task[None]] = set()
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            while not writer.is_closing():
+                incoming = _read(await reader.readuntil(b"\r\n\r\n"), reader, writer)
+                web.requests.append(incoming)
+                await answer(incoming)
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         web.connections += 1
-        try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                while not writer.is_closing():
-                    incoming = _read(await reader.readuntil(b"\r\n\r\n"), reader, writer)
-                    web.requests.append(incoming)
-                    await answer(incoming)
-        finally:
-            tasks.discard(task)
-            writer.close()
+        task = asyncio.create_task(serve(reader, writer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        # Here, because a task that is cancelled before its first step closes nothing.
+        task.add_done_callback(lambda _: writer.close())
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
     web.port = server.sockets[0].getsockname()[1]
