@@ -108,8 +108,9 @@ class ServiceClient:
 
 
 @asynccontextmanager
-async def running_service(data_dir: Path, **groups: dict[str, Any]) -> AsyncIterator[ServiceClient]:
-    """Settings by group: `running_service(path, documents={"page_timeout_sec": 1})`."""
+async def running_service(data_dir: Path, **groups: Any) -> AsyncIterator[ServiceClient]:
+    """Settings by group: `running_service(path, documents={"page_timeout_sec": 1})`; `handlers` is
+    a list."""
     groups = {"storage": {}, **groups}
     groups["storage"] = {"data_dir": str(data_dir), **storage(data_dir), **groups["storage"]}
     settings = load(environment={}, overrides=groups)

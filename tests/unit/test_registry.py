@@ -81,10 +81,21 @@ class TestBothForms:
         assert registry["audio"].parameters is AnyParameters
         assert registry["audio"].timeout == timedelta(hours=2)
 
-    def test_a_type_has_one_handler_only(self) -> None:
+    def test_the_later_registration_wins_and_is_logged(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO", logger="secretary.jobs.handler")
         registry = Registry([pdf])
-        with pytest.raises(InvalidSettings, match="'pdf' already has a handler"):
-            registry.register("pdf", audio)
+        assert not caplog.messages
+        registry.register("pdf", audio)
+        assert registry["pdf"].parameters is AnyParameters
+        registry.add(pdf)
+        assert registry["pdf"].parameters is Parameters
+        assert (
+            caplog.messages
+            == ["The job type 'pdf' is handled by another handler instead of the built-in handler"]
+            * 2
+        )
 
     def test_the_types_are_known(self) -> None:
         registry = Registry([pdf])
@@ -113,6 +124,18 @@ class TestLoading:
         registry.load("their_only_handlers")
         assert registry.job_types == {"noted"}
         assert registry["noted"].origin == "their_only_handlers"
+
+    def test_a_module_from_outside_replaces_built_in_handlers(
+        self, module: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO", logger="secretary.jobs.handler")
+        built_in = handles("noted")(plain.run)
+        registry = Registry([built_in])
+        registry.load(module)
+        assert registry["noted"].origin == module
+        assert caplog.messages == [
+            "The job type 'noted' is handled by their_handlers instead of the built-in handler"
+        ]
 
     def test_what_comes_from_outside_knows_where_it_came_from(self, module: str) -> None:
         registry = Registry([pdf])

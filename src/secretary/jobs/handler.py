@@ -1,6 +1,7 @@
 """The handler API: what a handler is, the context it runs in, and the registry of handlers."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -27,7 +28,9 @@ from ..llm import Llm
 from ..llm.templates import Library
 from ..storage.artifacts import ArtifactSync
 from ..storage.cache import Cache, CacheEntry
-from ..storage.sources import SourceFile, Sources
+from ..storage.sources import SourceFile, Sources, parse_source
+
+logger = logging.getLogger(__name__)
 
 P = TypeVar("P", bound=BaseModel)
 P_co = TypeVar("P_co", bound=BaseModel, covariant=True)
@@ -249,8 +252,24 @@ class LegacyRepo:
         return True
 
 
+async def _legacy_parameters(ctx: JobContext[Any]) -> LegacyParameters:
+    """Legacy handlers open `file_path` themselves, so it is the uploaded file, or a file that the
+    client may name. A URL stays a URL, and takes precedence."""
+    given = flatten_parameters(ctx.job.parameters)
+    given.pop("file_path", None)
+    try:
+        kind, _ = parse_source(ctx.parameters)
+    except errors.InvalidParameters:  # a job without a file
+        return LegacyParameters(ctx.job.parameters)
+    if kind != "url":
+        source = await ctx.source()
+        given = {"filename": source.name, **given, "file_path": str(source.path)}
+    return LegacyParameters(given)
+
+
 class Registry:
-    """The handlers one process offers, by job type."""
+    """The handlers one process offers, by job type. The last one registered for a type is used, so
+    that custom handlers can replace built-in ones."""
 
     def __init__(self, handlers: Iterable[Handler[Any]] = ()) -> None:
         self._handlers: dict[str, Handler[Any]] = {}
@@ -259,8 +278,14 @@ class Registry:
             self.add(handler)
 
     def add(self, handler: Handler[Any]) -> None:
-        if handler.job_type in self._handlers:
-            raise errors.InvalidSettings(f"The job type {handler.job_type!r} already has a handler")
+        previous = self._handlers.get(handler.job_type)
+        if previous is not None:
+            logger.info(
+                "The job type %r is handled by %s instead of %s",
+                handler.job_type,
+                self._origin or "another handler",
+                previous.origin or "the built-in handler",
+            )
         self._handlers[handler.job_type] = replace(handler, origin=self._origin)
 
     def register(
@@ -270,7 +295,7 @@ class Registry:
 
         async def run(ctx: JobContext[AnyParameters]) -> Results:
             repo = LegacyRepo(ctx)
-            job = ctx.job.model_copy(update={"parameters": LegacyParameters(ctx.job.parameters)})
+            job = ctx.job.model_copy(update={"parameters": await _legacy_parameters(ctx)})
             if asyncio.iscoroutinefunction(handler):
                 await handler(job, repo, ctx.resources)
             else:  # not declared `async`, but returns an awaitable

@@ -233,6 +233,7 @@ class Sources:
     #: Where `file_path` may point to.
     roots: tuple[Path, ...] = ()
     allow_hosts: tuple[str, ...] = ()
+    allow_private: bool = False
     limits: DownloadLimits = DEFAULT_LIMITS
 
     @cached_property
@@ -240,7 +241,7 @@ class Sources:
         """Shared by all downloads of this process."""
         from ..network.client import Network  # most processes never download
 
-        return Network(self.allow_hosts)
+        return Network(self.allow_hosts, allow_private=self.allow_private)
 
     def check_webhook_url(self, url: str) -> None:
         """Refuse a URL that is not HTTPS or leads to a private address."""
@@ -297,18 +298,21 @@ def source_url(parameters: SourceParameters) -> str | None:
 
 
 def parse_source(parameters: SourceParameters) -> tuple[str, Any]:
-    """The kind of source (`upload`, `url` or `path`) and its value."""
-    source = parameters.file_source
-    if source is not None:
+    """The kind of source (`upload`, `url` or `path`) and its value. A handler without a parameter
+    model has only the parameters that were sent."""
+    source = getattr(parameters, "file_source", None)
+    if isinstance(source, dict):
         value = source.get("path") or source.get("value")
         if source.get("type") == "upload" and source.get("name"):
             return "upload", source
         if value:
             return ("url" if source.get("type") == "url" else "path"), value
-    if parameters.url:
-        return "url", parameters.url
-    if parameters.file_path:
-        return "path", parameters.file_path
+    for kind, value in (
+        ("url", getattr(parameters, "url", None)),
+        ("path", getattr(parameters, "file_path", None)),
+    ):
+        if value:
+            return kind, value
     raise errors.InvalidParameters("A file or a url is needed")
 
 
