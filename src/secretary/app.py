@@ -112,6 +112,7 @@ class Application:
             self.settings.data_directory,
             roots=self.settings.storage.source_roots,
             allow_hosts=self.settings.network.allow_hosts,
+            allow_private=self.settings.network.allow_private,
             limits=self.settings.network.download_limits,
         )
 
@@ -217,6 +218,7 @@ class Application:
             *doctor.check_media(self.settings.media),
             doctor.check_sites(),
             *doctor.check_models(LlmOptions.from_settings(self.settings.llm)),
+            *doctor.check_network(self.settings.network),
         ]
 
     async def check(self) -> list[Finding]:

@@ -193,6 +193,9 @@ class NetworkSettings(Group):
     allow_hosts: Annotated[
         tuple[Annotated[str, AfterValidator(_host)], ...], BeforeValidator(_host_list)
     ] = ()
+    #: For development: downloads and webhooks may reach this machine and local networks, webhooks
+    #: also over plain HTTP. Cloud metadata services stay out of reach.
+    allow_private: bool = False
     download_max_mb: int = Field(default=DOWNLOAD_MAX_MB, ge=1)
     download_timeout_sec: float = Field(default=DOWNLOAD_TIMEOUT_SEC, gt=0)
 

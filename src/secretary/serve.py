@@ -19,7 +19,7 @@ from .app import Application, WorkerComponents, make_tracer
 from .config import MEBIBYTE, Settings
 from .core.errors import InvalidSettings
 from .jobs.events import EventHub, Observers
-from .observability.doctor import visible_settings
+from .observability.doctor import check_network, visible_settings
 
 if TYPE_CHECKING:
     from .observability.otel import OtelTracer
@@ -33,6 +33,7 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
     from .api import create_api  # no other command needs it, and it takes long to import
 
     require_writable(settings.storage.data_dir)
+    warn_about_settings(settings)
     keys = settings.access.api_keys
     with listen(settings.server.host, settings.server.port, loopback_only=not keys) as listener:
         async with Application(settings) as app, tracing() as tracer:
@@ -83,6 +84,7 @@ async def work(
 ) -> None:
     """`secretary worker`: claim and run jobs until a signal arrives."""
     require_writable(settings.storage.data_dir)
+    warn_about_settings(settings)
     async with Application(settings) as app, tracing() as tracer:
         with_probe = settings.generic_worker.metrics_port is not None
         observer = Observers(app.metrics if with_probe else None, tracer)
@@ -187,6 +189,12 @@ def on_signals(act: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, act)
+
+
+def warn_about_settings(settings: Settings) -> None:
+    """Log what is meant for development only."""
+    for finding in check_network(settings.network):
+        logger.warning("%s. %s", finding.fact, finding.remedy)
 
 
 def require_writable(directory: Path) -> None:

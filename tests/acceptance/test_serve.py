@@ -1,5 +1,6 @@
 """The service and its workers as processes: startup, responses and shutdown."""
 
+import asyncio
 import re
 import signal
 import subprocess
@@ -10,8 +11,10 @@ import pytest
 
 from tests.mongod import Mongod
 
+from ..http_servers import files_in
 from ..minimal_files import pdf
 from ..requirements import needed
+from ..webhook_receiver import Receiver
 from .program import Program, Running
 
 
@@ -61,6 +64,55 @@ class TestStart:
             assert service.get("/api/jobs").status_code == 401
             key = {"Authorization": "Bearer right"}
             assert service.get("/api/jobs", headers=key).status_code == 200
+
+
+class TestDevelopment:
+    WARNING = "network.allow_private is on"
+
+    async def test_one_switch_allows_callbacks_and_downloads_on_this_machine(
+        self, tmp_path: Path
+    ) -> None:
+        files = tmp_path / "files"
+        files.mkdir()
+        (files / "a.pdf").write_bytes(pdf("Hello"))
+        program = Program(tmp_path, SECRETARY_NETWORK__ALLOW_PRIVATE="true")
+        with (
+            Receiver().running() as receiver,
+            files_in(files) as url,
+            program.serving() as service,
+            program.started("worker") as worker,
+        ):
+            form = {
+                "url": f"{url}/a.pdf".replace("127.0.0.1", "localhost"),
+                "callback_url": receiver.url(),
+                "callback_token": "T",
+            }
+            response = service.post("/api/pdf/process", data=form)
+            assert response.status_code == 202, response.text
+            while (await receiver.wait_for())[-1].json["phase"] != "completed":
+                await asyncio.sleep(0.02)
+            metadata = "http://169.254.169.254/latest/meta-data/a.pdf"
+            job_id = service.post("/api/pdf/process", {"url": metadata}).json()["job_id"]
+            assert service.wait_until(job_id, "failed")["error"]["code"] == "DOWNLOAD_FAILED"
+            refused = service.post(
+                "/api/pdf/process", {"url": f"{url}/a.pdf", "callback_url": metadata}
+            )
+            assert (refused.status_code, "169.254" in refused.text) == (400, True)
+            system = service.get("/api/system").json()["data"]
+            assert self.WARNING in str(system["engines"])
+            assert system["settings"]["network"]["allow_private"] is True
+            worker.wait_for("takes jobs")
+            assert [self.WARNING in process.err for process in (service, worker)] == [True, True]
+        findings = {one["subject"]: one for one in program.json("doctor")["findings"]}
+        assert findings["network"]["verdict"] == "warning"
+        assert self.WARNING in findings["network"]["fact"]
+
+    def test_without_the_switch_nothing_is_said(self, program: Program) -> None:
+        with program.serving() as service:
+            url = "http://127.0.0.1:3000/hook"
+            body = {"url": "https://example.com/a.pdf", "callback_url": url}
+            assert service.post("/api/pdf/process", body).status_code == 400
+            assert self.WARNING not in service.err
 
 
 class TestMetrics:

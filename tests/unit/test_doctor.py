@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from secretary.config import DocumentSettings, MediaSettings
+from secretary.config import DocumentSettings, MediaSettings, NetworkSettings
 from secretary.core.job import Job, utc_now
 from secretary.jobs.handler import Registry
 from secretary.llm import LlmOptions, Model, Provider
@@ -208,6 +208,12 @@ class TestRest:
         _, finding, _ = doctor.check_models(LlmOptions({"vision": model}))
         assert finding.verdict == "ok"
         assert finding.fact == "seer at https://llm.example/v1, with a key"
+
+    def test_the_development_switch_of_the_network_is_a_warning(self) -> None:
+        assert list(doctor.check_network(NetworkSettings())) == []
+        (finding,) = doctor.check_network(NetworkSettings(allow_private=True))
+        assert (finding.subject, finding.verdict) == ("network", "warning")
+        assert "network.allow_private is on" in finding.fact
 
     def test_handlers_are_listed(self) -> None:
         async def audio(job: Any, repo: Any, resources: Any) -> None: ...

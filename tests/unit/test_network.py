@@ -114,6 +114,42 @@ class TestCheck:
         network = Network(["localhost:25", "127.0.0.1", "10.0.0.0/8", "*.in.example"])
         network.check(url, https_only=True)
 
+    @pytest.mark.parametrize(
+        "url",
+        ["http://localhost:3000/", "http://127.0.0.1:3000/", "http://[::1]:8080/", "http://10.1.2.3/",
+         "http://172.16.0.1/", "http://192.168.1.20:8080/", "http://[fd12::1]/", "http://intranet/",
+         "http://client.example/", "https://1.1.1.1/", "http://2130706433/", "http://100.64.0.9/"],
+    )  # fmt: skip
+    def test_private_hosts_can_be_allowed_for_development_with_plain_http(self, url: str) -> None:
+        Network(allow_private=True).check(url, https_only=True)
+
+    @pytest.mark.parametrize(
+        "url",
+        ["http://169.254.169.254/latest/meta-data/", "http://2852039166/", "http://169.254.170.2/",
+         "http://[::ffff:169.254.169.254]/", "http://[64:ff9b::a9fe:a9fe]/", "http://[fd00:ec2::254]/",
+         "http://[fd20:ce::254]/", "http://168.63.129.16/", "http://192.0.0.192/", "http://[fe80::1]/",
+         "http://100.100.100.200/", "http://0.0.0.0/", "http://224.0.0.1/", "http://localhost:6379/",
+         "http://10.0.0.1:25/", "http://1.1.1.1/", "file:///etc/passwd"],
+    )  # fmt: skip
+    def test_metadata_services_and_other_ports_stay_refused_in_development(self, url: str) -> None:
+        refused(Network(allow_private=True), url, https_only=True)
+
+    async def test_a_name_may_lead_to_a_local_network_but_to_no_metadata_service(self) -> None:
+        names = Names(
+            client=[["192.168.1.20"]],
+            trick=[["169.254.169.254"]],
+            two=[["10.0.0.1", "169.254.169.254"]],
+        )
+        dialled = Dialled()
+        network = Network(allow_private=True, resolve=names, connect=dialled)
+        async with network.client() as client:
+            with pytest.raises(httpx.ConnectError):
+                await client.get("http://client.example/")
+            for name in ("trick", "two"):
+                with pytest.raises(AddressRefused):
+                    await client.get(f"http://{name}.example/")
+        assert dialled == [("192.168.1.20", 80)]
+
     def test_a_private_name_may_resolve_into_an_allowed_range(self) -> None:
         Network(["127.0.0.0/8"]).check("http://wiki.localhost/")
         refused(Network(["other.example"]), "http://wiki.localhost/")

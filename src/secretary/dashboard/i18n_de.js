@@ -103,7 +103,7 @@ export const de = {
   "system.uptime": "Betriebszeit", "system.store": "Datenbank", "system.lag": "Webhook-Verzögerung", "system.workers": "Worker", "system.last_heartbeat": "Letzter Heartbeat", "system.slots": "Slots", "system.job_types": "Jobtypen", "system.version": "Version", "system.draining": "wird beendet", "system.all": "alle", "system.new_job": "Neuer Job",
   "system.disk": "Speicherplatz", "system.free": "{free} von {total} frei", "system.engines": "Engines", "system.details": "Details", "system.settings": "Einstellungen", "system.settings_hint": "Die wirksamen Einstellungen aus Konfigurationsdatei und Umgebung, gelesen beim Start. Geheimnisse werden als ••• angezeigt.",
   "verdict.ok": "Verfügbar", "verdict.info": "Nicht eingerichtet", "verdict.warning": "Fehlt", "verdict.problem": "Fehlerhaft",
-  "engine.soffice": "LibreOffice", "engine.ocr": "Texterkennung (OCR)", "engine.ffmpeg": "ffmpeg", "engine.speech": "Spracherkennung", "engine.sites": "Videoportale (yt-dlp)", "engine.chat": "Sprachmodell", "engine.vision": "Bildmodell", "engine.transcription": "Transkriptions-API",
+  "engine.soffice": "LibreOffice", "engine.ocr": "Texterkennung (OCR)", "engine.ffmpeg": "ffmpeg", "engine.speech": "Spracherkennung", "engine.sites": "Videoportale (yt-dlp)", "engine.chat": "Sprachmodell", "engine.vision": "Bildmodell", "engine.network": "Netzwerk", "engine.transcription": "Transkriptions-API",
   "system.timeout": "Zeitlimit", "system.attempts": "Max. Versuche",
 
   "value.native": "native: Textebene", "value.ocr": "ocr: Texterkennung", "value.both": "both: Textebene und OCR", "value.auto": "auto: beste Methode je Seite", "value.preview": "preview: nur Seitenbilder", "value.preview_and_native": "preview_and_native: Seitenbilder und Textebene",

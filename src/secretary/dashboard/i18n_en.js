@@ -103,7 +103,7 @@ export const en = {
   "system.uptime": "Uptime", "system.store": "Database", "system.lag": "Webhook delay", "system.workers": "Workers", "system.last_heartbeat": "Last heartbeat", "system.slots": "Slots", "system.job_types": "Job types", "system.version": "Version", "system.draining": "draining", "system.all": "all", "system.new_job": "New job",
   "system.disk": "Disk", "system.free": "{free} free of {total}", "system.engines": "Engines", "system.details": "Details", "system.settings": "Settings", "system.settings_hint": "Effective settings from the configuration file and the environment, read at startup. Secrets are shown as •••.",
   "verdict.ok": "Available", "verdict.info": "Not set up", "verdict.warning": "Missing", "verdict.problem": "Broken",
-  "engine.soffice": "LibreOffice", "engine.ocr": "Text recognition (OCR)", "engine.ffmpeg": "ffmpeg", "engine.speech": "Speech recognition", "engine.sites": "Video sites (yt-dlp)", "engine.chat": "Language model", "engine.vision": "Vision model", "engine.transcription": "Transcription API",
+  "engine.soffice": "LibreOffice", "engine.ocr": "Text recognition (OCR)", "engine.ffmpeg": "ffmpeg", "engine.speech": "Speech recognition", "engine.sites": "Video sites (yt-dlp)", "engine.chat": "Language model", "engine.vision": "Vision model", "engine.network": "Network", "engine.transcription": "Transcription API",
   "system.timeout": "Timeout", "system.attempts": "Max. attempts",
 
   "value.native": "native: text layer", "value.ocr": "ocr: text recognition", "value.both": "both: text layer and OCR", "value.auto": "auto: best method for each page", "value.preview": "preview: page images only", "value.preview_and_native": "preview_and_native: page images and text layer",

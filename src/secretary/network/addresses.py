@@ -18,6 +18,23 @@ NOT_PUBLIC = (
     IPv6Network("2001::/32"),  # Teredo: tunnels to an embedded IPv4 address
     IPv6Network("3fff::/20"),  # documentation
 )
+#: Reachable with `network.allow_private`: this machine and local networks.
+LOCAL_NETWORKS = (
+    IPv4Network("127.0.0.0/8"),
+    IPv4Network("10.0.0.0/8"),
+    IPv4Network("172.16.0.0/12"),
+    IPv4Network("192.168.0.0/16"),
+    IPv4Network("100.64.0.0/10"),  # shared by carriers, and by overlay networks such as Tailscale
+    IPv6Network("::1/128"),
+    IPv6Network("fc00::/7"),
+)
+#: Metadata services inside these networks. The others use link-local addresses or NOT_PUBLIC.
+LOCAL_METADATA = (
+    IPv4Network("100.100.100.200/32"),  # Alibaba
+    IPv6Network("fd00:ec2::/32"),  # Amazon
+    IPv6Network("fd20:ce::/32"),  # Google
+    IPv6Network("fd00:c1::/32"),  # Oracle
+)
 GLOBAL_UNICAST = IPv6Network("2000::/3")
 NAT64 = IPv6Network("64:ff9b::/96")
 
@@ -78,6 +95,16 @@ def is_public(address: IPAddress) -> bool:
     if embedded is not None:
         return is_public(embedded)
     return address in GLOBAL_UNICAST and address.is_global
+
+
+def is_local(address: IPAddress) -> bool:
+    """Whether it is an address of this machine or of a local network. Link-local addresses and
+    metadata services are not: their answers contain credentials."""
+    address = unmap_ipv4(address)
+    if isinstance(address, IPv6Address) and address.scope_id is not None:
+        return False
+    is_metadata = any(address in network for network in LOCAL_METADATA)
+    return not is_metadata and any(address in network for network in LOCAL_NETWORKS)
 
 
 def is_private_name(name: str) -> bool:

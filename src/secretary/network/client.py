@@ -20,7 +20,15 @@ import httpcore
 import httpx
 
 from ..core.errors import AddressRefused
-from .addresses import AllowList, IPAddress, is_private_name, is_public, parse_host, unmap_ipv4
+from .addresses import (
+    AllowList,
+    IPAddress,
+    is_local,
+    is_private_name,
+    is_public,
+    parse_host,
+    unmap_ipv4,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -42,17 +50,20 @@ BLOCKED_PORTS = frozenset(
 
 
 class Network:
-    """Checks outgoing requests: only public addresses and allowed hosts can be reached."""
+    """Checks outgoing requests: only public addresses and allowed hosts can be reached; for
+    development, `allow_private` adds this machine and local networks."""
 
     def __init__(
         self,
         allow_hosts: Sequence[str] = (),
         *,
+        allow_private: bool = False,
         resolve: Resolve | None = None,
         connect: Connect | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
         self._allowed = AllowList(allow_hosts)
+        self._allow_private = allow_private
         self._resolve = resolve_host if resolve is None else resolve
         connect = connect_tcp if connect is None else connect
         self._backend = _CheckedBackend(self._addresses, connect)
@@ -60,20 +71,27 @@ class Network:
 
     def check(self, url: str | httpx.URL, *, https_only: bool = False) -> None:
         """Raise AddressRefused for a URL that is not allowed, as far as that is clear before
-        resolving its name. With `https_only`, only allowed hosts may use plain HTTP."""
+        resolving its name. With `https_only`, only allowed hosts may use plain HTTP, and names
+        if they may be private."""
         scheme, host, port = _parse_url(url)
         if self._allowed.allows(host, port):
             return
-        if https_only and scheme != "https":
+        if https_only and scheme != "https" and not self._may_be_local(host):
             raise AddressRefused(f"The URL of {host} must begin with https://", host=str(host))
         if port in BLOCKED_PORTS:
             raise AddressRefused(f"Port {port} of {host} is blocked", host=str(host))
+        if self._may_be_local(host):
+            return
         if isinstance(host, str):
             is_private = is_private_name(host) and not self._allowed.has_ranges
         else:
             is_private = not is_public(host)
         if is_private:
             raise _not_public(host)
+
+    def _may_be_local(self, host: str | IPAddress) -> bool:
+        """Whether `allow_private` allows the host; the addresses of a name are checked later."""
+        return self._allow_private and (isinstance(host, str) or is_local(host))
 
     def client(self, *, timeout: httpx.Timeout | float = DEFAULT_TIMEOUT) -> httpx.AsyncClient:
         """A client that checks every request. It ignores proxies and netrc, stores no cookies, and
@@ -100,7 +118,9 @@ class Network:
             addresses = [unmap_ipv4(ip_address(text)) for text in await self._resolve(target, port)]
         if not self._allowed.allows(target, port):
             for address in addresses:
-                if not is_public(address) and not self._allowed.allows(address, port):
+                is_allowed = self._allow_private and is_local(address)
+                is_allowed = is_allowed or self._allowed.allows(address, port)
+                if not is_public(address) and not is_allowed:
                     logger.warning("Refused to connect to %s: it resolves to %s", host, address)
                     raise _not_public(target)
         return list(dict.fromkeys(str(address) for address in addresses))

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from ..config import DocumentSettings, MediaSettings, Settings
+from ..config import DocumentSettings, MediaSettings, NetworkSettings, Settings
 from ..core.errors import EngineUnavailable, InvalidSettings, NotFound, StoreUnavailable
 from ..core.job import MASK, JobStatus, utc_now
 from ..jobs.handler import Registry
@@ -73,7 +73,9 @@ def check_program() -> Finding:
 
 
 def check_handlers(registry: Registry) -> Finding:
-    return Finding("handlers", Verdict.OK, ", ".join(sorted(registry.job_types)))
+    origins = {job_type: registry[job_type].origin for job_type in sorted(registry.job_types)}
+    listed = (f"{name} ({origin})" if origin else name for name, origin in origins.items())
+    return Finding("handlers", Verdict.OK, ", ".join(listed))
 
 
 def check_office() -> Finding:
@@ -142,6 +144,19 @@ def check_models(options: LlmOptions) -> Iterator[Finding]:
             key = "with a key" if model.provider.api_key else "without a key"
             fact = f"{model.name} at {model.provider.base_url}, {key}"
             yield Finding(purpose, Verdict.OK, fact)
+
+
+#: Also logged when a process starts.
+PRIVATE_ALLOWED = (
+    "network.allow_private is on: whoever may submit a job can make this service send requests to"
+    " this machine and to local networks"
+)
+
+
+def check_network(options: NetworkSettings) -> Iterator[Finding]:
+    if options.allow_private:
+        remedy = "Use it for development only; network.allow_hosts allows single hosts."
+        yield Finding("network", Verdict.WARNING, PRIVATE_ALLOWED, remedy)
 
 
 def check_templates(library: Library) -> Finding:

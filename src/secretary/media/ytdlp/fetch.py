@@ -200,7 +200,7 @@ async def fetch_from_site(
 ) -> SiteMedia:
     """Run this in a sandbox process: it ends yt-dlp and its children on cancellation and when the
     worker dies, watches their memory, and keeps the traffic of the proxy off the worker's loop."""
-    network = network or Network(request.allow_hosts)
+    network = network or Network(request.allow_hosts, allow_private=request.allow_private)
     network.check(request.url)
     host = httpx.URL(request.url).host
     if _SMUGGLED in unquote(unquote(request.url)):

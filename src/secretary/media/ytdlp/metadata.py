@@ -46,6 +46,7 @@ class SiteRequest:
     directory: Path
     kind: MediaKind = "video"
     allow_hosts: tuple[str, ...] = ()
+    allow_private: bool = False
     limits: DownloadLimits = field(default_factory=DownloadLimits)
     max_duration: timedelta | None = None
     #: Preferred languages of subtitles.
