@@ -550,7 +550,8 @@ class TestAccess:
     def api(self, job_service: JobService) -> FastAPI:
         return create_api(job_service, api_keys=["right", "bound:ann", "ümlaut"])
 
-    OPEN = ("/api/health", "/api/health/live", "/api/health/ready", "/api/doc", "/api/openapi.json")
+    OPEN = ("/api/health", "/api/health/live", "/api/health/ready", "/api/doc", "/api/openapi.json",
+            "/api/swagger.json")  # fmt: skip
 
     async def test_what_is_open_needs_no_key(self, api: FastAPI) -> None:
         async with Client(api) as client:

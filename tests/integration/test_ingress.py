@@ -51,6 +51,8 @@ ROUTES: dict[str, tuple[bytes | None, str]] = {
     "/api/video/youtube": (None, "video"),
     "/api/transformer/template": (b"Hello", "transformer"),
     "/api/transformer/text": (b"Hello", "transformer"),
+    "/api/transformer/text/file": (b"Hello", "transformer"),
+    "/api/transformer/xxl-text": (b"Hello", "transformer"),
     "/api/session/process": (None, "session"),
 }
 #: Routes that wait for the result, unless the request has a callback or asks not to wait.

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from secretary.core.errors import InvalidSettings, UnknownJobType
-from secretary.jobs.handler import AnyParameters, JobContext, Registry, handles
+from secretary.jobs.handler import AnyParameters, Handler, JobContext, Registry, handles
 
 MODULE = """
 from secretary import handles
@@ -129,7 +129,7 @@ class TestLoading:
         self, module: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level("INFO", logger="secretary.jobs.handler")
-        built_in = handles("noted")(plain.run)
+        built_in: Handler[AnyParameters] = handles("noted")(plain.run)
         registry = Registry([built_in])
         registry.load(module)
         assert registry["noted"].origin == module

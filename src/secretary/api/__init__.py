@@ -13,7 +13,7 @@ from ..jobs.service import JobService
 from ..llm.templates import Library
 from ..observability.metrics import CachedQuery, Metrics, ServiceStats
 from ..version import __version__
-from . import batches, dashboard, event_job, files, ingress, jobs, streams, system
+from . import batches, dashboard, event_job, files, ingress, jobs, legacy_routes, streams, system
 from .auth import Authenticator
 from .middleware import BODY_TIMEOUT, RequestMiddleware, StartSpan
 from .openapi import DESCRIPTION, TAGS
@@ -59,6 +59,7 @@ def create_api(
         system.metrics_router,
         system.router,
         dashboard.router,
+        legacy_routes.legacy_router(),
     )
     # A form is a little larger than the file in it.
     upload_bytes = job_service.files.uploads.max_bytes + max_body_bytes

@@ -20,7 +20,7 @@ from ..core.errors import AccessDenied, RateLimited, Unauthorized
 
 #: These paths and everything below them need no key; all other paths do, unknown ones included.
 #: The dashboard's page at `/` is open as well: it asks for the key itself.
-OPEN_PATHS = ("/api/health", "/api/doc", "/api/openapi.json", "/dashboard")
+OPEN_PATHS = ("/api/health", "/api/doc", "/api/openapi.json", "/api/swagger.json", "/dashboard")
 
 MAX_USER_ID = 200
 #: Per client address. Nobody mistypes that often, and no key can be guessed at this rate.

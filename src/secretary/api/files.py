@@ -137,8 +137,25 @@ async def download_archive(request: Request, job_id: JobId, user: Caller) -> Res
     job_service = job_service_of(request)
     job = await job_service.get_without_results(job_id, user=user)
     if job.status not in FINAL_STATUSES:
-        return JSONResponse({"status": "processing", "job_id": job_id}, 202, {"Retry-After": "5"})
+        return _not_finished(job_id)
     return _file_response(request, await job_service.files.archive(job), download=True)
+
+
+@router.get("/api/office/jobs/{job_id}/markdown", **ARCHIVE_ROUTE)
+async def download_markdown(request: Request, job_id: JobId, user: Caller) -> Response:
+    """Download the Markdown of a job."""
+    job_service = job_service_of(request)
+    job = await job_service.get_without_results(job_id, user=user)
+    if job.status not in FINAL_STATUSES:
+        return _not_finished(job_id)
+    name = (job.results or {}).get("markdown_file")
+    if not name:
+        raise NotFound(f"The job {job_id} has no Markdown")
+    return _file_response(request, await job_service.files.find(job, str(name)), download=True)
+
+
+def _not_finished(job_id: str) -> Response:
+    return JSONResponse({"status": "processing", "job_id": job_id}, 202, {"Retry-After": "5"})
 
 
 class JobFile(ResponseModel):

@@ -88,6 +88,8 @@ ROUTES = (
     IngressRoute("/video/youtube", "video"),
     IngressRoute("/transformer/template", "transformer", TEXT_TYPES, example=TEMPLATE_EXAMPLE),
     IngressRoute("/transformer/text", "transformer", TEXT_TYPES, example=TEXT_EXAMPLE),
+    IngressRoute("/transformer/text/file", "transformer", TEXT_TYPES, example=TEXT_EXAMPLE),
+    IngressRoute("/transformer/xxl-text", "transformer", TEXT_TYPES, {"summarize": True}),
     IngressRoute("/session/process", "session"),
 )
 #: Paths whose bodies may be as large as an upload.

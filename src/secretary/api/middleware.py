@@ -105,7 +105,8 @@ class RequestMiddleware:
         limit = self.path_limits.get(scope["path"], self.max_body_bytes)
         length = headers.get("content-length", "")
         if length.isascii() and length.isdigit() and int(length) > limit:
-            return await error_response(413, _too_large(limit))(scope, receive, send)
+            too_large = error_response(413, _too_large(limit), headers=_max_length(limit))
+            return await too_large(scope, receive, send)
         await self.app(scope, _LimitedBody(receive, limit, self.body_timeout), send)
 
 
@@ -135,7 +136,7 @@ class _LimitedBody:
         self.is_complete = not message.get("more_body", False)
         self.size += len(message.get("body", b""))
         if self.size > self.limit:  # a chunked body does not announce its length
-            raise HTTPException(413, _too_large(self.limit))
+            raise HTTPException(413, _too_large(self.limit), _max_length(self.limit))
         return message
 
 
@@ -196,6 +197,11 @@ def route_of(scope: Scope) -> str:
     """The path template of the matched route, or `unknown`."""
     route = scope.get("route")
     return "unknown" if route is None else str(route.path)
+
+
+def _max_length(limit: int) -> dict[str, str]:
+    """Clients show it to their users."""
+    return {"X-Max-Content-Length": str(limit)}
 
 
 def _too_large(limit: int) -> str:

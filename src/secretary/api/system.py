@@ -127,6 +127,20 @@ async def metrics(request: Request, user: Caller) -> Response:
 
 router = make_router("overview")
 
+
+class Greeting(ResponseModel):
+    name: Literal["Secretary"]
+    version: str
+    documentation: str
+
+
+@router.get("", response_model=Envelope[Greeting])
+async def greet(request: Request, user: Caller) -> Response:
+    """Return the version and where the API is documented."""
+    data = {"name": "Secretary", "version": __version__, "documentation": "/api/doc"}
+    return success(request, "greeting", data)
+
+
 #: The most intervals that a series has.
 MAX_INTERVALS = 30
 #: Interval lengths. They align with the clock, so that a bar keeps its height on refresh.
