@@ -40,6 +40,13 @@ PLAIN_VARIABLES = {
     "SECRETARY_API_KEYS": ("access", "api_keys"),
     "SECRETARY_SERVICE_API_KEY": ("access", "api_keys"),
 }
+#: Environment variables with the key of an endpoint in `llm.providers` that sets none.
+PROVIDER_KEYS = {
+    "OPENAI_API_KEY": "openai",
+    "OPENROUTER_API_KEY": "openrouter",
+    "MISTRAL_API_KEY": "mistral",
+    "VOYAGE_API_KEY": "voyageai",
+}
 #: Settings whose values must not appear in an error message, and the groups that contain them:
 #: a secret may be at the wrong level.
 SECRET = frozenset(
@@ -331,9 +338,11 @@ def load(
     overrides: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Settings:
     """Read the settings. The environment overrides the file, `overrides` both."""
+    environment = os.environ if environment is None else environment
     values = _from_file(file)
-    _merge(values, _from_environment(os.environ if environment is None else environment))
+    _merge(values, _from_environment(environment))
     _merge(values, overrides or {})
+    _add_provider_keys(values, environment)
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
@@ -387,6 +396,16 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
                 key, value = group, {key: value}
             _merge(values, {key: value})
     return _rename_deprecated(values)
+
+
+def _add_provider_keys(values: dict[str, Any], environment: Mapping[str, str]) -> None:
+    """A key is only used for an endpoint of this name that the settings define."""
+    llm = values.get("llm")
+    providers = llm.get("providers") if isinstance(llm, dict) else None
+    for variable, name in PROVIDER_KEYS.items():
+        provider = providers.get(name) if isinstance(providers, dict) else None
+        if isinstance(provider, dict) and provider.get("api_key") is None:
+            provider["api_key"] = environment.get(variable)
 
 
 def _split(text: str) -> list[str]:

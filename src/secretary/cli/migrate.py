@@ -1,9 +1,12 @@
-"""`secretary store copy` and `secretary import-legacy`: move jobs and files between stores."""
+"""`secretary store copy`, `import-legacy` and `import-config`: move jobs, files and settings."""
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,12 +14,20 @@ import typer
 from ..core.errors import Conflict, InvalidParameters
 from .backend import FINAL, Document, JobProgress, OnProgress, Status
 from .options import AsJson, ConfigFile, DataDir, Target
-from .output import ProgressDisplay, echo_err, print_json, print_transfer_counts, progress_display
+from .output import (
+    ProgressDisplay,
+    echo,
+    echo_err,
+    print_json,
+    print_transfer_counts,
+    progress_display,
+)
 
 if TYPE_CHECKING:
     from ..config import Settings
     from ..migration.copy import Comparison, FileCounts, RecordCounts, StorageLocation, StoreAddress
     from ..migration.legacy import LegacyReport, RunningJobs
+    from ..migration.legacy_config import ConfigImport
     from ..store.transfer import Kind
 
 #: How many differing or unreadable records are listed.
@@ -259,3 +270,56 @@ def _legacy_document(report: "LegacyReport") -> Document:
     counts = {kind: {name: getattr(of, name) for name in names} for kind, of in kinds.items()}
     by_status = {status.value: number for status, number in report.by_status.items()}
     return {**counts, "archives": report.archives, "by_status": by_status}
+
+
+def import_config(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Config file of the old service")],
+    output: Annotated[
+        Path | None, typer.Option(help="Where to write the settings [default: standard output]")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output file")] = False,
+) -> None:
+    """Translate the config file of the previous service, and report what has no counterpart."""
+    from ..migration.legacy_config import import_config, read_legacy_config
+
+    if output is not None and output.exists():
+        if output.samefile(file):
+            raise InvalidParameters("--output: choose another file than the one to be imported")
+        if not force:
+            raise Conflict(f"{output} exists; --force replaces it")
+    result = import_config(read_legacy_config(file), os.environ)
+    text = f"# Imported from {file.name!r} by `secretary import-config`.\n{result.as_yaml()}"
+    if output is None:
+        echo(text.rstrip())
+    else:
+        _write_config(output, text, replace=force)
+        echo_err(f"The settings are in {output}")
+    _print_config_notes(result)
+
+
+def _write_config(output: Path, text: str, *, replace: bool) -> None:
+    """Readable for its owner only, like everything that may get a secret later."""
+    target = output.with_name(f".{output.name}.new") if replace else output
+    try:
+        if replace:
+            target.unlink(missing_ok=True)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise Conflict(f"{output} exists; --force replaces it") from None
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    if replace:
+        target.replace(output)
+
+
+def _print_config_notes(result: "ConfigImport") -> None:
+    if result.unmapped:
+        echo_err("\nWithout a counterpart:")
+    by_section = groupby(result.unmapped, key=lambda note: note.name.partition(".")[0])
+    for number, (_, notes) in enumerate(by_section):
+        lines = "\n".join(f"  {note.name}: {note.text}" for note in notes)
+        echo_err(f"\n{lines}" if number else lines)
+    echo_err("\nSet in the environment:")
+    for note in result.variables:
+        state = "set" if os.environ.get(note.name) else "not set"
+        echo_err(f"  {note.name} ({state}): {note.text}")
