@@ -10,6 +10,7 @@ from typing import Any
 import module_duties
 
 from secretary.api import create_api
+from secretary.api.legacy_routes import LEGACY_ROUTES
 from secretary.handlers import BUILTIN
 from secretary.handlers.parameters import LanguageParameters
 from secretary.jobs.handler import Handler, Registry
@@ -59,6 +60,7 @@ def main() -> None:
     pages = {
         "reference/api.md": {"routes": "\n".join(routes(document))},
         "reference/job-types.md": {"job types": "\n".join(job_types())},
+        "how-to/move-from-common-secretary.md": {"legacy routes": "\n".join(legacy_routes())},
         "explanation/architecture.md": {"modules": module_duties.table()},
     }
     stale = [name for name, parts in pages.items() if not put(DOCS / name, parts)]
@@ -95,6 +97,13 @@ def route(method: str, path: str, operation: Mapping[str, Any]) -> str:
     statuses = sorted(status for status in operation["responses"] if status < "400")
     purpose = " ".join(operation["description"].partition("\n\n")[0].split())
     return f"| `{method} {path}` | {purpose} | {', '.join(query)} | {', '.join(statuses)} |"
+
+
+def legacy_routes() -> Iterator[str]:
+    outcomes = {"served": "served", "gone": "410", "unknown": "404"}
+    yield "| route | status | note |\n|---|---|---|"
+    for one in LEGACY_ROUTES:
+        yield f"| `{one.method} {one.path}` | {outcomes[one.outcome]} | {one.note} |"
 
 
 def job_types() -> Iterator[str]:

@@ -77,6 +77,7 @@ def a_batchs_event(service: Running, receiver: Receiver) -> Any:
 
 #: How to get each of them; of an object, a page may show only a part.
 MADE: dict[str, Callable[[Running, Receiver], Any]] = {
+    "docs/how-to/move-from-common-secretary.md": an_error,
     f"{REFERENCE}/api.md": an_answer,
     f"{REFERENCE}/errors.md": an_error,
     f"{REFERENCE}/event-job.md": an_older_error,

@@ -4,6 +4,7 @@ and documents by what parses them. New examples are run without being listed her
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from secretary.client import Client
 
 with Client("http://127.0.0.1:5000") as client:
     """
+MOVE = f"{HOW_TO}/move-from-common-secretary.md"
+LEGACY_CONFIG = Path(__file__).parents[1] / "legacy_config.yaml"
 CHOSEN = "secretary import schedule.xml --track 'Main*' --day saturday"
 #: Examples that no test runs, and why, by page and beginning.
 COPY = "secretary store copy ./data mongodb://db.example.org/secretary"
@@ -48,6 +51,7 @@ NOT_RUN = {
     (f"{HOW_TO}/move-to-mongodb.md", "secretary store copy mongodb"): "the same",
     (f"{HOW_TO}/move-to-mongodb.md", "export MONGODB_URI"): "the same",
     (f"{HOW_TO}/move-to-mongodb.md", "secretary import-legacy"): "test_import_legacy runs it",
+    (MOVE, "secretary import-legacy"): "the same",
     (
         "docs/explanation/fuzzing.md",
         "make fuzz\n",
@@ -87,6 +91,8 @@ EXPECTED = {
     (f"{HOW_TO}/run-on-several-machines.md", "secretary doctor"): {r"workers +ok": 1},
     (f"{HOW_TO}/secure-it.md", "curl -s"): {"^200$": 1},
     (f"{HOW_TO}/secure-it.md", "curl http"): {'"user_id":"ann"': 1, '"read_access":\\["bob"\\]': 1},
+    (MOVE, "secretary doctor"): {r"transcription +ok +whisper-1": 1},
+    (MOVE, "SECRETARY_SERVICE_API_KEY"): {"Requests need an API key": 1},
     (f"{REFERENCE}/api.md", "curl http"): {'"job_name":"A test"': 1},
     (CLIENT, f'{WITH_CLIENT}job = client.submit("pdf'): {"--- Seite 1 ---\nHello\n": 1},
     (CLIENT, "import asyncio"): {"--- Seite 1 ---\nHello\n": 1},
@@ -136,6 +142,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
     directory = tmp_path_factory.mktemp("examples")
     for name in ("document", "report", "scan"):
         (directory / f"{name}.pdf").write_bytes(pdf("Hello"))
+    shutil.copy(LEGACY_CONFIG, directory / "old-config.yaml")
     (directory / "schedule.xml").write_text(FOSDEM)
     (directory / "interview.txt").write_text("Ann: The bridge will be open in May.\n")
     (template,) = blocks(f"{HOW_TO}/write-a-template.md", "markdown")
