@@ -104,9 +104,9 @@ class Tools:
             options = {
                 "extraction_method": extraction_method if extraction_method != "auto" else None,
                 "language": language,
-                "page_start": first_page,
-                "page_end": last_page,
-                "include_images": images or None,
+                "first_page": first_page,
+                "last_page": last_page,
+                "images": images or None,
             }
             name = PurePosixPath(urlsplit(source).path if "://" in source else source).name
             parameters = {"job_name": name[:500], **_parameters(job_type, options)}
@@ -311,31 +311,30 @@ def _image_uri(job_id: str, name: str) -> str:
     return f"secretary://jobs/{job_id}/images/{quote(name)}"
 
 
+_DOCUMENT = {"language": "ocr_language", "images": "include_images"}
 #: The parameters that each job type has for the options of `convert`.
 OPTIONS = {
-    "pdf": {
-        "extraction_method": "extraction_method", "language": "ocr_language",
-        "page_start": "page_start", "page_end": "page_end", "include_images": "include_images",
+    "pdf": _DOCUMENT
+    | {
+        "extraction_method": "extraction_method",
+        "first_page": "page_start",
+        "last_page": "page_end",
     },
-    "imageocr": {
-        "extraction_method": "extraction_method", "language": "ocr_language",
-        "include_images": "include_images",
-    },
-    "office": {"language": "source_language", "include_images": "include_images"},
+    "imageocr": _DOCUMENT | {"extraction_method": "extraction_method"},
+    "office": {"language": "source_language", "images": "include_images"},
     "audio": {"language": "source_language"},
-    "video": {"language": "source_language", "include_images": "include_frames"},
-}  # fmt: skip
+    "video": {"language": "source_language", "images": "include_frames"},
+}
 
 
 def _parameters(job_type: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Refuse options that would have no effect. A PDF is read by `auto` unless told otherwise."""
-    names = OPTIONS.get(job_type, {})
+    """Refuse options that would have no effect. A PDF is read by `auto` unless another method is
+    requested."""
     given = {name: value for name, value in options.items() if value is not None}
-    if job_type in OPTIONS and (unknown := given.keys() - names):
-        listed = ", ".join(sorted(unknown)).replace("page_start", "first_page")
-        listed = listed.replace("page_end", "last_page").replace("include_images", "images")
-        raise ToolError(f"{listed}: does not apply to {job_type}")
-    parameters = {names.get(name, name): value for name, value in given.items()}
+    names = OPTIONS.get(job_type, {})
+    if unknown := given.keys() - names:
+        raise ToolError(f"{', '.join(sorted(unknown))}: does not apply to {job_type}")
+    parameters = {names[name]: value for name, value in given.items()}
     return {"extraction_method": "auto", **parameters} if job_type == "pdf" else parameters
 
 
