@@ -265,7 +265,9 @@ def print_workers(workers: Sequence[Document]) -> None:
         if not worker["alive"]:
             state = cell("gone", "red")
         seen, types = f"{age(worker['seen_at'])} ago", ", ".join(worker["job_types"])
-        name, slots, version = worker["worker_id"], worker["slots"], worker["version"]
+        name, slots, version = worker["worker_id"], str(worker["slots"]), worker["version"]
+        if worker.get("io_slots"):
+            slots += f" + {worker['io_slots']} I/O"
         add_row(table, name, state, slots, version, seen, types or "everything")
     console().print(table)
 

@@ -167,6 +167,7 @@ class Health(ServiceModel):
     stopping: bool = False
     workers: int = 0
     slots: int = 0
+    io_slots: int = 0
     store: dict[str, Any] = {}
     jobs: dict[str, int] = {}
 

@@ -126,7 +126,7 @@ class TransformerParameters(LanguageParameters):
 TransformerContext = JobContext[TransformerParameters]
 
 
-@handles("transformer", TransformerParameters, timeout=TIMEOUT)
+@handles("transformer", TransformerParameters, timeout=TIMEOUT, io_bound=True)
 async def transformer(ctx: TransformerContext) -> TransformerResults:
     await ctx.progress("initializing", 0)
     template = await requested_template(ctx)

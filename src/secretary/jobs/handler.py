@@ -135,6 +135,9 @@ class Handler(Generic[P]):
     #: Run in a sandbox process, where it may block, crash or use much memory. Otherwise it runs on
     #: the worker's event loop: for trusted async code that only waits for I/O.
     isolated: bool = True
+    #: Its jobs wait for the network most of the time, so they have slots of their own and do not
+    #: queue behind jobs that compute for hours.
+    io_bound: bool = False
     #: The `module:function` that registered it, so that a sandbox process can load it. None for
     #: built-in handlers, which send their heavy work to the sandbox themselves.
     origin: str | None = None
@@ -168,9 +171,10 @@ def handles(
     timeout: timedelta | None = None,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     isolated: bool = True,
+    io_bound: bool = False,
 ) -> Callable[[Callable[[JobContext[P]], Awaitable[Results]]], Handler[P]]:
     """Turn an async function into a `Handler`; see `Registry` for how it is registered."""
-    return lambda run: Handler(job_type, parameters, run, timeout, max_attempts, isolated)
+    return lambda run: Handler(job_type, parameters, run, timeout, max_attempts, isolated, io_bound)
 
 
 async def run_in_thread(
@@ -325,3 +329,7 @@ class Registry:
     @property
     def job_types(self) -> frozenset[str]:
         return frozenset(self._handlers)
+
+    @property
+    def io_types(self) -> frozenset[str]:
+        return frozenset(name for name, handler in self._handlers.items() if handler.io_bound)
