@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -230,7 +231,7 @@ async def test_a_job_that_waits_for_the_network_starts_though_all_other_slots_ar
     async with working(store, stage, tmp_path, poll_interval=timedelta(hours=1), **options):
         await until(lambda: stage.running == 2)
         for job_id in await add(store, 3, job_type="chat"):
-            await until(lambda job_id=job_id: _has_status(store, job_id, JobStatus.COMPLETED))
+            await until(partial(_has_status, store, job_id, JobStatus.COMPLETED))
         assert (stage.running, stage.started) == (2, 2)
         stage.may_end.set()
         await until(lambda: _all_done(store, 5))
@@ -256,10 +257,10 @@ class CountingClaims:
 async def test_an_idle_worker_claims_once_per_poll_whatever_slots_it_has(
     store: Store, stage: Stage, tmp_path: Path, io_slots: int
 ) -> None:
-    counting = CountingClaims(store)
+    counting: Any = CountingClaims(store)
     options: dict[str, Any] = {"slots": 3, "io_slots": io_slots, "io_types": {"chat"}}
     poll_interval = timedelta(seconds=0.1)
-    async with working(counting, stage, tmp_path, poll_interval=poll_interval, **options):  # type: ignore[arg-type]  # it passes on all other calls
+    async with working(counting, stage, tmp_path, poll_interval=poll_interval, **options):
         await until(lambda: counting.claims > 0)
         counting.claims = 0
         await asyncio.sleep(1)

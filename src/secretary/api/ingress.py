@@ -19,7 +19,7 @@ from ..jobs.submission import JobRequest, parse_request
 from ..storage.artifacts import JobFiles
 from ..storage.sources import Upload
 from .auth import Caller
-from .models import Envelope, ProcessInfo, ResponseModel, Results
+from .models import Envelope, ProcessInfo, RequestWarnings, ResponseModel, Results
 from .openapi import (
     FILE,
     LOCATION,
@@ -121,6 +121,7 @@ class Accepted(ResponseModel):
     job: AcceptedJob
     webhook: AcceptedWebhook | None
     links: AcceptedLinks
+    warnings: RequestWarnings = None
     error: None
 
 
@@ -194,7 +195,7 @@ def _endpoint(route: IngressRoute) -> Any:
             job = await job_service.submit(submitted, user=user, key=key, upload=form.upload)
             job_ids.append(job.job_id)
         response = await _wait_for_result(request, job, wait_seconds) if wait_seconds else None
-        response = response or accepted(job)
+        response = response or accepted(job, job_service.warnings(submitted))
         if applied := _applied_preference(request, waited=bool(wait_seconds)):
             response.headers["Preference-Applied"] = applied
         return response

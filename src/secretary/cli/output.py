@@ -45,6 +45,12 @@ def echo_err(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)
 
 
+def print_warnings(submitted: Document) -> None:
+    """What was not understood of a request for a job or batch."""
+    for warning in submitted.get("warnings") or ():
+        echo_err(f"Warning: {warning['message']}")
+
+
 def print_json(document: Any) -> None:
     echo(json.dumps(document, indent=2, ensure_ascii=False))
 

@@ -1,6 +1,6 @@
 """Job type `office`: converts documents, spreadsheets and presentations to Markdown."""
 
-from typing import cast
+from typing import ClassVar, cast
 
 from pydantic import Field
 
@@ -28,6 +28,8 @@ PROCESS_PAGES: LazyCallable[DocumentInfo] = LazyCallable(
 
 class OfficeParameters(PdfParameters):
     """With `via_pdf`, all options of a PDF apply."""
+
+    ignored_fields: ClassVar[frozenset[str]] = frozenset({"include_previews"})
 
     include_images: bool = Field(default=False, description="Extract the images in the document")
     via_pdf: bool = Field(

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 from urllib.parse import quote
 
 from pydantic import Field
@@ -88,6 +88,10 @@ LABELS: Mapping[str, tuple[str, str]] = {
 
 
 class SessionParameters(LanguageParameters):
+    ignored_fields: ClassVar[frozenset[str]] = frozenset({
+        "speakers_url", "speakers_image_url", "target", "video_transcript",
+    })  # fmt: skip
+
     event: str | None = text_field(500, "Name of the conference")
     session: str | None = text_field(1000, "Title of the talk")
     filename: str | None = text_field(500, "File name of the document")

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
@@ -62,6 +62,10 @@ def _canonical_format(value: Any) -> Any:
 
 
 class TransformerParameters(LanguageParameters):
+    ignored_fields: ClassVar[frozenset[str]] = frozenset({
+        "additional_field_descriptions", "container_selector", "model", "provider",
+    })  # fmt: skip
+
     summarize: bool = Field(default=False, description="Summarize the text")
     detail_level: DetailLevel = Field(default="normal", description="Length of the summary")
     instructions: str | None = text_field(10_000, "What to do with the text, or how")

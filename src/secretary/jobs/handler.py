@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -154,14 +155,27 @@ class Handler(Generic[P]):
 
     def normalize(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters as they are stored."""
-        if self.parameters is AnyParameters:
-            return normalize_parameters(parameters, None)
-        known: set[str] = set()
-        for name, info in self.parameters.model_fields.items():
-            alias = info.validation_alias
-            choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
-            known |= {name, *(choice for choice in choices if isinstance(choice, str))}
-        return normalize_parameters(parameters, frozenset(known))
+        known = None if self.parameters is AnyParameters else field_names(self.parameters)
+        return normalize_parameters(parameters, known)
+
+
+@cache
+def field_names(model: type[BaseModel]) -> frozenset[str]:
+    """The names of the fields in every spelling that the model accepts."""
+    names: set[str] = set()
+    for name, info in model.model_fields.items():
+        alias = info.validation_alias
+        choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+        names |= {name, *(choice for choice in choices if isinstance(choice, str))}
+    return frozenset(names)
+
+
+@cache
+def ignored_field_names(model: type[BaseModel]) -> frozenset[str]:
+    """Fields that clients send and no handler reads, in lower case and without underscores: the
+    `ignored_fields` of the model and of all its base classes."""
+    listed = (vars(base).get("ignored_fields", ()) for base in model.__mro__)
+    return frozenset(name.replace("_", "").lower() for names in listed for name in names)
 
 
 def handles(

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -25,6 +25,7 @@ from ..core.job import (
     Job,
     JobError,
     JobStatus,
+    JobWarning,
     LogEntry,
     Outcome,
     Progress,
@@ -43,6 +44,7 @@ from ..jobs.handler import (
     Runner,
     results_as_json,
 )
+from ..jobs.unknown_fields import unknown_field_warnings
 from ..llm import Endpoints, Llm
 from ..llm.templates import Library
 from ..observability.logging import current_job, current_trace
@@ -156,6 +158,10 @@ class Execution:
     async def _work(self) -> dict[str, Any] | None:
         executor, job = self._executor, self.job
         handler = executor.registry[job.job_type]
+        submission = (job.job_type, job.parameters)
+        warnings = unknown_field_warnings(executor.registry, [submission])
+        for warning in warnings:
+            self._reporter.log(LogEntry(level="warning", message=warning.message))
         artifact_sync = executor.files.artifact_sync(job)
         ctx = JobContext(
             job=job,
@@ -174,7 +180,7 @@ class Execution:
             artifact_sync=artifact_sync,
         )
         if artifact_sync is None:
-            return await self._run_handler(handler, ctx)
+            return _with_warnings(await self._run_handler(handler, ctx), warnings)
         transfer = partial(_retry_until_available, "Could not transfer files")
         await transfer(lambda: executor.files.download_upload(job))
         syncing = asyncio.create_task(artifact_sync.run())
@@ -184,7 +190,7 @@ class Execution:
             syncing.cancel()
         # Upload the artifacts before the job is recorded as completed.
         await transfer(artifact_sync.upload_changes)
-        return results
+        return _with_warnings(results, warnings)
 
     async def _run_handler(
         self, handler: Handler[Any], ctx: JobContext[Any]
@@ -272,6 +278,16 @@ class Execution:
             if stored.status is not JobStatus.PROCESSING:
                 return stored.status is JobStatus.COMPLETED
             await asyncio.sleep(0.1)
+
+
+def _with_warnings(
+    results: dict[str, Any] | None, warnings: Sequence[JobWarning]
+) -> dict[str, Any] | None:
+    if not warnings:
+        return results
+    given = (results or {}).get("warnings")
+    added = [warning.model_dump() for warning in warnings]
+    return {**(results or {}), "warnings": [*(given if isinstance(given, list) else []), *added]}
 
 
 class StoreReporter:
