@@ -1,6 +1,7 @@
 """The handler API: what a handler is, the context it runs in, and the registry of handlers."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -8,6 +9,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
 
@@ -28,7 +30,8 @@ from ..llm import Llm
 from ..llm.templates import Library
 from ..storage.artifacts import ArtifactSync
 from ..storage.cache import Cache, CacheEntry
-from ..storage.sources import SourceFile, Sources
+from ..storage.sources import SourceFile, Sources, parse_source
+from .job_log import format_seconds, source_line
 
 P = TypeVar("P", bound=BaseModel)
 P_co = TypeVar("P_co", bound=BaseModel, covariant=True)
@@ -109,7 +112,25 @@ class JobContext(Generic[P_co]):
     async def source(self) -> SourceFile:
         """The input file: uploaded, downloaded or local. Do not modify it."""
         parameters: Any = self.parameters
-        return await self.sources.fetch(parameters, job_id=self.job.job_id, into=self.scratch)
+        return await self._logged(
+            parse_source(parameters),
+            self.sources.fetch(parameters, job_id=self.job.job_id, into=self.scratch),
+        )
+
+    async def download(self, url: str, name: str) -> SourceFile:
+        """A further file of the job, as `name` in its scratch directory."""
+        return await self._logged(("url", url), self.sources.download(url, self.scratch / name))
+
+    async def _logged(self, source: tuple[str, Any], fetching: Awaitable[SourceFile]) -> SourceFile:
+        started, (kind, value) = time.monotonic(), source
+        file = await fetching
+        origin = {"upload": "uploaded", "path": "a local file"}.get(kind)
+        if origin is None:
+            seconds = format_seconds(time.monotonic() - started)
+            origin = f"downloaded from {urlsplit(str(value)).hostname} in {seconds}"
+        size = await asyncio.to_thread(lambda: file.path.stat().st_size)
+        await self.log(source_line(file.name, size, origin))
+        return file
 
     async def entry(
         self, kind: str, sha256: str, method: str, *, options: Mapping[str, Any], version: str
