@@ -367,4 +367,9 @@ class Registry:
 
     @property
     def io_types(self) -> frozenset[str]:
-        return frozenset(name for name, handler in self._handlers.items() if handler.io_bound)
+        """Those whose jobs wait for the network and do not occupy a sandbox process meanwhile."""
+        return frozenset(
+            name
+            for name, handler in self._handlers.items()
+            if handler.io_bound and not (handler.isolated and handler.origin is not None)
+        )
