@@ -176,7 +176,13 @@ def test_a_job_type_that_accepts_everything_knows_every_field(job_type: str) -> 
 
 
 def test_ignored_fields_null_and_known_ones_are_not_unknown() -> None:
-    parameters = {"clientVersion": 1, "client_version": 2, "size": 3, "siez": None, "extra": {}}
+    parameters: dict[str, Any] = {
+        "clientVersion": 1,
+        "client_version": 2,
+        "size": 3,
+        "siez": None,
+        "extra": {},
+    }
     assert warned(("strict", parameters)) == []
 
 
