@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import harness
 from harness import BENCH, PEERS, Failed, last_line, log, output, recording_failure
-from processes import SERVE, Running, Server, running
+from processes import SERVE, Client, Running, Server, running
 from report import Cell, Chart, Result, Samples, Target, at_most
 
 JOBS = "/api/jobs"
@@ -37,6 +37,13 @@ BARE_ROUTES = [
 SERVERS = [API_ONLY, WITH_WORKER, *BARE_ROUTES]
 CONNECTIONS = (1, 16, 64)
 LOADS = [*(f"{n} conn" for n in CONNECTIONS), "poll"]
+HEALTH = "/api/health"
+#: A route that waits for the result, and a request that it accepts.
+WAITING = "/api/transformer/text"
+WAITING_BODY = '{"text": "# Apples", "target_format": "html"}'
+WARM_UP_REQUESTS = 50
+#: Targets while requests wait: memory of each, threads in all, time of a health check.
+WAITER_KB, MAX_THREADS, HEALTH_MS = 50, 32, 50
 #: How many connections poll the status of a job.
 POLLING = 16
 #: How much longer than a bare route it may take to accept a job.
@@ -56,6 +63,7 @@ class Plan:
     warm_up_s: int = 1
     streams: int = 2_000
     idle_s: float = 15  # every stream gets one heartbeat in 15 s
+    waiters: int = 1_000
 
 
 QUICK = Plan(rounds=1, seconds=1, warm_up_s=0, streams=500, idle_s=5)
@@ -80,7 +88,11 @@ def main(arguments: Sequence[str]) -> Result:
         log(f"{plan.streams:,} streams")
         with recording_failure(result.failures, "streams"):
             _measure_streams(result, plan, root)
-        result.targets = list(_targets(samples))
+        log(f"{plan.waiters:,} waiting requests")
+        waiting: dict[str, float] = {}
+        with recording_failure(result.failures, "waiting requests"):
+            waiting = _measure_waiting(result, plan, root)
+        result.targets = [*_targets(samples), *_waiting_targets(plan, waiting)]
     return result
 
 
@@ -160,9 +172,7 @@ def _targets(samples: Samples) -> Iterator[Target]:
 def _measure_streams(result: Result, plan: Plan, root: Path) -> None:
     """Many open event streams: what they cost, and when all have received the final event."""
     count = plan.streams
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < count + MORE_FILES:  # the servers inherit the limit
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(count + MORE_FILES, hard), hard))
+    _allow_connections(count)
     with running(API_ONLY, root) as server:
         jobs = {"jobs": [json.loads(JOB)] * count}
         batch = server.client().request("POST", "/api/batches", jobs)["data"]
@@ -171,6 +181,12 @@ def _measure_streams(result: Result, plan: Plan, root: Path) -> None:
         except TimeoutError:
             raise Failed(f"{count} streams did not respond within {STREAM_LIMIT_S} s") from None
     result.add("Event streams", ["open streams", *figures], [[count, *figures.values()]])
+
+
+def _allow_connections(count: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < count + MORE_FILES:  # the servers inherit the limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(count + MORE_FILES, hard), hard))
 
 
 async def _stream_figures(
@@ -205,6 +221,91 @@ async def _stream_figures(
         "opened in s": opened_s,
         "final event received by all, s": time.monotonic() - started,
     }
+
+
+def _measure_waiting(result: Result, plan: Plan, root: Path) -> dict[str, float]:
+    """Many requests that wait for the results of their jobs: what they cost, and whether the
+    service responds meanwhile. No worker runs, so the jobs end when they are cancelled."""
+    _allow_connections(plan.waiters)
+    with running(API_ONLY, root) as server:
+        try:
+            figures = asyncio.run(_waiting_figures(server, plan))
+        except TimeoutError:
+            text = f"{plan.waiters} waiting requests were not answered within {STREAM_LIMIT_S} s"
+            raise Failed(text) from None
+    line: list[Cell] = [plan.waiters, *figures.values()]
+    result.add("Waiting requests", ["waiting requests", *figures], [line])
+    return figures
+
+
+async def _waiting_figures(server: Running, plan: Plan) -> dict[str, float]:
+    client = server.client()
+    for _ in range(WARM_UP_REQUESTS):  # so that the memory and threads they need are there
+        await asyncio.to_thread(client.request, "GET", HEALTH)
+        await asyncio.to_thread(client.request, "POST", JOBS, json.loads(JOB))
+    tree, memory = server.tree, server.tree.memory_bytes()
+    host, _, port = urlsplit(server.url).netloc.partition(":")
+    head = f"POST {WAITING} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+    request = f"{head}Content-Length: {len(WAITING_BODY)}\r\n\r\n{WAITING_BODY}".encode()
+    connections = []
+    for _ in range(plan.waiters):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(request)
+        connections.append((reader, writer))
+    async with asyncio.timeout(STREAM_LIMIT_S):
+        while await _pending(client) < plan.waiters + WARM_UP_REQUESTS:
+            await asyncio.sleep(0.1)
+    await asyncio.sleep(SETTLE_S)
+    grown, threads = tree.memory_bytes() - memory, tree.threads()
+    times = await asyncio.to_thread(_health_times, server, plan.idle_s)
+    started = time.monotonic()
+    await asyncio.to_thread(_cancel_all, client)
+    async with asyncio.timeout(STREAM_LIMIT_S):
+        heads = await asyncio.gather(*(reader.readuntil(b"\r\n") for reader, _ in connections))
+    if {head.split()[1] for head in heads} != {b"409"}:
+        raise Failed(f"a waiting request got {heads[0]!r}")
+    return {
+        "kB each": grown / plan.waiters / 1024,
+        "threads": threads,
+        "health p50 ms": statistics.median(times),
+        "health p99 ms": statistics.quantiles(times, n=100)[98],
+        "all answered in s": time.monotonic() - started,
+    }
+
+
+async def _pending(client: Client) -> int:
+    health = await asyncio.to_thread(client.request, "GET", HEALTH)
+    return int(health["data"]["jobs"]["pending"])
+
+
+def _health_times(server: Running, seconds: float) -> list[float]:
+    """How many milliseconds `GET /api/health` takes while another client submits jobs."""
+    client, times, until = server.client(), [], time.monotonic() + seconds
+    while time.monotonic() < until:
+        client.request("POST", JOBS, json.loads(JOB))
+        for _ in range(10):
+            started = time.perf_counter()
+            client.request("GET", HEALTH)
+            times.append((time.perf_counter() - started) * 1000)
+            time.sleep(0.005)
+    return times
+
+
+def _cancel_all(client: Client) -> None:
+    cursor: str | None = ""
+    while cursor is not None:
+        body: dict[str, Any] = {"action": "cancel", "filter": {"status": ["pending"]}}
+        if cursor:
+            body["cursor"] = cursor
+        cursor = client.request("POST", f"{JOBS}/bulk", body)["data"]["next_cursor"]
+
+
+def _waiting_targets(plan: Plan, figures: dict[str, float]) -> Iterator[Target]:
+    waiting = f"{plan.waiters:,} waiting requests"
+    yield at_most(f"{waiting}: memory of each", WAITER_KB, figures.get("kB each"), "kB")
+    yield at_most(f"{waiting}: threads", MAX_THREADS, figures.get("threads"))
+    p99 = figures.get("health p99 ms")
+    yield at_most(f"{waiting}: GET /api/health, p99", HEALTH_MS, p99, "ms")
 
 
 if __name__ == "__main__":

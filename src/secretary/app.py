@@ -174,10 +174,14 @@ class Application:
         on_ended: Callable[[str], None] = lambda job_id: None,
     ) -> WorkerComponents:
         group, observer = self.settings.generic_worker, observer or Observer()
+        handled = self.registry.job_types.intersection(job_types or self.registry.job_types)
+        io_types = self.registry.io_types & handled
         options = WorkerOptions(
             slots=slots or group.max_concurrent_workers,
+            io_slots=group.max_concurrent_io if io_types else 0,
+            io_types=io_types,
             job_types=job_types,
-            handles=self.registry.job_types.intersection(job_types or self.registry.job_types),
+            handles=handled,
             max_per_type=group.max_concurrent_per_type,
             max_per_user=group.max_concurrent_per_user,
             poll_interval=timedelta(seconds=group.poll_interval_sec),

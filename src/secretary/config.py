@@ -103,6 +103,9 @@ class GenericWorkerSettings(Group):
         Field(default=3, ge=1, le=1000),
         Field(validation_alias=AliasChoices("max_concurrent_workers", "max_concurrent")),
     ]
+    #: Further jobs of the types that wait for the network most of the time, such as `transformer`:
+    #: they do not queue behind long jobs.
+    max_concurrent_io: int = Field(default=16, ge=1, le=1000)
     poll_interval_sec: float = Field(default=1.0, gt=0, le=3600)
     max_concurrent_per_type: dict[str, Annotated[int, Field(ge=0)]] = {}
     max_concurrent_per_user: int | None = Field(default=None, ge=1)

@@ -211,7 +211,9 @@ class History(RuleBasedStateMachine):
 
     @invariant()
     def busy_slots_agree(self) -> None:
-        assert self.do(self.store.busy_slots()) == Counter(owner for owner, _ in self.held.values())
+        busy = self.do(self.store.busy_slots())
+        per_worker = {worker_id: sum(by_type.values()) for worker_id, by_type in busy.items()}
+        assert per_worker == Counter(owner for owner, _ in self.held.values())
 
     def in_state(self, status: JobStatus) -> set[str]:
         return {job_id for job_id, one in self.states.items() if one is status}

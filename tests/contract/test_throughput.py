@@ -96,12 +96,13 @@ async def test_tidying_keeps_what_is_recent(store: Store) -> None:
     assert (await throughput_of(store, "ann"))["pdf"].completed == 1
 
 
-async def test_the_number_of_jobs_of_each_worker_is_reported(store: Store) -> None:
+async def test_the_number_of_jobs_of_each_worker_and_type_is_reported(store: Store) -> None:
     await claimed(store)
     await claimed(store)
+    await claimed(store, job_type="audio")
     await claimed(store, "worker-2")
     await store.register_worker(worker("worker-3"), timedelta(seconds=60))
-    assert await store.busy_slots() == {"worker-1": 2, "worker-2": 1}
+    assert await store.busy_slots() == {"worker-1": {"pdf": 2, "audio": 1}, "worker-2": {"pdf": 1}}
 
 
 @pytest.mark.parametrize("seconds", [0.004, 0.3, 2.0, 47.0, 5000.0])

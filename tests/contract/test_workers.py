@@ -95,6 +95,29 @@ class TestClaiming:
         (job,) = await claim(store, "worker-2", slots=2)
         assert job.job_id == theirs
 
+    async def test_types_that_wait_for_the_network_have_slots_of_their_own(
+        self, store: Store
+    ) -> None:
+        pdfs = await add(store, 3)
+        chats = await add(store, 3, job_type="chat")
+        wanted: dict[str, Any] = {"io_types": {"chat"}}
+        assert ids(await claim(store, slots=1, io_slots=2, **wanted)) == [pdfs[0], *chats[:2]]
+        assert ids(await claim(store, slots=0, io_slots=2, **wanted)) == [chats[2]]
+        await add(store, 1, job_type="chat")
+        assert ids(await claim(store, slots=5, io_slots=0, **wanted)) == pdfs[1:]
+
+    async def test_limits_per_type_and_user_hold_for_the_other_slots_too(
+        self, store: Store
+    ) -> None:
+        wanted: dict[str, Any] = {"slots": 1, "io_slots": 9, "io_types": {"chat", "track"}}
+        await add(store, 4, job_type="chat", user_id="ann")
+        await add(store, 2, job_type="track", user_id="bob")
+        limits: dict[str, Any] = {"max_per_type": {"chat": 3}, "max_per_user": 2}
+        jobs = await claim(store, **wanted, **limits)
+        assert sorted(str(job.user_id) for job in jobs) == ["ann", "ann", "bob", "bob"]
+        jobs = await claim(store, **wanted, max_per_type={"chat": 3})
+        assert [job.job_type for job in jobs] == ["chat"]
+
     async def test_a_job_waits_for_its_time(self, store: Store) -> None:
         await add(store, run_at=utc_now() + timedelta(hours=1), priority=50)
         (due,) = await add(store, run_at=utc_now() - timedelta(seconds=1))

@@ -51,7 +51,7 @@ def an_answer(service: Running, receiver: Receiver) -> Any:
 
 
 def an_acknowledgement(service: Running, receiver: Receiver) -> Any:
-    fields = {"jobId": "mine", "callback_url": receiver.url("/ingress")}
+    fields = {"jobId": "mine", "callback_url": receiver.url("/ingress"), "extraction_metod": "ocr"}
     return upload(service, fields)
 
 

@@ -322,6 +322,7 @@ class TestHealth:
             "store": {"kind": "sqlite", "answers": True},
             "workers": 1,
             "slots": 3,
+            "io_slots": 0,
             "jobs": dict.fromkeys(("pending", "processing", "completed", "failed", "cancelled"), 0),
         }
 

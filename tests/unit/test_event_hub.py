@@ -1,6 +1,8 @@
 """The event hub: subscribers get their changes, and an idle hub costs nothing."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from secretary.core.errors import NotFound, StoreUnavailable
 from secretary.core.job import Completed, Job, Progress
 from secretary.jobs import events
 from secretary.jobs.events import MAX_PENDING, EventHub
-from secretary.store import Change, Changes, JobQuery, Store
+from secretary.store import Change, Changes, JobQuery, Page, Store
 from secretary.store.sqlite import SqliteStore
 
 from ..contract.factories import add_batch, claim, claimed
@@ -52,6 +54,29 @@ async def hub(store: Store) -> AsyncIterator[EventHub]:
     hub = EventHub(store)
     yield hub
     await hub.close()
+
+
+async def test_who_waits_for_a_job_keeps_nothing_of_it_in_memory(
+    store: WatchedStore, hub: EventHub
+) -> None:
+    job = Job(parameters={"text": "long" * 1000})
+    await store.add([job])
+    seen: list[weakref.ref[Job]] = []
+    find = store.find
+
+    async def watched_find(query: JobQuery) -> Page[Job]:
+        page = await find(query)
+        seen.extend(weakref.ref(one) for one in page.items)
+        return page
+
+    store.find = watched_find  # type: ignore[method-assign]  # to see what it returned
+    waiting = asyncio.create_task(hub.wait_until_final(job.job_id, SECONDS))
+    await until(lambda: len(seen) > 0)
+    await asyncio.sleep(0.05)
+    gc.collect()
+    assert [reference() for reference in seen] == [None] * len(seen)
+    await store.cancel(JobQuery(job_id=job.job_id))
+    assert await waiting is not None
 
 
 class TestSubscriptions:

@@ -1,6 +1,7 @@
 """The overview of the service: its numbers must add up."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -110,10 +111,15 @@ class TestOverview:
         self, client: httpx.AsyncClient, store: Store
     ) -> None:
         await claimed(store)
+        await claimed(store, job_type="chat")
+        chatting = replace(worker(), io_slots=16, io_types=("chat",))
+        await store.register_worker(chatting, timedelta(seconds=60))
         await store.register_worker(worker("worker-2"), timedelta(seconds=60))
         overview = await ask(client, "/api/overview")
-        crew = {one["worker_id"]: (one["busy"], one["slots"]) for one in overview["crew"]}
-        assert crew == {"worker-1": (1, 3), "worker-2": (0, 3)}
+        names = ("busy", "slots", "io_busy", "io_slots")
+        crew = {one["worker_id"]: [one[name] for name in names] for one in overview["crew"]}
+        assert crew == {"worker-1": [1, 3, 1, 16], "worker-2": [0, 3, 0, 0]}
+        assert [overview[name] for name in names] == [1, 6, 1, 16]
 
 
 class TestSearching:

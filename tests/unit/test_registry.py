@@ -2,13 +2,15 @@ import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from secretary.core.errors import InvalidSettings, UnknownJobType
+from secretary.handlers import BUILTIN
 from secretary.jobs.handler import AnyParameters, Handler, JobContext, Registry, handles
+from secretary.jobs.unknown_fields import unknown_field_warnings
 
 MODULE = """
 from secretary import handles
@@ -150,3 +152,70 @@ class TestLoading:
     def test_what_cannot_be_loaded_is_named(self, module: str, origin: str) -> None:
         with pytest.raises(InvalidSettings, match=f"handlers: {origin!r} cannot be loaded"):
             Registry().load(origin)
+
+
+def test_only_jobs_that_occupy_no_sandbox_process_have_slots_for_io(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source = (
+        "from secretary import handles\n"
+        "@handles('free', isolated=False, io_bound=True)\nasync def free(ctx): ...\n"
+        "@handles('boxed', io_bound=True)\nasync def boxed(ctx): ...\n"
+    )
+    (tmp_path / "io_handlers.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry = Registry(BUILTIN)
+    registry.load("io_handlers")
+    assert registry.io_types == {"transformer", "free"}
+
+
+class Strict(BaseModel):
+    ignored_fields: ClassVar[frozenset[str]] = frozenset({"client_version"})
+
+    size: int = 1
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    size: int = 1
+
+
+async def _nothing(ctx: JobContext[Any]) -> None: ...
+
+
+async def _legacy(job: Any, repo: Any, resource_calculator: Any) -> None: ...
+
+
+def warned(*submissions: tuple[str, dict[str, Any]]) -> list[str]:
+    registry = Registry([handles("strict", Strict)(_nothing), handles("open", Open)(_nothing)])
+    registry.register("legacy", _legacy)
+    return [warning.message for warning in unknown_field_warnings(registry, submissions)]
+
+
+@pytest.mark.parametrize("job_type", ["open", "legacy", "unheard of"])
+def test_a_job_type_that_accepts_everything_knows_every_field(job_type: str) -> None:
+    assert warned((job_type, {"siez": 2})) == []
+
+
+def test_ignored_fields_null_and_known_ones_are_not_unknown() -> None:
+    parameters: dict[str, Any] = {
+        "clientVersion": 1,
+        "client_version": 2,
+        "size": 3,
+        "siez": None,
+        "extra": {},
+    }
+    assert warned(("strict", parameters)) == []
+
+
+def test_a_field_that_only_other_routes_know_has_a_hint_where_there_is_one() -> None:
+    assert warned(("strict", {"callback_url": "https://example.org", "wait_ms": 5})) == [
+        'Unknown field "callback_url"; did you mean "webhook"?',
+        'Unknown field "wait_ms"',
+    ]
+
+
+def test_each_field_of_a_batch_is_named_once() -> None:
+    jobs = [("strict", {"siez": number}) for number in range(10_000)]
+    assert warned(*jobs) == ['Unknown field "siez"; did you mean "size"?']

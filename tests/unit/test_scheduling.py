@@ -102,6 +102,19 @@ class TestAgeing:
         assert chosen(turns, waiting, slots=2) == ["high0", "low0"]
         assert chosen(turns, waiting) == ["high0"]
 
+    def test_a_queue_goes_on_ageing_while_its_slots_are_full_and_others_are_filled(self) -> None:
+        clock = Clock()
+        turns = FairScheduler(clock)
+        waiting = {("pdf", 0): jobs("low", 9), ("pdf", 3): jobs("high", 9, first=100)}
+        chats = {("chat", 0): jobs("chat", 9)}
+        wanted: dict[str, Any] = {"io_types": {"chat"}, "io_slots": 1}
+        assert chosen(turns, waiting | chats, **wanted) == ["high0", "chat0"]
+        clock.pass_levels(2.9)
+        assert chosen(turns, waiting, **wanted) == ["high0"]
+        assert chosen(turns, chats, **wanted, slots=0) == ["chat0"]
+        clock.pass_levels(0.2)
+        assert chosen(turns, waiting, **wanted) == ["low0"]
+
     def test_time_before_a_queue_had_jobs_does_not_count(self) -> None:
         clock = Clock()
         turns = FairScheduler(clock)

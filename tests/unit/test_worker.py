@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +49,17 @@ def stage() -> Stage:
     return Stage()
 
 
+async def _chat(ctx: Context) -> None:
+    """A job that does not wait for the stage."""
+
+
 @asynccontextmanager
 async def working(
     store: Store, stage: Stage, tmp_path: Path, **options: Any
 ) -> AsyncIterator[tuple[Worker, "asyncio.Task[None]"]]:
     executor = Executor(
         store=store,
-        registry=Registry([handles("wait")(stage)]),
+        registry=Registry([handles("wait")(stage), handles("chat", io_bound=True)(_chat)]),
         sandbox=Sandbox(1),
         files=JobFiles(tmp_path),
         sources=Sources(tmp_path),
@@ -216,6 +221,50 @@ async def test_limits_by_type_and_user_hold(store: Store, stage: Stage, tmp_path
         stage.may_end.set()
         await until(lambda: _all_done(store, 8))
     assert stage.most == 3
+
+
+async def test_a_job_that_waits_for_the_network_starts_though_all_other_slots_are_busy(
+    store: Store, stage: Stage, tmp_path: Path
+) -> None:
+    await add(store, 5)
+    options: dict[str, Any] = {"slots": 2, "io_slots": 2, "io_types": {"chat"}}
+    async with working(store, stage, tmp_path, poll_interval=timedelta(hours=1), **options):
+        await until(lambda: stage.running == 2)
+        for job_id in await add(store, 3, job_type="chat"):
+            await until(partial(_has_status, store, job_id, JobStatus.COMPLETED))
+        assert (stage.running, stage.started) == (2, 2)
+        stage.may_end.set()
+        await until(lambda: _all_done(store, 5))
+    assert stage.most == 2
+
+
+class CountingClaims:
+    """The store, and how often jobs were claimed from it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.claims = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def claim(self, *args: Any) -> list[Job]:
+        self.claims += 1
+        return await self._store.claim(*args)
+
+
+@pytest.mark.parametrize("io_slots", [0, 16])
+async def test_an_idle_worker_claims_once_per_poll_whatever_slots_it_has(
+    store: Store, stage: Stage, tmp_path: Path, io_slots: int
+) -> None:
+    counting: Any = CountingClaims(store)
+    options: dict[str, Any] = {"slots": 3, "io_slots": io_slots, "io_types": {"chat"}}
+    poll_interval = timedelta(seconds=0.1)
+    async with working(counting, stage, tmp_path, poll_interval=poll_interval, **options):
+        await until(lambda: counting.claims > 0)
+        counting.claims = 0
+        await asyncio.sleep(1)
+        assert 5 <= counting.claims <= 11
 
 
 PROCESSING = JobQuery(status=frozenset({JobStatus.PROCESSING}))

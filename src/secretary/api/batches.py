@@ -56,12 +56,15 @@ async def submit_batch(
     """Submit several jobs, all or nothing."""
     submitted = requests.with_trace(request, batch)
     stored = await requests.job_service_of(request).submit_batch(submitted, user=user, key=key)
-    return _enqueued(request, *stored)
+    return _enqueued(request, submitted, *stored)
 
 
-def _enqueued(request: Request, batch: Batch, job_ids: list[str]) -> Response:
+def _enqueued(
+    request: Request, submitted: BatchRequest, batch: Batch, job_ids: list[str]
+) -> Response:
+    warnings = requests.job_service_of(request).warnings(submitted)
     data = {"batch_id": batch.batch_id, "job_ids": job_ids, "batch": batch.document()}
-    return enqueued(request, f"/api/batches/{batch.batch_id}", data)
+    return enqueued(request, f"/api/batches/{batch.batch_id}", data, warnings)
 
 
 class BatchPage(ResponseModel):
@@ -255,7 +258,7 @@ async def submit_files(
         submitted = requests.with_trace(request, batch)
         stored = await job_service.submit_batch(submitted, user=user, key=key, uploads=uploads)
         job_ids += stored[1]
-    return _enqueued(request, *stored)
+    return _enqueued(request, submitted, *stored)
 
 
 def _read_files_form(form: requests.Form) -> tuple[BatchRequest, list[Upload | None]]:
@@ -405,7 +408,8 @@ async def submit_schedule(
     finally:
         await job_service.files.uploads.remove_local(upload_id)
     submission = requests.with_trace(request, batch_request(submitted, talks))
-    return _enqueued(request, *await job_service.submit_batch(submission, user=user, key=key))
+    stored = await job_service.submit_batch(submission, user=user, key=key)
+    return _enqueued(request, submission, *stored)
 
 
 async def _read_talks(

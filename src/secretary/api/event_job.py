@@ -15,7 +15,7 @@ from .auth import Caller
 from .batches import ActiveBody, BatchBody
 from .models import ResponseModel
 from .openapi import creates, make_router
-from .responses import LEGACY_PREFIX, JsonResponse
+from .responses import LEGACY_PREFIX, JsonResponse, warnings_field
 
 router = make_router("event-job", prefix=LEGACY_PREFIX)
 
@@ -31,6 +31,10 @@ class LegacyJob(LegacyResponse):
     job: models.Job
 
 
+class LegacyCreatedJob(LegacyJob):
+    warnings: models.RequestWarnings = None
+
+
 class LegacyDeletedJob(LegacyResponse):
     job: models.JobSummary
 
@@ -41,6 +45,7 @@ class LegacyBatch(LegacyResponse):
 
 class LegacyCreatedBatch(LegacyBatch):
     job_ids: list[str]
+    warnings: models.RequestWarnings = None
 
 
 class LegacyPage(LegacyResponse):
@@ -59,7 +64,7 @@ class LegacyBatchPage(LegacyPage):
     batches: list[models.Batch]
 
 
-CREATED_JOB = creates(LegacyJob, "Created", status=201)
+CREATED_JOB = creates(LegacyCreatedJob, "Created", status=201)
 
 
 @router.post("/submit", **CREATED_JOB, name="submit_event_job")
@@ -68,11 +73,12 @@ async def create_event_job(
     request: Request, job: JobRequest, user: Caller, key: requests.IdempotencyKey = None
 ) -> Response:
     """Submit a job; the default job type is `session`."""
-    stored = await requests.job_service_of(request).submit(
-        requests.with_trace(request, job), user=user, key=key
-    )
+    job_service, submitted = requests.job_service_of(request), requests.with_trace(request, job)
+    stored = await job_service.submit(submitted, user=user, key=key)
     location = f"{LEGACY_PREFIX}/jobs/{stored.job_id}"
-    return _response(f"Job {stored.job_id} was created", location, job=stored.document())
+    warnings = warnings_field(job_service.warnings(submitted))
+    message = f"Job {stored.job_id} was created"
+    return _response(message, location, job=stored.document(), **warnings)
 
 
 @router.get("/jobs", response_model=LegacyJobPage)
@@ -129,11 +135,12 @@ async def create_event_batch(
     request: Request, batch: BatchBody, user: Caller, key: requests.IdempotencyKey = None
 ) -> Response:
     """Submit several jobs, all or nothing."""
-    batch = requests.with_trace(request, batch)
-    stored, job_ids = await requests.job_service_of(request).submit_batch(batch, user=user, key=key)
+    job_service, batch = requests.job_service_of(request), requests.with_trace(request, batch)
+    stored, job_ids = await job_service.submit_batch(batch, user=user, key=key)
     message = f"Batch {stored.batch_id} was created with {len(job_ids)} jobs"
     location = f"{LEGACY_PREFIX}/batches/{stored.batch_id}"
-    return _response(message, location, batch=stored.document(), job_ids=job_ids)
+    warnings = warnings_field(job_service.warnings(batch))
+    return _response(message, location, batch=stored.document(), job_ids=job_ids, **warnings)
 
 
 @router.get("/batches", response_model=LegacyBatchPage)

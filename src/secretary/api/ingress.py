@@ -19,7 +19,7 @@ from ..jobs.submission import JobRequest, parse_request
 from ..storage.artifacts import JobFiles
 from ..storage.sources import Upload
 from .auth import Caller
-from .models import Envelope, ProcessInfo, ResponseModel, Results
+from .models import Envelope, ProcessInfo, RequestWarnings, ResponseModel, Results
 from .openapi import (
     FILE,
     LOCATION,
@@ -123,6 +123,7 @@ class Accepted(ResponseModel):
     job: AcceptedJob
     webhook: AcceptedWebhook | None
     links: AcceptedLinks
+    warnings: RequestWarnings = None
     error: None
 
 
@@ -188,20 +189,29 @@ def ingress_router(registry: Registry) -> APIRouter:
 
 def _endpoint(route: IngressRoute) -> Any:
     async def endpoint(request: Request, user: Caller, key: IdempotencyKey = None) -> Response:
-        job_service = job_service_of(request)
-        form = await read_form(request, job_service.files.uploads, job_id=new_id("job"))
-        async with job_service.adding(form.uploads) as job_ids:
-            submitted = with_trace(request, read_submission(form, route))
-            wait_seconds = _wait_seconds(request, form.fields, submitted, route)
-            job = await job_service.submit(submitted, user=user, key=key, upload=form.upload)
-            job_ids.append(job.job_id)
-        response = await _wait_for_result(request, job, wait_seconds) if wait_seconds else None
-        response = response or accepted(job)
+        job_id, wait_seconds, response = await _submit(request, route, user, key)
+        if wait_seconds:
+            response = await _wait_for_result(request, route, job_id, wait_seconds) or response
         if applied := _applied_preference(request, waited=bool(wait_seconds)):
             response.headers["Preference-Applied"] = applied
         return response
 
     return endpoint
+
+
+async def _submit(
+    request: Request, route: IngressRoute, user: str | None, key: str | None
+) -> tuple[str, float, Response]:
+    """The id of the new job, how long to wait for its result, and the response that does not wait.
+    The request itself, which may be megabytes of text, is not kept while this waits."""
+    job_service = job_service_of(request)
+    form = await read_form(request, job_service.files.uploads, job_id=new_id("job"))
+    async with job_service.adding(form.uploads) as job_ids:
+        submitted = with_trace(request, read_submission(form, route))
+        wait_seconds = _wait_seconds(request, form.fields, submitted, route)
+        job = await job_service.submit(submitted, user=user, key=key, upload=form.upload)
+        job_ids.append(job.job_id)
+    return job.job_id, wait_seconds, accepted(job, job_service.warnings(submitted))
 
 
 def parameters_of(registry: Registry, job_type: str) -> Schema:
@@ -303,10 +313,12 @@ def _applied_preference(request: Request, *, waited: bool) -> str | None:
     return "respond-async" if "respond-async" in _preferences(request) and not waited else None
 
 
-async def _wait_for_result(request: Request, job: Job, seconds: float) -> Response | None:
+async def _wait_for_result(
+    request: Request, route: IngressRoute, job_id: str, seconds: float
+) -> Response | None:
     """The outcome of the job, or None if it has not finished in time or the client has left."""
     hub: EventHub = request.app.state.hub
-    waiting = asyncio.create_task(hub.wait_until_final(job.job_id, seconds))
+    waiting = asyncio.create_task(hub.wait_until_final(job_id, seconds))
     leaving = asyncio.create_task(_until_disconnected(request))
     try:
         await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -319,12 +331,12 @@ async def _wait_for_result(request: Request, job: Job, seconds: float) -> Respon
     if ended.status is JobStatus.COMPLETED:
         files = job_service_of(request).files
         complete = await files.load_results(ended)
-        if job.job_type != "session":
+        if route.job_type != "session":
             return finished(request, complete)
         return finished(request, complete, {"output": await _talk(files, ended, complete)})
     assert ended.error is not None
     response = job_error_response(ended.error)
-    response.headers["Location"] = f"/api/jobs/{job.job_id}"
+    response.headers["Location"] = f"/api/jobs/{job_id}"
     return response
 
 

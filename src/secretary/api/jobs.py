@@ -1,7 +1,7 @@
 """Routes for jobs: submit, inspect and control one job or many."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import islice
 from typing import Annotated, Any, Literal
@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.errors import InvalidParameters
-from ..core.job import LARGE_FIELDS, Delivery, Job, UtcTime, iso, utc_now
+from ..core.job import LARGE_FIELDS, Delivery, Job, JobWarning, UtcTime, iso, utc_now
 from ..jobs import bulk
 from ..jobs.bulk import BulkAction
 from ..jobs.submission import JobRequest, UtcDatetime
@@ -38,10 +38,9 @@ async def submit_job(
     request: Request, job: JobRequest, user: Caller, key: requests.IdempotencyKey = None
 ) -> Response:
     """Submit a job."""
-    submitted = requests.with_trace(request, job)
-    return _enqueued(
-        request, await requests.job_service_of(request).submit(submitted, user=user, key=key)
-    )
+    job_service, submitted = requests.job_service_of(request), requests.with_trace(request, job)
+    stored = await job_service.submit(submitted, user=user, key=key)
+    return _enqueued(request, stored, job_service.warnings(submitted))
 
 
 class Changes(BaseModel):
@@ -65,12 +64,14 @@ async def rerun_job(
     exists, and has no webhook."""
     job_service = requests.job_service_of(request)
     copy = await job_service.rerun(job_id, changes.parameters, user=user, key=key)
-    return _enqueued(request, copy)
+    sent = JobRequest(job_type=copy.job_type, parameters=changes.parameters)
+    return _enqueued(request, copy, job_service.warnings(sent))
 
 
-def _enqueued(request: Request, job: Job) -> Response:
+def _enqueued(request: Request, job: Job, warnings: Sequence[JobWarning]) -> Response:
     ids = {"job_id": job.job_id, "job_ids": [job.job_id], "batch_id": job.batch_id}
-    return enqueued(request, f"/api/jobs/{job.job_id}", {**ids, "job": job.document()})
+    data = {**ids, "job": job.document()}
+    return enqueued(request, f"/api/jobs/{job.job_id}", data, warnings)
 
 
 class JobPage(ResponseModel):

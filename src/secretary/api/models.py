@@ -4,18 +4,30 @@ FastAPI derives the OpenAPI document from these models. Routes send plain JSON t
 instead of building instances: a job is serialised once, and results may be tens of megabytes.
 """
 
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.json_schema import SkipJsonSchema
 
-from ..core.job import Attempt, Delivery, JobError, JobStatus, LogEntry, Progress, UtcTime
+from ..core.job import (
+    Attempt,
+    Delivery,
+    JobError,
+    JobStatus,
+    JobWarning,
+    LogEntry,
+    Progress,
+    UtcTime,
+)
 
 T = TypeVar("T")
 
 JsonObject = dict[str, JsonValue]
 #: Omitted rather than null when it does not apply.
 Omitted = SkipJsonSchema[None]
+RequestWarnings = Annotated[
+    list[JobWarning] | Omitted, Field(description="Fields that were not understood, if any")
+]
 
 
 def _tidy_schema(schema: dict[str, Any]) -> None:
@@ -175,6 +187,11 @@ class MissingPart(Document):
     error: JsonValue = None
 
 
+class ResultWarning(Document):
+    code: str
+    message: str
+
+
 class Results(Document):
     """The results of a job. All job types share one shape; fields after `context` are present
     only where they apply. Every file is given as a URL of this API."""
@@ -197,6 +214,7 @@ class Results(Document):
     metadata: Metadata | None = None
     is_from_cache: bool | None = None
     llm_info: LlmInfo | None = None
+    warnings: list[ResultWarning] | None = Field(None, description="What was not perfect")
     # pdf, office, imageocr
     extracted_text: str | None = None
     extracted_text_file: str | None = None
@@ -315,9 +333,11 @@ class EnqueuedJob(ResponseModel):
     job_ids: list[str]
     batch_id: str | None
     job: Job
+    warnings: RequestWarnings = None
 
 
 class EnqueuedBatch(ResponseModel):
     batch_id: str
     job_ids: list[str]
     batch: Batch
+    warnings: RequestWarnings = None

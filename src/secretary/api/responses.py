@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import uuid4
@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..core import errors
 from ..core.errors import InvalidParameters, RateLimited, SecretaryError, StoreUnavailable
-from ..core.job import EMPTY_RESULTS, Job, JobError, iso
+from ..core.job import EMPTY_RESULTS, Job, JobError, JobWarning, iso
 from ..core.json_codec import encode_off_loop
 from ..jobs.submission import invalid_request
 
@@ -58,7 +58,9 @@ def success(
     return JsonResponse(_envelope(arrived, processor, parameters, process, data))
 
 
-def enqueued(request: Request, location: str, data: dict[str, Any]) -> JSONResponse:
+def enqueued(
+    request: Request, location: str, data: dict[str, Any], warnings: Sequence[JobWarning]
+) -> JSONResponse:
     """The 202 of routes that add jobs; `location` is the path of the new job or batch."""
     parameters = {"job_count": len(data["job_ids"])}
     process = {
@@ -66,11 +68,17 @@ def enqueued(request: Request, location: str, data: dict[str, Any]) -> JSONRespo
         "main_processor": "SecretaryJobWorker",
         "llm_info": {"requests": []},
     }
+    data = {**data, **warnings_field(warnings)}
     document = _envelope(_arrived(request), "job-enqueue", parameters, process, data)
     return JsonResponse(document, 202, {"Location": location})
 
 
-def accepted(job: Job) -> JSONResponse:
+def warnings_field(warnings: Sequence[JobWarning]) -> dict[str, Any]:
+    """Of the response to a request that was accepted; left out if there are none."""
+    return {"warnings": [warning.model_dump() for warning in warnings]} if warnings else {}
+
+
+def accepted(job: Job, warnings: Sequence[JobWarning]) -> JSONResponse:
     """The 202 of ingress routes."""
     path = f"/api/jobs/{job.job_id}"
     client_id = job.webhook.job_id if job.webhook else None  # the client's own id for the job
@@ -89,6 +97,7 @@ def accepted(job: Job) -> JSONResponse:
         "job": {"id": job.job_id} | ({"client_id": client_id} if client_id else {}),
         "webhook": {"delivered_to": job.webhook.url} if job.webhook else None,
         "links": {"self": path, "stream": f"{path}/stream", "cancel": f"{path}/cancel"},
+        **warnings_field(warnings),
         "error": None,
     }
     return JsonResponse(body, 202, {"Location": path})

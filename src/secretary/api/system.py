@@ -3,7 +3,7 @@ templates."""
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -17,7 +17,7 @@ from ..core.job import JobStatus, UtcTime, iso, utc_now
 from ..llm.templates import Library
 from ..llm.templates.template import schema
 from ..observability.metrics import CONTENT_TYPE, Metrics, ServiceStats
-from ..store.claims import is_alive, worker_document
+from ..store.claims import WorkerInfo, worker_document
 from ..store.stats import EPOCH, Throughput, quantile
 from ..version import __version__
 from .auth import SECURITY_SCHEMES, Caller
@@ -60,6 +60,7 @@ class Health(ResponseModel):
     store: StoreHealth
     workers: int
     slots: int
+    io_slots: int
     jobs: JobCounts
 
 
@@ -97,8 +98,12 @@ async def health(request: Request) -> Response:
         status.value: sum(by_status.get(status, 0) for by_status in counts.values())
         for status in JobStatus
     }
-    slots = sum(worker.slots for worker in alive)
-    document |= {"workers": len(alive), "slots": slots, "jobs": jobs}
+    document |= {
+        "workers": len(alive),
+        "slots": sum(worker.slots for worker in alive),
+        "io_slots": sum(worker.io_slots for worker in alive),
+        "jobs": jobs,
+    }
     return success(request, "health", document)
 
 
@@ -185,6 +190,8 @@ class Worker(ResponseModel):
     worker_id: str
     host: str
     slots: int
+    io_slots: int = Field(description="Further slots for jobs of `io_types`")
+    io_types: list[str]
     version: str
     job_types: list[str]
     handles: list[str]
@@ -196,6 +203,7 @@ class Worker(ResponseModel):
 
 class BusyWorker(Worker):
     busy: int = Field(description="Slots in use")
+    io_busy: int = Field(description="I/O slots in use")
 
 
 class Overview(ResponseModel):
@@ -206,6 +214,8 @@ class Overview(ResponseModel):
     workers: int
     slots: int
     busy: int
+    io_slots: int
+    io_busy: int
     crew: list[BusyWorker]
     part_s: float = Field(description="Length of an interval in seconds")
     series: list[Interval]
@@ -225,22 +235,27 @@ async def get_overview(request: Request, user: Caller, minutes: Minutes = 60) ->
         store.busy_slots(),
         store.throughput(span.since, step=span.step, intervals=span.parts, user_id=user),
     )
-    alive = [worker for worker in workers if is_alive(worker)]
+    crew = [_busy_worker(worker, busy.get(worker.worker_id, {})) for worker in workers]
+    alive = [worker for worker in crew if worker["alive"]]
+    sums = ("slots", "busy", "io_slots", "io_busy")
     data = {
         "jobs": {status.value: counts.value.get(status, 0) for status in JobStatus},
         "counted_at": iso(counts.at),
         "of_user": user,
         "oldest_wait_s": max((wait.total_seconds() for wait in waiting.values()), default=None),
         "workers": len(alive),
-        "slots": sum(worker.slots for worker in alive),
-        "busy": sum(busy.get(worker.worker_id, 0) for worker in alive),
-        "crew": [
-            worker_document(worker) | {"busy": busy.get(worker.worker_id, 0)} for worker in workers
-        ],
+        **{name: sum(worker[name] for worker in alive) for name in sums},
+        "crew": crew,
         "part_s": span.step.total_seconds(),
         "series": series(finished, span),
     }
     return success(request, "overview", data)
+
+
+def _busy_worker(worker: WorkerInfo, running: Mapping[str, int]) -> dict[str, Any]:
+    io_busy = sum(running.get(job_type, 0) for job_type in worker.io_types)
+    busy = sum(running.values()) - io_busy
+    return worker_document(worker) | {"busy": busy, "io_busy": io_busy}
 
 
 class WorkerList(ResponseModel):

@@ -98,6 +98,7 @@ def create(
     """Submit all jobs of a file as a batch, or none of them."""
     request = _read_document(file)
     batch = target.run(lambda backend: backend.submit_batch(request))
+    output.print_warnings(batch)
     output.print_json(batch) if as_json else output.echo(batch["batch_id"])
 
 
@@ -182,6 +183,7 @@ def import_schedule(
     batch_request = _read_schedule(target, schedule, request)
     if not dry_run:
         batch = target.run(lambda backend: backend.submit_batch(batch_request))
+        output.print_warnings(batch)
         if as_json:
             return output.print_json(batch)
         output.echo(batch["batch_id"])

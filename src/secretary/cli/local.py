@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from ..app import Application
 from ..config import Settings
 from ..core.errors import InvalidParameters, InvalidSettings, NotFound
-from ..core.job import FINAL_STATUSES, Job, JobStatus, new_id
+from ..core.job import FINAL_STATUSES, Job, JobStatus, JobWarning, new_id
 from ..jobs.service import JobService
 from ..jobs.submission import BatchRequest, JobRequest, parse_request
 from ..observability.doctor import Finding
@@ -63,12 +63,13 @@ class LocalBackend:
             job_request = parse_request(JobRequest, {**request, "parameters": parameters})
             job = await service.submit(job_request, upload=upload)
             job_ids.append(job.job_id)
-        return job.document()
+        return _with_warnings(job.document(), service.warnings(job_request))
 
     async def submit_batch(self, request: backend.Document) -> backend.Document:
         service = await self._service(create=True)
-        batch, _ = await service.submit_batch(parse_request(BatchRequest, request))
-        return batch.document()
+        batch_request = parse_request(BatchRequest, request)
+        batch, _ = await service.submit_batch(batch_request)
+        return _with_warnings(batch.document(), service.warnings(batch_request))
 
     async def get(self, collection: backend.Collection, resource_id: str) -> backend.Document:
         service = await self._service()
@@ -179,6 +180,10 @@ class LocalBackend:
             await self._stack.enter_async_context(self._app)
             self._job_service = self._app.job_service
         return self._job_service
+
+
+def _with_warnings(document: backend.Document, warnings: Sequence[JobWarning]) -> backend.Document:
+    return document | {"warnings": [warning.model_dump() for warning in warnings]}
 
 
 async def _chunks(file: Path) -> AsyncIterator[bytes]:

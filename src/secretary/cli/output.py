@@ -45,6 +45,12 @@ def echo_err(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)
 
 
+def print_warnings(submitted: Document) -> None:
+    """What was not understood of a request for a job or batch."""
+    for warning in submitted.get("warnings") or ():
+        echo_err(f"Warning: {warning['message']}")
+
+
 def print_json(document: Any) -> None:
     echo(json.dumps(document, indent=2, ensure_ascii=False))
 
@@ -265,7 +271,9 @@ def print_workers(workers: Sequence[Document]) -> None:
         if not worker["alive"]:
             state = cell("gone", "red")
         seen, types = f"{age(worker['seen_at'])} ago", ", ".join(worker["job_types"])
-        name, slots, version = worker["worker_id"], worker["slots"], worker["version"]
+        name, slots, version = worker["worker_id"], str(worker["slots"]), worker["version"]
+        if worker.get("io_slots"):
+            slots += f" + {worker['io_slots']} I/O"
         add_row(table, name, state, slots, version, seen, types or "everything")
     console().print(table)
 

@@ -56,19 +56,20 @@ class RemoteBackend:
         if file is None:
             created = await self._post("/api/jobs", request, key=new_idempotency_key())
             document: backend.Document = created["job"]
-            return document
+            return document | {"warnings": created.get("warnings", [])}
         try:
             job = await self._translated(submit(self._connection, Task(**request), file=file))
         except OSError as error:
             raise InvalidParameters(f"{file}: {error.strerror}") from None
         except ValueError as error:
             raise InvalidParameters(f"--file: {error}") from None
-        return await self.get("jobs", job.job_id)
+        warnings = [warning.model_dump() for warning in job.warnings]
+        return await self.get("jobs", job.job_id) | {"warnings": warnings}
 
     async def submit_batch(self, request: backend.Document) -> backend.Document:
         created = await self._post("/api/batches", request, key=new_idempotency_key())
         batch: backend.Document = created["batch"]
-        return batch
+        return batch | {"warnings": created.get("warnings", [])}
 
     async def get(self, collection: backend.Collection, resource_id: str) -> backend.Document:
         return await self._get(_path(collection, resource_id))

@@ -102,9 +102,10 @@ def start_mcp_server(
 
 
 def _print_welcome(settings: "Settings", with_worker: bool, url: str) -> None:
-    slots = settings.generic_worker.max_concurrent_workers
+    group = settings.generic_worker
     data_dir = settings.storage.data_dir.resolve()
-    worker = f"a worker of {slots} slots" if with_worker else "no worker"
+    slots = f"{group.max_concurrent_workers} slots and {group.max_concurrent_io} I/O slots"
+    worker = f"a worker of {slots}" if with_worker else "no worker"
     keys = settings.access.api_keys
     header = ' -H "Authorization: Bearer $KEY"' if keys else ""
     access = (

@@ -12,7 +12,16 @@ import typer
 from ..core.errors import InvalidParameters
 from .backend import Backend, Document, Status
 from .options import AsJson, Target, complete_job_type, with_target
-from .output import ExitCode, echo, echo_err, print_job, print_jobs, print_json, progress_display
+from .output import (
+    ExitCode,
+    echo,
+    echo_err,
+    print_job,
+    print_jobs,
+    print_json,
+    print_warnings,
+    progress_display,
+)
 
 #: Check for workers if a job is still pending after this time; a claim takes milliseconds.
 WORKER_CHECK_SECONDS = 2.0
@@ -68,6 +77,8 @@ def submit(
         for path in file or []:  # each job is named after its file, unless there is a name
             job_name = path.name[:500] if name is None else name
             jobs.append(await backend.submit(request | {"job_name": job_name}, path))
+        for job in jobs:
+            print_warnings(job)
         return await _wait_for(target, backend, jobs) if wait else jobs
 
     jobs = target.run(work)

@@ -125,8 +125,10 @@ class AsyncClient:
         webhook = {"url": webhook} if isinstance(webhook, str) else webhook
         options = {"batch_name": name, "webhook": webhook, "isActive": active}
         answer = await submit_batch(self._connection, jobs, options, key=idempotency_key)
-        document = BatchDocument.model_validate(answer["data"]["batch"])
-        return AsyncBatch(self._connection, document, tuple(answer["data"]["job_ids"]))
+        data = answer["data"]
+        batch = data["batch"] | {"warnings": data.get("warnings", [])}
+        document = BatchDocument.model_validate(batch)
+        return AsyncBatch(self._connection, document, tuple(data["job_ids"]))
 
     async def find_batch(self, batch_id: str) -> AsyncBatch:
         return await AsyncBatch(self._connection, BatchDocument(batch_id=batch_id)).refresh()

@@ -77,6 +77,15 @@ class JobView(View[JobDocument]):
         """Log entries. Lists omit them; call `refresh` to load them."""
         return self.document.logs
 
+    @property
+    def warnings(self) -> list[str]:
+        """What the service did not understand in the request or, once the job has completed, what
+        was not perfect."""
+        results = self.document.results
+        if results is not None:
+            return [warning.message for warning in Results.model_validate(results).warnings]
+        return [warning.message for warning in self.document.warnings]
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.job_type} {self.status}>"
 
@@ -89,6 +98,11 @@ class BatchView(View[BatchDocument]):
     @property
     def is_active(self) -> bool:
         return self.document.is_active
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the service did not understand in the request."""
+        return [warning.message for warning in self.document.warnings]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.status} {self.progress.percent} %>"

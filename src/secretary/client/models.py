@@ -62,6 +62,11 @@ class Subtitles(ServiceModel):
     vtt: str | None = None
 
 
+class WarningDocument(ServiceModel):
+    code: str
+    message: str
+
+
 class Results(ServiceModel):
     """The results of any job type; fields that do not apply are None or empty. Files are API
     paths, which `download` accepts."""
@@ -85,6 +90,8 @@ class Results(ServiceModel):
     target_dir: str | None = None
     asset_dir: str | None = None
     context: Any = None
+    #: What was not perfect.
+    warnings: list[WarningDocument] = []
 
     _raw: dict[str, Any] = PrivateAttr(default_factory=dict)
 
@@ -127,6 +134,8 @@ class JobDocument(ServiceModel):
     archived: bool = False
     priority: int = 0
     attempt: int = 0
+    #: About the request; those of the run are in the results.
+    warnings: tuple[WarningDocument, ...] = ()
 
 
 class BatchDocument(ServiceModel):
@@ -145,6 +154,8 @@ class BatchDocument(ServiceModel):
     updated_at: datetime | None = None
     completed_at: datetime | None = None
     user_id: str | None = None
+    #: About the request.
+    warnings: tuple[WarningDocument, ...] = ()
 
     @property
     def progress(self) -> Progress:
@@ -167,6 +178,7 @@ class Health(ServiceModel):
     stopping: bool = False
     workers: int = 0
     slots: int = 0
+    io_slots: int = 0
     store: dict[str, Any] = {}
     jobs: dict[str, int] = {}
 

@@ -73,7 +73,8 @@ async def submit(
     key = key or new_idempotency_key()
     if file is None:
         answer = await connection.post("/api/jobs", task.document(), key=key)
-        return JobDocument.model_validate(answer["data"]["job"])
+        data = answer["data"]
+        return JobDocument.model_validate(data["job"] | {"warnings": data.get("warnings", [])})
     if task.job_type not in UPLOAD_TYPES:
         types = ", ".join(UPLOAD_TYPES)
         raise ValueError(f"A job of type {task.job_type!r} takes no file; these do: {types}")
@@ -83,8 +84,13 @@ async def submit(
         form = Form(encode_fields({**task.parameters, **document}), (content, name))
         action = "template" if task.job_type == "transformer" else "process"
         answer = await connection.upload(f"/api/{task.job_type}/{action}", form, key=key)
-    return JobDocument(
-        job_id=answer["job_id"], job_type=task.job_type, job_name=task.job_name, status="pending"
+    return JobDocument.model_validate(
+        {
+            "job_id": answer["job_id"],
+            "job_type": task.job_type,
+            "job_name": task.job_name,
+            "warnings": answer.get("warnings", []),
+        }
     )
 
 

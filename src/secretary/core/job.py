@@ -165,6 +165,13 @@ class AccessControl(StoredModel):
 OWNER_ONLY = AccessControl()
 
 
+class JobWarning(StoredModel):
+    """What was not perfect although the job completed, or about the request."""
+
+    code: str
+    message: str
+
+
 class Webhook(StoredModel):
     """Where the events of a job are delivered. Unknown keys are kept."""
 

@@ -92,7 +92,7 @@ export const en = {
 
   "overview.stats": "Key figures", "overview.longest_wait": "Longest wait", "overview.workers": "slots in use · {count} worker | slots in use · {count} workers", "overview.no_workers": "No worker is running, so jobs stay pending. Start one with “secretary worker”.",
   "overview.running": "Running", "overview.finished": "Recently finished", "overview.idle": "No jobs are running.", "overview.none_finished": "No jobs have finished yet.", "overview.throughput": "Throughput", "overview.range": "Time range",
-  "overview.of_user": "Jobs and charts show only those of {user}.", "overview.busy": "{busy} of {slots} slots in use", "overview.storage": "Disk and cache", "overview.cache": "Cache", "overview.cache_used": "{used} of {total} used",
+  "overview.of_user": "Jobs and charts show only those of {user}.", "overview.busy": "{busy} of {slots} slots in use", "overview.io_busy": "{busy} of {slots} I/O slots", "overview.storage": "Disk and cache", "overview.cache": "Cache", "overview.cache_used": "{used} of {total} used",
   "range.60": "Last hour", "range.360": "Last 6 hours", "range.1440": "Last 24 hours", "range.10080": "Last 7 days", "chart.completed": "Completed by type", "chart.wait": "Wait time (p95)", "chart.failed": "Failures by code", "chart.other": "other", "chart.all": "all",
   "heartbeat.ok": "alive", "heartbeat.late": "heartbeat overdue", "heartbeat.lost": "offline",
   "batches.none": "No batches yet. Add several files or URLs at once, or use POST /api/batches.", "batches.current": "Active", "batches.archived": "Archived", "batches.none_archived": "No archived batches.", "batch.finished": "{finished} of {total} finished", "batch.failed": "{n} failed", "batch.all": "View all {count} jobs",

@@ -50,9 +50,10 @@ function heartbeat(worker) {
   return worker.alive ? (age > HEARTBEAT_LATE_SECONDS ? "late" : "ok") : "lost";
 }
 
-function slotMeter({ busy, slots }) {
+function slotMeter({ busy, slots, io_busy: ioBusy, io_slots: ioSlots }) {
+  const io = ioSlots ? html` <span class="muted">${t("overview.io_busy", { busy: number(ioBusy), slots: number(ioSlots) })}</span>` : "";
   const label = t("overview.busy", { busy: number(busy), slots: number(slots) });
-  return html`<meter min="0" max="${Math.max(slots, 1)}" value="${Math.min(busy, slots)}" aria-label="${label}"></meter> <span>${label}</span>`;
+  return html`<meter min="0" max="${Math.max(slots, 1)}" value="${Math.min(busy, slots)}" aria-label="${label}"></meter> <span>${label}</span>${io}`;
 }
 
 export function storageUsage({ disk, cache }) {
@@ -78,7 +79,7 @@ function workerTable(workers) {
   return html`<h2>${t("system.workers")}</h2>${workers.length ? html`<table class="list"><thead><tr><th scope="col">${t("col.worker")}</th><th scope="col">${t("system.last_heartbeat")}</th>
     <th scope="col" class="num">${t("system.slots")}</th><th scope="col">${t("system.job_types")}</th><th scope="col">${t("system.version")}</th></tr></thead><tbody>${workers.map((worker) => html`<tr>
     <td><code>${worker.worker_id}</code> <span class="muted">${worker.host}</span></td><td><span class="heartbeat ${heartbeat(worker)}" aria-hidden="true">♥</span> ${ago(worker.seen_at)}${worker.draining ? html` <span class="tag">${t("system.draining")}</span>` : ""}</td>
-    <td class="num">${number(worker.slots)}</td><td>${worker.job_types.length ? worker.job_types.join(", ") : t("system.all")}</td><td>${worker.version}</td></tr>`)}</tbody></table>`
+    <td class="num">${number(worker.slots)}${worker.io_slots ? ` + ${number(worker.io_slots)} I/O` : ""}</td><td>${worker.job_types.length ? worker.job_types.join(", ") : t("system.all")}</td><td>${worker.version}</td></tr>`)}</tbody></table>`
     : html`<p class="card failure">${t("overview.no_workers")}</p>`}`;
 }
 

@@ -5,6 +5,7 @@ import asyncio
 import importlib.metadata
 import json
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -37,6 +38,7 @@ from ..documents.pages import (
     save_page,
 )
 from ..jobs.handler import DEFAULT_DOCUMENTS, JobContext
+from ..jobs.job_log import counted, format_seconds
 from ..storage.append_log import RecordRef
 from ..storage.cache import CacheEntry, sha256_of
 from ..storage.sources import SourceFile
@@ -125,6 +127,14 @@ async def open_page_cache(
     if method.ocr:
         engine = open_engine(limits.ocr_engine, limits.ocr_data_directory)
         made_with.append(f"{engine.name} {engine.version} {OCR_PIPELINE_VERSION}")
+    engines = [package_version(library)]
+    if method.ocr:
+        engines.append(f"{engine.name} {engine.version}")
+    if method.llm:
+        engines.append(ctx.llm.model("vision"))
+    languages = _languages(ctx, options)
+    expected = f"; expected languages: {languages}" if languages else ""
+    await ctx.log(f"Method {options.method} with {', '.join(engines)}{expected}")
     key = {
         "images": options.images,
         "languages": _languages(ctx, options),
@@ -203,6 +213,11 @@ async def read_pages(
         entry.save_metadata(info)
     page_numbers = select_pages(options.first_page, options.last_page, info["page_count"])
     check_page_count(ctx, len(page_numbers))
+    mended = "; the file is damaged and was repaired" if info.get("is_mended") else ""
+    await ctx.log(
+        f"The {document.file_type} file has {counted(info['page_count'], 'page')};"
+        f" reading pages {page_numbers[0]} to {page_numbers[-1]}{mended}"
+    )
     task = PageTask(
         path=path,
         password=options.password,
@@ -263,22 +278,37 @@ class PageProcessor:
     async def run(self) -> bool:
         """Return whether any page had to be processed."""
         task, page_store, page_numbers = self.task, self.task.page_store, self.page_numbers
+        total = len(page_numbers)
         if not page_store.made_after and is_assembled(page_store, page_numbers):
-            await self._advance(len(page_numbers))
+            await self.ctx.log(f"Cache: reusing the assembled document of {counted(total, 'page')}")
+            await self._advance(total)
             return False
         cached = await asyncio.to_thread(self._cached)
         missing = [number for number in page_numbers if number not in cached]
+        await self.ctx.log(f"Cache: reusing {total - len(missing):,} of {counted(total, 'page')}")
         await self._advance(len(page_numbers) - len(missing))
         if not missing:
             return False
         reused = [cached[number] for number in page_numbers if number in cached]
         await asyncio.to_thread(link_pages, page_store, reused)
+        started = time.monotonic()
         unfinished = await self._process_in_parallel(task, missing)
+        await self._log_pages(len(missing) - len(unfinished), task, started)
         if task.method.auto and unfinished:
+            started = time.monotonic()
             reasons = {page.number: page.reason or "" for page in unfinished}
             ocr = replace(task, method=METHODS["ocr"], method_name="ocr", reasons=reasons)
             await self._process_in_parallel(ocr, sorted(reasons))
+            await self._log_pages(len(unfinished), ocr, started)
         return True
+
+    async def _log_pages(self, pages: int, task: PageTask, started: float) -> None:
+        if not pages:
+            return
+        seconds = time.monotonic() - started
+        each = f", {format_seconds(seconds / pages)} per page" if pages > 1 else ""
+        read = f"Read {counted(pages, 'page')} by method {task.method_name}"
+        await self.ctx.log(f"{read} in {format_seconds(seconds)}{each}")
 
     async def _advance(self, pages: int) -> None:
         self.done += pages
@@ -327,6 +357,8 @@ class PageProcessor:
             if len(page_numbers) == 1:
                 details = {**error.details, "page": page_numbers[0]}
                 raise type(error)(f"Page {page_numbers[0]}: {error.message}", **details) from None
+            pages = f"Pages {page_numbers[0]} to {page_numbers[-1]}"
+            await self.ctx.log(f"{pages}: {error.message} Retrying one by one.", "warning")
         unfinished = []
         finished = self._cached()
         for number in page_numbers:
@@ -402,6 +434,12 @@ async def assemble_results(
     source = document.source
     metadata = {"file_name": source.name, "file_size": source.path.stat().st_size, **metadata}
     made = {name: name for name in assembled.files}
+    texts, pictures = counted(len(assembled.page_texts), "page"), len(assembled.pictures)
+    archives_made = [name for name in (IMAGES, PREVIEWS) if name in made]
+    await ctx.log(
+        f"Output: text of {texts}, {counted(pictures, 'picture')}"
+        + "".join(f", {name}" for name in archives_made)
+    )
     results = DocumentResults(
         markdown_file=MARKDOWN_FILE if assembled.has_text else None,
         extracted_text_file=TEXT_FILE if assembled.has_text else None,

@@ -4,11 +4,13 @@ source, get the transcript, translate it, assemble the results, keep the recordi
 import asyncio
 import os
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -19,6 +21,7 @@ from ..core.job import Progress
 from ..core.languages import is_same_language, language_code
 from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext
+from ..jobs.job_log import counted, format_seconds, source_line
 from ..media.probe import Chapter, Recording
 from ..media.transcript import (
     MARKDOWN_FILE,
@@ -57,6 +60,8 @@ PROBE_TIMEOUT = timedelta(minutes=2)
 MEGABYTE = 1_000_000
 #: The share of the progress that a download has.
 FIRST_PERCENT, LAST_PERCENT = 5, 10
+#: Tracks that the log lists.
+MAX_TRACKS = 8
 
 
 class RecordingParameters(LanguageParameters):
@@ -110,7 +115,19 @@ async def resolve_media(
             seconds=recording.duration,
             limit_seconds=limit,
         )
-    return Media(document, site, recording)
+    media = Media(document, site, recording)
+    await ctx.log(_recording_line(media))
+    return media
+
+
+def _recording_line(media: Media) -> str:
+    recording = media.recording
+    length = format_clock(recording.duration) if recording.duration else "unknown length"
+    codecs = [track.codec for track in recording.video_tracks]
+    codecs += [track.codec for track in recording.audio_tracks]
+    tracks = ", ".join(codecs[:MAX_TRACKS]) or "no tracks"
+    subtitles = counted(len(recording.subtitle_tracks), "subtitle track")
+    return f"Recording: {recording.format}, {length}, {tracks}, {subtitles}"
 
 
 async def _fetch(ctx: RecordingContext, kind: "MediaKind") -> "tuple[SourceFile, SiteMedia | None]":
@@ -141,10 +158,17 @@ async def _fetch(ctx: RecordingContext, kind: "MediaKind") -> "tuple[SourceFile,
             Progress(step="downloading_or_opening", percent=percent, message=message)
         )
 
+    started = time.monotonic()
     media = await fetch_media(request, ctx.run, ctx.sources.network, report)
+    seconds = format_seconds(time.monotonic() - started)
     if isinstance(media, SourceFile):
+        size = await asyncio.to_thread(lambda: media.path.stat().st_size)
+        host = urlsplit(str(value)).hostname
+        await ctx.log(source_line(media.name, size, f"downloaded from {host} in {seconds}"))
         return media, None
     name = safe_name(f"{media.title or media.site}{Path(media.path).suffix}")
+    size = await asyncio.to_thread(lambda: Path(media.path).stat().st_size)
+    await ctx.log(source_line(name, size, f"downloaded from {media.site} in {seconds}"))
     return SourceFile(media.path, name), media
 
 
@@ -226,6 +250,11 @@ async def assemble_results(
         images=[TranscriptImage(frame.time, frame.file, frame.text or "") for frame in frames],
     )
     await ctx.run(WRITE_TRANSCRIPT, output)
+    translated = (
+        f", translated from {transcript.spoken.language}" if translation and transcript else ""
+    )
+    text = "transcript" if transcript else "no transcript"
+    await ctx.log(f"Output: {text}{translated}, {counted(len(frames), 'slide')}")
     recording = await asyncio.to_thread(_keep_recording, ctx, media)
     if recording.not_kept == "no_room":
         await ctx.log("There is no space left to keep the recording with the results", "warning")

@@ -1,6 +1,6 @@
 """Job type `office`: converts documents, spreadsheets and presentations to Markdown."""
 
-from typing import cast
+from typing import ClassVar, cast
 
 from pydantic import Field
 
@@ -8,6 +8,7 @@ from ..core.callables import LazyCallable
 from ..core.files import OFFICE_TYPES
 from ..documents.pages import DocumentInfo
 from ..jobs.handler import JobContext, handles
+from ..jobs.job_log import counted
 from .document_pipeline import (
     Document,
     DocumentContext,
@@ -28,6 +29,8 @@ PROCESS_PAGES: LazyCallable[DocumentInfo] = LazyCallable(
 
 class OfficeParameters(PdfParameters):
     """With `via_pdf`, all options of a PDF apply."""
+
+    ignored_fields: ClassVar[frozenset[str]] = frozenset({"include_previews"})
 
     include_images: bool = Field(default=False, description="Extract the images in the document")
     via_pdf: bool = Field(
@@ -56,6 +59,8 @@ async def read_office(
     await ctx.progress("processing_pages", 10)
     info = cast(DocumentInfo, entry.metadata)
     processed = entry.metadata is None or bool(reusable_since(ctx))
+    reused = "no earlier work is reused" if processed else "reusing earlier work"
+    await ctx.log(f"The file type is {document.file_type}; read with {made_with[0]}; {reused}")
     if processed:
         info = await ctx.run(
             PROCESS_PAGES,
@@ -69,6 +74,7 @@ async def read_office(
         )
         entry.save_metadata(info)
     check_page_count(ctx, info["page_count"])
+    await ctx.log(f"The document has {counted(info['page_count'], 'page')}")
     return await assemble_results(
         ctx,
         document,

@@ -5,7 +5,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     AliasChoices,
@@ -71,14 +71,18 @@ StringList = Annotated[list[str], BeforeValidator(_split_commas)]
 
 class SourceParameters(BaseModel):
     """The source (an uploaded `file`, or one of `url`, `file_path` and `file_source`) and the use
-    of the cache. Fields are accepted in snake case and in camel case; unknown ones are kept."""
+    of the cache. Fields are accepted in snake case and in camel case; unknown ones are kept with
+    the job, and a warning names them."""
 
     model_config = ConfigDict(
-        extra="allow",
         alias_generator=AliasGenerator(
             validation_alias=lambda name: AliasChoices(name, to_camel(name))
         ),
     )
+
+    #: Fields that clients send to any job type and no handler reads: no warning names them. Job
+    #: types add their own.
+    ignored_fields: ClassVar[frozenset[str]] = frozenset({"job_id"})
 
     url: str | None = text_field(8000, "URL of the file")
     file_path: str | None = text_field(4000, "Path of a file below `storage.source_roots`")

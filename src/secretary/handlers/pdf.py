@@ -99,6 +99,7 @@ async def read_pdf(
 async def _convert_to_pdf(ctx: DocumentContext, document: Document, target: str) -> None:
     file_type = document.file_type
     await ctx.progress(f"converting_{file_type}_to_pdf", 7, "LibreOffice converts the file to PDF")
+    await ctx.log(f"LibreOffice converts the {file_type} file to PDF")
     limit = ctx.documents.conversion_timeout
     try:
         converted = await ctx.run(

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 from urllib.parse import quote
 
 from pydantic import Field
@@ -25,6 +25,7 @@ from ..core.json_codec import encode_json
 from ..core.languages import language_code
 from ..documents.assembly import MAX_RESULTS_BYTES, RESULTS_FILE
 from ..jobs.handler import JobContext, handles
+from ..jobs.job_log import counted
 from ..llm.templates import Rendered
 from ..media.speech.engines import Transcription
 from ..media.transcript import (
@@ -88,6 +89,10 @@ LABELS: Mapping[str, tuple[str, str]] = {
 
 
 class SessionParameters(LanguageParameters):
+    ignored_fields: ClassVar[frozenset[str]] = frozenset({
+        "speakers_url", "speakers_image_url", "target", "video_transcript",
+    })  # fmt: skip
+
     event: str | None = text_field(500, "Name of the conference")
     session: str | None = text_field(1000, "Title of the talk")
     filename: str | None = text_field(500, "File name of the document")
@@ -166,6 +171,13 @@ async def session(ctx: SessionContext) -> SessionResults:
         error = JobFailed(first.message, missing=[part.model_dump() for part in talk.missing])
         error.code = first.code
         raise error
+    transcript = (
+        f"a transcript in {talk.transcript.language}" if talk.transcript else "no transcript"
+    )
+    await ctx.log(
+        f"Talk: page of {len(talk.page_text):,} characters, {transcript},"
+        f" {counted(len(talk.slides), 'slide')}; {len(talk.missing)} parts are missing"
+    )
     paths = session_paths(
         event=talk.facts["event"],
         language=talk.language,
@@ -280,7 +292,7 @@ def _facts(parameters: SessionParameters, page: TalkPage | None) -> dict[str, An
 
 
 async def _read_page(ctx: SessionContext, url: str) -> TalkPage:
-    file = await ctx.sources.download(url, ctx.scratch / "page")
+    file = await ctx.download(url, "page")
     return await ctx.run(READ_PAGE, str(file.path), url, wall_time=PAGE_TIMEOUT)
 
 
@@ -329,7 +341,7 @@ async def _read_slides(ctx: SessionContext, url: str) -> list[TalkSlide]:
 async def _read_subtitles(ctx: SessionContext, url: str, language: str | None) -> TalkTranscript:
     part = _subjob(ctx, "subtitles", SourceParameters, (30, 40))
     directory = str(part.directory)
-    file = await part.sources.download(url, part.scratch / "subtitles")
+    file = await part.download(url, "subtitles")
     sentences = await part.run(LOAD, str(file.path), wall_time=LOAD_TIMEOUT)
     detected: str | None = await part.run(DETECT_LANGUAGE, sentences)
     spoken_in = language or language_code(detected or "") or "und"
@@ -379,6 +391,7 @@ async def _write_results(
     await ctx.progress("postprocessing", 95)
     directory = ctx.directory
     assets = await asyncio.to_thread(write_files, directory, paths, talk, markdown)
+    await ctx.log(f"Output: {len(markdown):,} characters, {counted(len(assets), 'file')} beside it")
     await asyncio.to_thread(publish, directory / ROOT, ctx.cache.data_directory / ROOT)
     more = long_results(talk, rendered.structured_data, markdown)
     await asyncio.to_thread((directory / RESULTS_FILE).write_bytes, more)

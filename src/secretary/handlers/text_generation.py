@@ -17,6 +17,7 @@ from ..core.languages import english_name
 from ..documents.markdown import estimate_tokens, split_text
 from ..documents.text_output import RESULT_FILE, update_text_output
 from ..jobs.handler import JobContext
+from ..jobs.job_log import counted
 from ..llm.templates import Rendered, Template, parse
 from ..llm.templates.rendering import fill_without_model, prompt_messages, render
 from ..llm.templates.template import schema
@@ -62,8 +63,9 @@ class LlmCache:
 
     ctx: JobContext[SourceParameters]
     answers: RecordCache
-    #: Requests that were not in the cache.
+    #: Requests that were not in the cache, and all.
     requests_sent: int = 0
+    requests: int = 0
 
     @property
     def context_tokens(self) -> int:
@@ -73,6 +75,12 @@ class LlmCache:
     def concurrency(self) -> int:
         """How many requests the provider takes at a time."""
         return self.ctx.llm.options.models["chat"].provider.max_concurrent
+
+    def summary(self) -> str:
+        """For the log of the job."""
+        reused = self.requests - self.requests_sent
+        answers = counted(self.requests, "answer")
+        return f"Chat model {self.ctx.llm.model('chat')}; cache: reusing {reused:,} of {answers}"
 
     async def write(self, messages: Messages) -> str:
         return await self._ask(self.ctx.llm.write, messages)
@@ -92,6 +100,7 @@ class LlmCache:
             self.requests_sent += 1
             return answer
 
+        self.requests += 1
         request = [send.__name__, *args, *options.values()]
         number = int.from_bytes(hashlib.sha256(encode_json(request)).digest()[:8])
         answer: T = await self.answers.load_or_make(number, send_and_count)
@@ -208,6 +217,8 @@ async def apply_template(
             aim=("Fill these fields:\n" + "\n".join(listed))[:MAX_AIM],
             progress=progress or StepProgress(ctx, "filling_template", 92, 98),
         )
+        if llm is None:  # else its owner logs it
+            await ctx.log(cache.summary())
     rendered = await asyncio.to_thread(render, template, values, filled, text)
     for warning in rendered.warnings:
         await ctx.log(warning, "warning")

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import re
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from ..core import errors
 from ..core.callables import LazyCallable, map_limited
 from ..core.languages import english_name, is_same_language, language_code
 from ..jobs.handler import JobContext
+from ..jobs.job_log import counted, format_seconds
 from ..media.pcm import DecodedAudio, decoded_seconds, select_audio_track
 from ..media.probe import AudioTrack, Recording, SubtitleTrack
 from ..media.speech.chunking import Chunk
@@ -217,8 +219,18 @@ class _TranscriptionRun:
         if not chunks:
             raise errors.UnsupportedFile("There is no speech in the recording")
         missing = [chunk for chunk in chunks if chunk.number not in self.cache.cached]
+        await self.ctx.log(
+            f"Speech engine: {self.engine.version}; cache: reusing {len(chunks) - len(missing):,}"
+            f" of {counted(len(chunks), 'chunk')}"
+        )
         if missing:
+            started = time.monotonic()
             await self._transcribe_all(chunks, missing)
+            speech, seconds = sum(each.seconds for each in missing), time.monotonic() - started
+            await self.ctx.log(
+                f"Transcribed {format_clock(speech)} of speech in {format_seconds(seconds)}"
+                f" ({speech / max(seconds, 0.001):.1f} times real time)"
+            )
         stored = StoredTranscript(
             directory=str(entry.directory),
             chunk_count=len(chunks),
@@ -234,6 +246,7 @@ class _TranscriptionRun:
         if not any(word.text.strip() for each in transcriptions for word in each.segments):
             raise errors.UnsupportedFile("There is no speech in the recording")
         language = characters.most_common(1)[0][0]  # of most of the text
+        await self.ctx.log(f"Language: {language}; {sum(characters.values()):,} characters")
         return SpokenText(
             spoken=replace(stored, language=language),
             directory=entry.name,
@@ -249,7 +262,13 @@ class _TranscriptionRun:
     async def _split(self) -> Mapping[str, Any]:
         """Find the speech in the recording and note it in the cache."""
         sound, seconds = await self._decode()
+        started = time.monotonic()
         chunks = await self.ctx.run(SPLIT, sound, wall_time=SPLIT_TIMEOUT)
+        speech = sum(chunk.seconds for chunk in chunks)
+        await self.ctx.log(
+            f"Found {format_clock(speech)} of speech in {format_clock(seconds)} of sound"
+            f" in {format_seconds(time.monotonic() - started)}"
+        )
         facts = {"seconds": seconds, "pieces": [chunk.windows for chunk in chunks]}
         self.cache.entry.save_metadata(facts)
         return facts
@@ -272,7 +291,7 @@ class _TranscriptionRun:
                 seconds = await asyncio.to_thread(decoded_seconds, target)
                 await progress.advance(seconds - progress.done)
 
-        reporting = asyncio.create_task(report())
+        reporting, started = asyncio.create_task(report()), time.monotonic()
         try:
             decoded = await run_with_ffmpeg(
                 ctx,
@@ -286,6 +305,8 @@ class _TranscriptionRun:
             )
         finally:
             reporting.cancel()
+        elapsed = format_seconds(time.monotonic() - started)
+        await ctx.log(f"Decoded {format_clock(decoded.seconds)} of sound in {elapsed}")
         for warning in decoded.warnings():
             await ctx.log(warning, "warning")
         self._sound = target, decoded.seconds

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
@@ -17,6 +17,7 @@ from ..core.languages import UNSPECIFIED, is_same_language, language_code
 from ..documents.assembly import MARKDOWN_FILE, RESULTS_FILE
 from ..documents.text_output import OUTPUT_FILES, RESULT_FILE, TargetFormat, TextOutput
 from ..jobs.handler import JobContext, handles
+from ..jobs.job_log import counted
 from ..llm.templates import Rendered, Template
 from ..storage.sources import source_url
 from .document_pipeline import Document, PageOptions, check_source
@@ -62,6 +63,10 @@ def _canonical_format(value: Any) -> Any:
 
 
 class TransformerParameters(LanguageParameters):
+    ignored_fields: ClassVar[frozenset[str]] = frozenset({
+        "additional_field_descriptions", "container_selector", "model", "provider",
+    })  # fmt: skip
+
     summarize: bool = Field(default=False, description="Summarize the text")
     detail_level: DetailLevel = Field(default="normal", description="Length of the summary")
     instructions: str | None = text_field(10_000, "What to do with the text, or how")
@@ -126,7 +131,7 @@ class TransformerParameters(LanguageParameters):
 TransformerContext = JobContext[TransformerParameters]
 
 
-@handles("transformer", TransformerParameters, timeout=TIMEOUT)
+@handles("transformer", TransformerParameters, timeout=TIMEOUT, io_bound=True)
 async def transformer(ctx: TransformerContext) -> TransformerResults:
     await ctx.progress("initializing", 0)
     template = await requested_template(ctx)
@@ -137,7 +142,10 @@ async def transformer(ctx: TransformerContext) -> TransformerResults:
     if not source.text.strip():
         raise UnsupportedFile("There is no text in the source")
     transformation = _Transformation(ctx, source, source.text)
+    await ctx.log(f"Text: {len(source.text):,} characters")
     await transformation.run(template)
+    if transformation.llm:
+        await ctx.log(transformation.llm.summary())
     await ctx.progress("postprocessing", 95)
     return await _write_results(transformation)
 
@@ -229,6 +237,7 @@ class _Transformation:
         # Web pages come last: what they declare is often the language of the CMS.
         language = language or language_code(self.source.language or "")
         self.metadata["source_language"] = language
+        await self.ctx.log(f"Language: {language or 'unknown'}")
         target, instructions = parameters.target_language, parameters.instructions
         if target:
             self.metadata["target_language"] = language_code(target)
@@ -266,6 +275,8 @@ class _Transformation:
         known = {"title": source.title, "file_name": source.file_name, "url": source.url}
         context = {name: value for name, value in known.items() if value}
         progress = await self._begin("filling_template", 80 if parameters.summarize else 20, 94)
+        fields = counted(len(template.fields), "field")
+        await self.ctx.log(f"Template {template.name}: {fields} for the model to fill")
         self.rendered = await apply_template(
             self.ctx,
             self.text,
@@ -299,6 +310,7 @@ async def _write_results(transformation: _Transformation) -> TransformerResults:
     else:
         await asyncio.to_thread(WRITE, output)
     known = {"file_name": source.file_name, "title": source.title, "url": source.url, **metadata}
+    await ctx.log(f"Output: {len(transformation.text):,} characters as {target_format}")
     return TransformerResults(
         text_file=OUTPUT_FILES[target_format],
         markdown_file=RESULT_FILE,

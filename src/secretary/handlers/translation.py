@@ -11,6 +11,7 @@ from ..core.errors import ContextExceeded, InvalidParameters
 from ..core.languages import COMMON_WORDS, detect_language, is_same_language, language_code
 from ..documents.markdown import TextChunk, split_blocks
 from ..jobs.handler import JobContext
+from ..jobs.job_log import counted
 from ..media.speech.engines import TimedText, Transcription
 from ..media.transcript import StoredTranscript, encode_record
 from ..storage import append_log
@@ -51,6 +52,7 @@ async def translate_transcript(
     directory = ctx.scratch / "translated"
     directory.mkdir(exist_ok=True)
     batches = list(in_batches(sentences, lambda sentence: len(sentence.text), TRANSCRIPT_BATCH))
+    await ctx.log(f"Translating {counted(len(sentences), 'sentence')} to {code}")
     for number, batch in enumerate(batches):
         texts = await llm.translate(
             [sentence.text for sentence in batch],
@@ -65,6 +67,7 @@ async def translate_transcript(
         await asyncio.to_thread(append_log.append, str(directory), number, record)
         done = f"{number + 1}/{len(batches)}"
         await ctx.progress(f"translating:{done}", 90, f"{done} parts are translated")
+    await ctx.log(llm.summary())
     return StoredTranscript(directory=str(directory), chunk_count=len(batches), language=code)
 
 

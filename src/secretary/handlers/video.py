@@ -18,6 +18,7 @@ from ..core.files import AUDIO_TYPES, VIDEO_TYPES
 from ..documents.ocr.engines import open_engine
 from ..documents.pages import PageStore
 from ..jobs.handler import JobContext, handles
+from ..jobs.job_log import counted
 from ..media.probe import Recording, VideoTrack
 from ..media.slides import WINDOW_S, ScannedWindow, Slide, SlideCandidate, windows
 from .document_pipeline import Document
@@ -100,6 +101,9 @@ class _SlideExtraction:
         scans, processed = await self._scan(cache)
         select = partial(SELECT, scans, limit=ctx.media.max_frames)
         slides = await ctx.run(select, wall_time=WINDOW_TIMEOUT)
+        how = "scanned now" if processed else "from the cache"
+        scanned = f"{counted(len(scans), 'window')} of the video ({how})"
+        await ctx.log(f"Found {counted(len(slides), 'slide')} in {scanned}")
         await map_limited(slides, ctx.processes, partial(self._draw, cache))
         texts: Sequence[str | None] = [None] * len(slides)
         if ctx.parameters.include_slide_text:
@@ -175,6 +179,7 @@ class _SlideExtraction:
             made_with=engine.version,
         )
         cache.entry.save_metadata({})
+        await self.ctx.log(f"Reading the slides with {engine.name} {engine.version}")
 
         async def read(slide: Slide) -> str:
             call = partial(

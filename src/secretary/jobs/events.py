@@ -118,14 +118,18 @@ class EventHub:
         async with self.subscription(job_id=job_id) as subscription:
             in_time = True
             while True:
-                # Reads neither log nor results.
-                page = await self._store.find(JobQuery(job_id=job_id, limit=1))
-                if not page.items or page.items[0].status in FINAL_STATUSES:
+                if await self._is_final(job_id):
                     return await self._store.get(job_id)
                 if not in_time or subscription.closed:
                     return None
                 in_time = await subscription.wait(max(0.0, deadline - time.monotonic()))
                 subscription.take()
+
+    async def _is_final(self, job_id: str) -> bool:
+        """Whether a job has finished or is gone. Reads neither log nor results, and keeps no
+        parameters, which may be megabytes of text."""
+        page = await self._store.find(JobQuery(job_id=job_id, limit=1))
+        return not page.items or page.items[0].status in FINAL_STATUSES
 
     def stop(self) -> None:
         """Close all subscriptions, current and future: the service is shutting down."""

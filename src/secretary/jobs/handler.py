@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
 
@@ -29,6 +32,7 @@ from ..llm.templates import Library
 from ..storage.artifacts import ArtifactSync
 from ..storage.cache import Cache, CacheEntry
 from ..storage.sources import SourceFile, Sources, parse_source
+from .job_log import format_seconds, source_line
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +115,25 @@ class JobContext(Generic[P_co]):
     async def source(self) -> SourceFile:
         """The input file: uploaded, downloaded or local. Do not modify it."""
         parameters: Any = self.parameters
-        return await self.sources.fetch(parameters, job_id=self.job.job_id, into=self.scratch)
+        return await self._logged(
+            parse_source(parameters),
+            self.sources.fetch(parameters, job_id=self.job.job_id, into=self.scratch),
+        )
+
+    async def download(self, url: str, name: str) -> SourceFile:
+        """A further file of the job, as `name` in its scratch directory."""
+        return await self._logged(("url", url), self.sources.download(url, self.scratch / name))
+
+    async def _logged(self, source: tuple[str, Any], fetching: Awaitable[SourceFile]) -> SourceFile:
+        started, (kind, value) = time.monotonic(), source
+        file = await fetching
+        origin = {"upload": "uploaded", "path": "a local file"}.get(kind)
+        if origin is None:
+            seconds = format_seconds(time.monotonic() - started)
+            origin = f"downloaded from {urlsplit(str(value)).hostname} in {seconds}"
+        size = await asyncio.to_thread(lambda: file.path.stat().st_size)
+        await self.log(source_line(file.name, size, origin))
+        return file
 
     async def entry(
         self, kind: str, sha256: str, method: str, *, options: Mapping[str, Any], version: str
@@ -138,6 +160,9 @@ class Handler(Generic[P]):
     #: Run in a sandbox process, where it may block, crash or use much memory. Otherwise it runs on
     #: the worker's event loop: for trusted async code that only waits for I/O.
     isolated: bool = True
+    #: Its jobs wait for the network most of the time, so they have slots of their own and do not
+    #: queue behind jobs that compute for hours.
+    io_bound: bool = False
     #: The `module:function` that registered it, so that a sandbox process can load it. None for
     #: built-in handlers, which send their heavy work to the sandbox themselves.
     origin: str | None = None
@@ -154,14 +179,27 @@ class Handler(Generic[P]):
 
     def normalize(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters as they are stored."""
-        if self.parameters is AnyParameters:
-            return normalize_parameters(parameters, None)
-        known: set[str] = set()
-        for name, info in self.parameters.model_fields.items():
-            alias = info.validation_alias
-            choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
-            known |= {name, *(choice for choice in choices if isinstance(choice, str))}
-        return normalize_parameters(parameters, frozenset(known))
+        known = None if self.parameters is AnyParameters else field_names(self.parameters)
+        return normalize_parameters(parameters, known)
+
+
+@cache
+def field_names(model: type[BaseModel]) -> frozenset[str]:
+    """The names of the fields in every spelling that the model accepts."""
+    names: set[str] = set()
+    for name, info in model.model_fields.items():
+        alias = info.validation_alias
+        choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+        names |= {name, *(choice for choice in choices if isinstance(choice, str))}
+    return frozenset(names)
+
+
+@cache
+def ignored_field_names(model: type[BaseModel]) -> frozenset[str]:
+    """Fields that clients send and no handler reads, in lower case and without underscores: the
+    `ignored_fields` of the model and of all its base classes."""
+    listed = (vars(base).get("ignored_fields", ()) for base in model.__mro__)
+    return frozenset(name.replace("_", "").lower() for names in listed for name in names)
 
 
 def handles(
@@ -171,9 +209,10 @@ def handles(
     timeout: timedelta | None = None,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     isolated: bool = True,
+    io_bound: bool = False,
 ) -> Callable[[Callable[[JobContext[P]], Awaitable[Results]]], Handler[P]]:
     """Turn an async function into a `Handler`; see `Registry` for how it is registered."""
-    return lambda run: Handler(job_type, parameters, run, timeout, max_attempts, isolated)
+    return lambda run: Handler(job_type, parameters, run, timeout, max_attempts, isolated, io_bound)
 
 
 async def run_in_thread(
@@ -350,3 +389,12 @@ class Registry:
     @property
     def job_types(self) -> frozenset[str]:
         return frozenset(self._handlers)
+
+    @property
+    def io_types(self) -> frozenset[str]:
+        """Those whose jobs wait for the network and do not occupy a sandbox process meanwhile."""
+        return frozenset(
+            name
+            for name, handler in self._handlers.items()
+            if handler.io_bound and not (handler.isolated and handler.origin is not None)
+        )

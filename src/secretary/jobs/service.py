@@ -7,7 +7,16 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..core import errors
-from ..core.job import FINAL_STATUSES, Batch, Delivery, Job, JobStatus, OwnedResource, new_id
+from ..core.job import (
+    FINAL_STATUSES,
+    Batch,
+    Delivery,
+    Job,
+    JobStatus,
+    JobWarning,
+    OwnedResource,
+    new_id,
+)
 from ..storage.artifacts import JobFiles
 from ..storage.sources import UPLOAD_GONE, Upload
 from ..store import BatchQuery, IdempotencyKey, JobQuery, Page, Store
@@ -25,6 +34,7 @@ from .submission import (
     rerun_request,
     uploaded_source,
 )
+from .unknown_fields import unknown_field_warnings
 
 T = TypeVar("T", bound=OwnedResource)
 Q = TypeVar("Q", JobQuery, BatchQuery)
@@ -85,6 +95,18 @@ class JobService:
         if not added.replayed:
             return job
         return await self.files.load_results(await self.store.get(added.job_ids[0]))
+
+    def warnings(self, request: JobRequest | BatchRequest) -> list[JobWarning]:
+        """What the client should know about a request that was accepted."""
+        jobs = [request] if isinstance(request, JobRequest) else request.jobs
+        shared = (request.model_extra or {}) if isinstance(request, BatchRequest) else {}
+        return unknown_field_warnings(
+            self.registry,
+            (
+                (job.job_type, {**shared, **(job.model_extra or {}), **job.parameters})
+                for job in jobs
+            ),
+        )
 
     @asynccontextmanager
     async def adding(self, uploads: Sequence[Upload]) -> AsyncIterator[list[str]]:

@@ -298,9 +298,12 @@ class Metrics(Observer):
     async def _workers(self) -> list[Metric]:
         alive = await self.service_stats.workers()
         slots = sum(worker.slots for worker in alive)
+        io_slots = sum(worker.io_slots for worker in alive)
+        text = "Further slots of live workers for jobs that wait for the network"
         return [
             GaugeMetricFamily("secretary_workers", "Live workers", value=len(alive)),
             GaugeMetricFamily("secretary_worker_slots", "Job slots of live workers", value=slots),
+            GaugeMetricFamily("secretary_worker_io_slots", text, value=io_slots),
         ]
 
     async def _webhooks(self) -> list[Metric]:

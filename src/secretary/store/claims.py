@@ -3,8 +3,8 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -29,6 +29,9 @@ class WorkerInfo:
     #: whether the process is still running.
     birth: str
     slots: int
+    #: Further slots, only for jobs of these types: they wait for the network most of the time.
+    io_slots: int = 0
+    io_types: Sequence[str] = ()
     version: str
     #: The job types it claims; empty means all.
     job_types: Sequence[str] = ()
@@ -54,6 +57,7 @@ def worker_document(worker: WorkerInfo) -> dict[str, Any]:
     document = asdict(worker) | {
         "job_types": list(worker.job_types),
         "handles": list(worker.handles),
+        "io_types": list(worker.io_types),
         "started_at": iso(worker.started_at),
         "seen_at": iso(worker.seen_at),
         "alive": is_alive(worker),
@@ -67,6 +71,10 @@ class Capacity:
     """What a worker can start now. The limits count running jobs of all workers."""
 
     slots: int
+    #: Further slots, only for jobs of these types, which take no others: a job that waits for the
+    #: network does not queue behind one that computes for hours.
+    io_slots: int = 0
+    io_types: Collection[str] = ()
     #: None claims every type, including those without any handler, so that they can fail.
     job_types: Collection[str] | None = None
     #: Types that only other workers have a handler for.
@@ -75,9 +83,19 @@ class Capacity:
     max_per_user: int | None = None
 
     def accepts(self, job_type: str) -> bool:
+        if not self.slots_for(job_type):
+            return False
         if self.job_types is None:
             return job_type not in self.excluded_types
         return job_type in self.job_types
+
+    def slots_for(self, job_type: str) -> int:
+        return self.io_slots if job_type in self.io_types else self.slots
+
+    def without(self, job_types: Iterable[str]) -> "Capacity":
+        """What remains after jobs of these types were started."""
+        taken = Counter(job_type in self.io_types for job_type in job_types)
+        return replace(self, slots=self.slots - taken[False], io_slots=self.io_slots - taken[True])
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +226,18 @@ class FairScheduler:
         """Take jobs from the heads of the queues until the capacity is used up."""
         heads = {queue: head for queue, waiting in queues.items() if (head := next(waiting, None))}
         now = self._clock()
-        self._served_at = {queue: self._served_at.get(queue, now) for queue in heads}
+        # Queues without a free slot were not offered; their jobs go on waiting.
+        unserved = {
+            queue: at for queue, at in self._served_at.items() if not capacity.slots_for(queue[0])
+        }
+        self._served_at = unserved | {queue: self._served_at.get(queue, now) for queue in heads}
         chosen: list[Candidate] = []
-        while len(chosen) < capacity.slots:
+        while True:
             allowed = [
                 queue
                 for queue in heads
-                if running.per_type[queue[0]] < capacity.max_per_type.get(queue[0], math.inf)
+                if capacity.slots_for(queue[0]) > 0
+                and running.per_type[queue[0]] < capacity.max_per_type.get(queue[0], math.inf)
             ]
             if not allowed:
                 break
@@ -223,6 +246,7 @@ class FairScheduler:
             max_per_user = None if head.user_id is None else capacity.max_per_user
             if max_per_user is None or running.per_user[head.user_id] < max_per_user:
                 chosen.append(head)
+                capacity = capacity.without([queue[0]])
                 running.per_type[queue[0]] += 1
                 running.per_user[head.user_id] += 1
                 self._served_at[queue] = now

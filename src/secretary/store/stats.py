@@ -67,8 +67,8 @@ class StatsStore(Protocol):
         """Return since when the next job of each type has been ready to start; of a type's
         priorities, the longest wait counts."""
 
-    async def busy_slots(self) -> Mapping[str, int]:
-        """Return the number of running jobs per worker, without idle workers."""
+    async def busy_slots(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the number of running jobs per worker and job type, without idle workers."""
 
     async def describe(self) -> Mapping[str, Any]:
         """Return versions, topology and durability for `doctor`."""

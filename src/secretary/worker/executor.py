@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -25,7 +25,9 @@ from ..core.job import (
     Job,
     JobError,
     JobStatus,
+    JobWarning,
     LogEntry,
+    LogLevel,
     Outcome,
     Progress,
     Released,
@@ -43,6 +45,8 @@ from ..jobs.handler import (
     Runner,
     results_as_json,
 )
+from ..jobs.job_log import StepTimes, attempt_line, outcome_lines
+from ..jobs.unknown_fields import unknown_field_warnings
 from ..llm import Endpoints, Llm
 from ..llm.templates import Library
 from ..observability.logging import current_job, current_trace
@@ -96,6 +100,7 @@ class Execution:
         self._stop: Stop | None = None
         self._has_outcome = False
         self._resources = ResourceCalculator()
+        self._llm = Llm(executor.llm, self._resources)
         on_lost = partial(self.stop, Stop.LOST)
         self._reporter = StoreReporter(executor.store, job, executor.observer, on_lost=on_lost)
         self.task = asyncio.create_task(self._run(), name=job.job_id)
@@ -114,6 +119,7 @@ class Execution:
         outcome = await self._outcome()
         self._has_outcome = True
         if outcome is not None:
+            self._log_outcome(outcome)
             outcome = await self._record(outcome)
         if outcome is not None:
             observer.ended(self.job, outcome)
@@ -156,6 +162,12 @@ class Execution:
     async def _work(self) -> dict[str, Any] | None:
         executor, job = self._executor, self.job
         handler = executor.registry[job.job_type]
+        submission = (job.job_type, job.parameters)
+        warnings = unknown_field_warnings(executor.registry, [submission])
+        for warning in warnings:
+            self._reporter.log(LogEntry(level="warning", message=warning.message))
+        if handler.origin is None and (line := attempt_line(job)):
+            self._reporter.log(LogEntry(level="warning", message=line))
         artifact_sync = executor.files.artifact_sync(job)
         ctx = JobContext(
             job=job,
@@ -169,12 +181,12 @@ class Execution:
             documents=executor.documents,
             media=executor.media,
             processes=executor.sandbox.size,
-            llm=Llm(executor.llm, self._resources),
+            llm=self._llm,
             templates=executor.templates,
             artifact_sync=artifact_sync,
         )
         if artifact_sync is None:
-            return await self._run_handler(handler, ctx)
+            return _with_warnings(await self._run_handler(handler, ctx), warnings)
         transfer = partial(_retry_until_available, "Could not transfer files")
         await transfer(lambda: executor.files.download_upload(job))
         syncing = asyncio.create_task(artifact_sync.run())
@@ -184,7 +196,7 @@ class Execution:
             syncing.cancel()
         # Upload the artifacts before the job is recorded as completed.
         await transfer(artifact_sync.upload_changes)
-        return results
+        return _with_warnings(results, warnings)
 
     async def _run_handler(
         self, handler: Handler[Any], ctx: JobContext[Any]
@@ -230,6 +242,27 @@ class Execution:
         job_error = JobError(code=error.code, message=error.message, details=details)
         return Failed(job_error, retry_at, crashed=crashed)
 
+    def _log_outcome(self, outcome: Outcome) -> None:
+        """Not for custom handlers, which write their own logs, nor for a job that completed and has
+        reported nothing: it needs no further write."""
+        reporter, registry, job_type = self._reporter, self._executor.registry, self.job.job_type
+        if job_type not in registry or registry[job_type].origin is not None:
+            return
+        if isinstance(outcome, Completed) and not reporter.has_reported:
+            return
+        lines = outcome_lines(
+            self.job,
+            outcome,
+            steps=reporter.step_times,
+            used=self._resources.used,
+            llm_requests=self._llm.info()["requests"],
+        )
+        level: LogLevel = "error" if isinstance(outcome, Failed) else "info"
+        *details, last = lines
+        for line in details:
+            reporter.log(LogEntry(message=line))
+        reporter.log(LogEntry(level=level, message=last))
+
     async def _record(self, outcome: Outcome) -> Outcome | None:
         """Store the outcome. Returns what was stored; None if the lease was lost."""
         used = self._resources.used
@@ -274,6 +307,16 @@ class Execution:
             await asyncio.sleep(0.1)
 
 
+def _with_warnings(
+    results: dict[str, Any] | None, warnings: Sequence[JobWarning]
+) -> dict[str, Any] | None:
+    if not warnings:
+        return results
+    given = (results or {}).get("warnings")
+    added = [warning.model_dump() for warning in warnings]
+    return {**(results or {}), "warnings": [*(given if isinstance(given, list) else []), *added]}
+
+
 class StoreReporter:
     """Buffers the progress and logs of one attempt; calls `on_lost` once its lease is lost."""
 
@@ -284,6 +327,8 @@ class StoreReporter:
         self._job = job
         self._observer = observer
         self._on_lost = on_lost
+        self.step_times = StepTimes()
+        self.has_reported = False
         self._progress: Progress | None = None
         self._logs: list[LogEntry] = []
         self._writing: asyncio.Task[None] | None = None
@@ -291,6 +336,7 @@ class StoreReporter:
 
     def progress(self, progress: Progress) -> None:
         self._observer.progressed(self._job, progress)
+        self.step_times.report(progress)
         self._progress = progress
         self._schedule_write()
 
@@ -299,6 +345,7 @@ class StoreReporter:
         self._schedule_write()
 
     def _schedule_write(self) -> None:
+        self.has_reported = True
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_later())
 

@@ -41,6 +41,9 @@ EXPECTED_BACK_SECONDS = 600.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
     slots: int = 3
+    #: Further slots, only for jobs of these types: they wait for the network most of the time.
+    io_slots: int = 0
+    io_types: Collection[str] = ()
     #: None claims all types, including those without any handler, which fail with
     #: UNKNOWN_JOB_TYPE.
     job_types: Collection[str] | None = None
@@ -53,8 +56,23 @@ class WorkerOptions:
     grace: timedelta = timedelta(seconds=30)
 
 
+@dataclass(slots=True)
+class SlotPool:
+    """Slots for jobs of the same kind."""
+
+    size: int
+    free: int
+    #: The last claim filled all slots, so more jobs may be waiting.
+    has_backlog: bool = False
+
+    @property
+    def may_fill_more(self) -> bool:
+        """Whether a claim could fill more slots in a moment than it can now."""
+        return self.has_backlog and 0 < self.free < self.size
+
+
 class Worker:
-    """One per process: one claim at a time, one lease, `slots` jobs at once."""
+    """One per process: one claim at a time for all free slots, one lease."""
 
     def __init__(self, store: ClaimStore, executor: Executor, options: WorkerOptions) -> None:
         self._store = store
@@ -67,6 +85,8 @@ class Worker:
             pid=os.getpid(),
             birth=process_identity(os.getpid()),
             slots=options.slots,
+            io_slots=options.io_slots,
+            io_types=sorted(options.io_types),
             version=__version__,
             job_types=sorted(options.job_types) if options.job_types is not None else (),
             handles=sorted(options.handles),
@@ -75,7 +95,8 @@ class Worker:
         )
         self._peers = PeerCapabilities(options.handles)
         self._running: dict[str, Execution] = {}
-        self._free = options.slots
+        self._slots = SlotPool(options.slots, options.slots)
+        self._io_slots = SlotPool(options.io_slots, options.io_slots)
         self._claim_now = asyncio.Event()
         self._renew_now = asyncio.Event()
         self._draining = asyncio.Event()
@@ -123,30 +144,31 @@ class Worker:
     # Claiming
 
     async def _claim_jobs(self) -> None:
-        backlog = False
+        pools = (self._slots, self._io_slots)
         while not self._draining.is_set():
             self._claim_now.clear()
-            if backlog and self._store.remote:
+            if self._store.remote:
                 # Fill slots together that become free together: with a remote store, a claim for
                 # many slots costs the same as for one.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(CLAIM_BATCH_WINDOW):
-                        while 0 < self._free < self._options.slots:
+                        while any(pool.may_fill_more for pool in pools):
                             self._claim_now.clear()
                             await self._claim_now.wait()
-            free = self._free
-            jobs = await self._claim(free) if free > 0 else []
+            offered = [(pool, pool.free) for pool in pools if pool.free]
+            jobs = await self._claim() if offered else []
             for job in jobs:
                 self._start(job)
-            if free > 0:
-                backlog = len(jobs) == free
-            if not jobs or len(jobs) < free:
-                await self._claim_now.wait()
+            for pool, free in offered:
+                pool.has_backlog = free == sum(self._pool_of(job) is pool for job in jobs)
+            await self._claim_now.wait()
 
-    async def _claim(self, slots: int) -> list[Job]:
+    async def _claim(self) -> list[Job]:
         options = self._options
         capacity = Capacity(
-            slots=slots,
+            slots=self._slots.free,
+            io_slots=self._io_slots.free,
+            io_types=options.io_types,
             job_types=options.job_types,
             excluded_types=self._peers.job_types,
             max_per_type=options.max_per_type,
@@ -161,7 +183,8 @@ class Worker:
         return []
 
     def _start(self, job: Job) -> None:
-        self._free -= 1
+        pool = self._pool_of(job)
+        pool.free -= 1
         execution = Execution(self._executor, job)
         self._running[job.job_id] = execution
         self._renew_now.set()
@@ -169,12 +192,15 @@ class Worker:
         def on_finished(task: asyncio.Task[None]) -> None:
             if self._running.get(job.job_id) is execution:
                 del self._running[job.job_id]
-            self._free += 1
+            pool.free += 1
             self._claim_now.set()
             if not task.cancelled() and (error := task.exception()) is not None:
                 logger.error("The execution of %s failed unexpectedly", job.job_id, exc_info=error)
 
         execution.task.add_done_callback(on_finished)
+
+    def _pool_of(self, job: Job) -> SlotPool:
+        return self._io_slots if job.job_type in self._options.io_types else self._slots
 
     async def _watch_store(self) -> None:
         """Claim and renew when the store has changed, or after the poll interval."""

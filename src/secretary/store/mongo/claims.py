@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import timedelta
 from itertools import chain
 from uuid import uuid4
@@ -43,11 +43,15 @@ async def register_worker(db: Database, worker: claims.WorkerInfo, lease: timede
     )
 
 
-async def busy_slots(db: Database) -> dict[str, int]:
+async def busy_slots(db: Database) -> dict[str, dict[str, int]]:
+    key = {"worker_id": "$worker_id", "job_type": "$job_type"}
     groups = await db.jobs.aggregate(
-        [{"$match": RUNNING}, {"$group": {"_id": "$worker_id", "n": {"$sum": 1}}}], hint="running"
+        [{"$match": RUNNING}, {"$group": {"_id": key, "n": {"$sum": 1}}}], hint="running"
     )
-    return {group["_id"]: group["n"] async for group in groups}
+    busy: dict[str, dict[str, int]] = {}
+    async for group in groups:
+        busy.setdefault(group["_id"]["worker_id"], {})[group["_id"]["job_type"]] = group["n"]
+    return busy
 
 
 async def all_workers(db: Database) -> list[claims.WorkerInfo]:
@@ -124,8 +128,8 @@ class Claims:
             await asyncio.gather(require_registered(self._db, worker_id), promote(self._db))
             claimed: list[Document] = []
             for _ in range(MAX_TRIES):
-                remaining = replace(capacity, slots=capacity.slots - len(claimed))
-                chosen = await self._choose(remaining) if remaining.slots > 0 else []
+                remaining = capacity.without(job["job_type"] for job in claimed)
+                chosen = await self._choose(remaining)
                 started = await _start_jobs(self._db, chosen, worker_id, token) if chosen else []
                 claimed += started
                 if len(started) == len(chosen):
@@ -151,7 +155,10 @@ class Claims:
         if not queues:
             return []
         waiting = await asyncio.gather(
-            *(_candidates(self._db, queue, capacity, running) for queue in queues.values())
+            *(
+                _candidates(self._db, name, queue[0], capacity, running)
+                for queue, name in queues.items()
+            )
         )
         heads = {queue: iter(jobs) for queue, jobs in zip(queues, waiting, strict=True)}
         return self._scheduler.choose(heads, capacity, running)
@@ -192,12 +199,13 @@ async def _running_jobs(db: Database, capacity: claims.Capacity) -> claims.Runni
 
 
 async def _candidates(
-    db: Database, queue: str, capacity: claims.Capacity, running: claims.Running
+    db: Database, queue: str, job_type: str, capacity: claims.Capacity, running: claims.Running
 ) -> list[claims.Candidate]:
+    slots = capacity.slots_for(job_type)
     if capacity.max_per_user is None:
         order = [("turn", 1), ("arrival", 1)]
         jobs = await db.jobs.find(
-            {"line": queue}, CANDIDATE, sort=order, limit=capacity.slots, hint="line"
+            {"line": queue}, CANDIDATE, sort=order, limit=slots, hint="line"
         ).to_list()
         return [claims.Candidate(job, job.get("user_id"), job["arrival"]) for job in jobs]
     # Only jobs of users below their limit: skipping a busy user's 10,000 jobs is one index lookup.
@@ -209,10 +217,10 @@ async def _candidates(
     heads = await (await db.jobs.aggregate(first_of_users, hint="lane")).to_list()
     room: dict[str | None, int] = {}
     for head in sorted(heads, key=lambda head: int(head["turn"])):
-        user_id, free = head["_id"], capacity.slots
+        user_id, free = head["_id"], slots
         if user_id is not None:
             free = min(free, capacity.max_per_user - running.per_user[user_id])
-        if free > 0 and len(room) < capacity.slots:
+        if free > 0 and len(room) < slots:
             room[user_id] = free
     pages = await asyncio.gather(
         *(

@@ -113,14 +113,14 @@ def _candidates(
         rows: list[Any] = db.execute(
             "SELECT seq, user_id FROM jobs INDEXED BY jobs_ready"
             " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL ORDER BY turn, seq LIMIT ?",
-            (*queue, capacity.slots),
+            (*queue, capacity.slots_for(queue[0])),
         ).fetchall()
         return (claims.Candidate(seq, user_id, seq) for seq, user_id in rows)
     # Only jobs of users below their limit: skipping a busy user's 10,000 jobs is one index lookup.
     candidates: list[tuple[int, int, str | None]] = []
     users = islice(schema.distinct_values(db, NEXT_USER, queue), MAX_USERS_CHECKED)
     for user_id in chain([None], users):
-        room = capacity.slots
+        room = capacity.slots_for(queue[0])
         if user_id is not None:
             room = min(room, capacity.max_per_user - running.per_user[user_id])
         jobs = db.execute(
@@ -317,12 +317,14 @@ def unregister_worker(db: apsw.Connection, worker_id: str) -> None:
     db.execute("DELETE FROM workers WHERE worker_id = ?", (worker_id,))
 
 
-def busy_slots(db: apsw.Connection) -> dict[str, int]:
-    rows = db.execute(
-        "SELECT worker_id, count(*) FROM jobs INDEXED BY jobs_running"
-        " WHERE status = 'processing' GROUP BY 1"
-    )
-    return {worker_id: n for worker_id, n in rows if worker_id is not None}
+def busy_slots(db: apsw.Connection) -> dict[str, dict[str, int]]:
+    busy: dict[str, dict[str, int]] = {}
+    for worker_id, job_type, n in db.execute(
+        "SELECT worker_id, job_type, count(*) FROM jobs INDEXED BY jobs_running"
+        " WHERE status = 'processing' AND worker_id IS NOT NULL GROUP BY 1, 2"
+    ):
+        busy.setdefault(worker_id, {})[job_type] = n
+    return busy
 
 
 def all_workers(db: apsw.Connection) -> list[claims.WorkerInfo]:
