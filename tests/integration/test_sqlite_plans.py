@@ -24,7 +24,7 @@ from secretary.store.sqlite import queries as reading
 from secretary.store.sqlite import queries as searching
 from secretary.store.sqlite.schema import NEXT_REVISION
 
-from ..contract.factories import LEASE, worker
+from ..contract.factories import LEASE, event_capacity, worker
 
 JOBS = 3000
 
@@ -282,7 +282,7 @@ class TestWebhooks:
 
     def wanted(self, **busy: int) -> EventCapacity:
         used = {f"https://{host}.example": number for host, number in busy.items()}
-        return EventCapacity(limit=64, per_endpoint=8, busy=used, lease=LEASE)
+        return event_capacity(limit=64, per_endpoint=8, busy=used, lease=LEASE)
 
     @pytest.mark.parametrize("busy", [{}, {"big": 8}, {"big": 7, "small": 8}], ids=str)
     def test_looking_for_events_touches_no_more_than_it_gives(
@@ -303,7 +303,7 @@ class TestWebhooks:
         assert rows_walked(crowded, lambda: events.choose(crowded, wanted)) == 0
 
     def test_an_endpoint_is_postponed_by_its_index(self, crowded: apsw.Connection) -> None:
-        work = lambda: events.postpone(crowded, BIG, utc_now())  # noqa: E731
+        work = lambda: events.postpone(crowded, BIG, utc_now(), final=True)  # noqa: E731
         for text in plans_of(crowded, work):
             assert "outbox_of_endpoint" in text and "SCAN" not in text, text
 

@@ -31,7 +31,7 @@ from secretary.webhooks.request import (
     phase_of,
     read_archive,
 )
-from secretary.webhooks.sender import CircuitBreakers
+from secretary.webhooks.retries import CircuitBreakers
 
 HOOK = Webhook(url="https://example.org/hook")
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -305,14 +305,14 @@ class TestSchedule:
         assert len(first) > 40
 
     def test_a_receiver_may_ask_for_more_time(self) -> None:
-        again = RetrySchedule().next_attempt(1, since=NOW, now=NOW, retry_after=timedelta(hours=1))
+        again = RetrySchedule().next_attempt(1, since=NOW, now=NOW, at_least=timedelta(hours=1))
         assert again == NOW + timedelta(hours=1)
 
     def test_but_not_for_less_nor_for_more_than_the_day_has(self) -> None:
         schedule = RetrySchedule(jitter=0)
-        soon = schedule.next_attempt(3, since=NOW, now=NOW, retry_after=timedelta(seconds=1))
+        soon = schedule.next_attempt(3, since=NOW, now=NOW, at_least=timedelta(seconds=1))
         assert soon == NOW + timedelta(minutes=5)
-        late = schedule.next_attempt(1, since=NOW, now=NOW, retry_after=timedelta(days=7))
+        late = schedule.next_attempt(1, since=NOW, now=NOW, at_least=timedelta(days=7))
         assert late == NOW + DAY
 
     def test_after_a_day_it_is_over(self) -> None:
