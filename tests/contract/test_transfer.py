@@ -162,6 +162,7 @@ def full_job() -> JobRecord:
         ),
         resources={"seconds": 1.25},
         traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        process_id="job-first",
         attempt=2,
         worker_id="w-1",
         attempts=(first, second),

@@ -11,9 +11,10 @@ import apsw
 import pytest
 
 from secretary.core.job import Batch, Failed, Job, JobError, JobStatus, Webhook, utc_now
-from secretary.store import Capacity, JobQuery, open_store
+from secretary.store import CallbackKey, Capacity, JobQuery, open_store
 from secretary.store.claims import FairScheduler
 from secretary.store.outbox import EventCapacity
+from secretary.store.sqlite import callbacks
 from secretary.store.sqlite import claims as claim
 from secretary.store.sqlite import claims as ending
 from secretary.store.sqlite import claims as report
@@ -306,6 +307,21 @@ class TestWebhooks:
         work = lambda: events.postpone(crowded, BIG, utc_now(), final=True)  # noqa: E731
         for text in plans_of(crowded, work):
             assert "outbox_of_endpoint" in text and "SCAN" not in text, text
+
+
+def test_a_repeated_submission_is_found_by_its_key(db: apsw.Connection) -> None:
+    key = CallbackKey("one", "a request")
+
+    def work() -> None:
+        for token in "ab":
+            job = Job(webhook=Webhook(url=BIG, token=token))
+            line.add(db, [job], callback=key)
+            line.add(db, [Job(webhook=job.webhook)], callback=CallbackKey("one", token))
+        assert callbacks.reporting_job(db, "job-0") is None
+
+    for text in plans_of(db, work):
+        assert "SCAN callbacks" not in text and "SCAN contents" not in text, text
+        assert "SCAN jobs" not in text, text
 
 
 def test_a_job_without_a_webhook_costs_no_statement_for_webhooks(db: apsw.Connection) -> None:

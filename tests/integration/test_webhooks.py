@@ -35,7 +35,7 @@ from secretary.core.job import (
 )
 from secretary.network.client import Network
 from secretary.storage.artifacts import JobFiles
-from secretary.store import JobQuery, Store, open_store
+from secretary.store import CallbackKey, JobQuery, Store, open_store
 from secretary.webhooks import BreakerOptions, DeliveryLimits, RetrySchedule, Sender, SenderOptions
 
 from ..contract.factories import LAPSED, claim, claimed
@@ -488,6 +488,28 @@ class TestReceiversThatProcessBeforeTheyRespond:
             await settled(store, job)
         assert receiver.phases() == ["running", "completed"]
         assert receiver.received[1].at >= answered[0] - 0.02
+
+
+class TestRepeatedSubmissions:
+    async def test_the_client_gets_one_final_event_under_the_first_id_with_the_last_token(
+        self, store: Store, receiver: Receiver
+    ) -> None:
+        """The job before it completes at the same moment: its event is written, but not sent."""
+        first = Job(job_type="pdf", webhook=hook(receiver, token="T1", events=None))
+        second = Job(job_type="pdf", webhook=hook(receiver, token="T2", events=None))
+        await store.add([first], callback=CallbackKey("one", "a request"))
+        (running,) = await claim(store)
+        await store.add([second], callback=CallbackKey("one", "another request"))
+        await store.finish(running, DONE)
+        (running,) = await claim(store)
+        await store.finish(running, DONE)
+        async with sending(store):
+            await settled(store, first)
+            await settled(store, second)
+        (request,) = receiver.received
+        assert request.headers["x-callback-token"] == "T2"
+        assert request.json["process"]["id"] == first.job_id
+        assert request.json["job_id"] == second.job_id
 
 
 class TestIsolation:

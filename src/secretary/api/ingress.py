@@ -191,7 +191,12 @@ def _endpoint(route: IngressRoute) -> Any:
         async with job_service.adding(form.uploads) as job_ids:
             submitted = with_trace(request, read_submission(form, route))
             wait_seconds = _wait_seconds(request, form.fields, submitted, route)
-            job = await job_service.submit(submitted, user=user, key=key, upload=form.upload)
+            if submitted.webhook is None or key is not None:
+                job = await job_service.submit(submitted, user=user, key=key, upload=form.upload)
+            else:
+                job = await job_service.submit_for_callback(
+                    submitted, user=user, upload=form.upload
+                )
             job_ids.append(job.job_id)
         response = await _wait_for_result(request, job, wait_seconds) if wait_seconds else None
         response = response or accepted(job)

@@ -203,6 +203,10 @@ class Webhook(StoredModel):
             return True
         return any(phase in EVENT_NAMES.get(name, ()) for name in self.events)
 
+    def silenced(self) -> "Webhook":
+        """The webhook of a job that another one has replaced."""
+        return self.model_copy(update={"events": ()})
+
     @property
     def wants_progress(self) -> bool:
         return any(self.wants(phase) for phase in PROGRESS_PHASES)
@@ -322,6 +326,8 @@ class Job(OwnedResource):
     resources: dict[str, float] = {}
     #: W3C trace context of the request that added the job.
     traceparent: str | None = None
+    #: The id of the first job that the client submitted for the same callback, if there was one.
+    process_id: str | None = None
 
     #: Counts claims. Together with `worker_id` it is the fencing token: a worker that lost the job
     #: has an old attempt number, and the store rejects its writes.
@@ -333,6 +339,11 @@ class Job(OwnedResource):
     failures: int = 0
     crashes: int = 0
     cancel_requested: bool = False
+
+    @property
+    def reported_id(self) -> str:
+        """The id that webhook events report as `process.id`: one for all jobs of a callback."""
+        return self.process_id or self.job_id
 
     @property
     def past_attempts(self) -> tuple[Attempt, ...]:
@@ -359,7 +370,7 @@ class Job(OwnedResource):
 
     def document(self, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
         """The job as the API returns it."""
-        hidden = {"failures", "crashes", "webhook", *without}
+        hidden = {"failures", "crashes", "webhook", "process_id", *without}
         # Results are JSON already, and may be too large to be copied on the event loop.
         job = self.model_copy(update={"results": None}) if self.results is not None else self
         document = job.model_dump(mode="json", by_alias=True, exclude=hidden)

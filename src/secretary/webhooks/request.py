@@ -98,7 +98,7 @@ def job_payload(job: Job, webhook: Webhook, *, archive: bytes | None = None) -> 
         "jobId": client_job_id,
         "job": {"id": client_job_id},
         "process": {
-            "id": job.job_id,
+            "id": job.reported_id,
             "main_processor": job.job_type,
             "started": iso(job.processing_started_at or job.created_at),
             "is_from_cache": bool(results.get("is_from_cache")),

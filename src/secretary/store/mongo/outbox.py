@@ -383,6 +383,8 @@ async def replay(db: Database, owner_id: str, n: int) -> Delivery:
     ended_at = owner.get("completed_at")
     if delivery.event == "progress" or ended_at is None or delivery.created_at < moment(ended_at):
         raise outdated
+    if not webhook.wants(delivery.event):  # the job has been replaced
+        raise outdated
     now = now_stamp()
     again = {"delivered_at": None, "next_try_at": now, "replayed_at": now, "tried": 0}
     update = _final_due(webhook, now)

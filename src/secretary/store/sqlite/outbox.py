@@ -306,15 +306,17 @@ def replay(db: apsw.Connection, owner_id: str, n: int) -> Delivery:
     if row is None:
         raise NotFound(f"{owner_id} has no delivery {n}")
     delivery = schema.delivery_from(row)
-    ended_at = db.execute(
-        "SELECT completed_at FROM jobs WHERE job_id = ?"
-        " UNION ALL SELECT completed_at FROM batches WHERE batch_id = ?",
+    owner: Any = db.execute(
+        f"SELECT completed_at, webhook FROM {schema.JOBS} WHERE job_id = ?"
+        " UNION ALL SELECT completed_at, webhook FROM batches WHERE batch_id = ?",
         (owner_id, owner_id),
-    ).get
+    ).fetchone()
+    ended_at, webhook = owner
     if (
         delivery.event == "progress"
         or ended_at is None
         or delivery.created_at < schema.moment(ended_at)
+        or not Webhook.from_stored_json(webhook).wants(delivery.event)  # it has been replaced
     ):
         raise Conflict(f"Delivery {n} of {owner_id} reports an outdated state")
     now = schema.microseconds(utc_now())
