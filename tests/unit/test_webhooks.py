@@ -145,6 +145,17 @@ class TestPayload:
         assert (payload["percent"], payload["data"]) == (40, {"progress": 40})
         assert payload["message"] == "Page 4 of 10"
 
+    @pytest.mark.parametrize("status", ["pending", "processing"])
+    def test_progress_contains_nothing_that_could_be_taken_for_a_result(self, status: str) -> None:
+        """Not even what an earlier run or attempt has left behind."""
+        payload = job_payload(job(status=status, job_type="audio"), HOOK)
+        assert payload["data"].keys() == {"progress"}
+        assert (payload["results"], payload["error"]) == (None, None)
+
+    def test_a_job_submitted_again_is_reported_under_the_id_of_the_first(self) -> None:
+        payload = job_payload(job(process_id="job-0"), HOOK)
+        assert (payload["process"]["id"], payload["job_id"]) == ("job-0", "job-1")
+
     def test_an_error_of_an_attempt_that_is_retried_is_not_reported(self) -> None:
         error = JobError(code="UPSTREAM_FAILED", message="503")
         payload = job_payload(job(status="pending", error=error, results=None), HOOK)

@@ -175,6 +175,15 @@ class MissingPart(Document):
     error: JsonValue = None
 
 
+class ResultWarning(Document):
+    """Something that was not done, or not done well; the job completed."""
+
+    code: str
+    message: str
+    page: int | None = None
+    time: float | None = Field(None, description="In seconds")
+
+
 class Results(Document):
     """The results of a job. All job types share one shape; fields after `context` are present
     only where they apply. Every file is given as a URL of this API."""
@@ -197,6 +206,8 @@ class Results(Document):
     metadata: Metadata | None = None
     is_from_cache: bool | None = None
     llm_info: LlmInfo | None = None
+    warnings: list[ResultWarning] | None = Field(None, description="What was not perfect")
+    processId: str | None = Field(None, description="The id of the job")
     # pdf, office, imageocr
     extracted_text: str | None = None
     extracted_text_file: str | None = None
@@ -211,6 +222,9 @@ class Results(Document):
     original_subtitles: SubtitleFiles | None = None
     frames: list[Frame] | None = None
     recording: Recording | None = None
+    output_text: str | None = Field(
+        None, description="What the template made of the transcript, in the response to a request"
+    )
     # session
     missing: list[MissingPart] | None = None
     # transformer

@@ -377,8 +377,22 @@ class Job(OwnedResource):
         document["webhook"] = self.webhook.public() if self.webhook else None
         document["parameters"] = mask_secrets(document["parameters"])
         if self.results is not None and "results" in document:
-            document["results"] = {**EMPTY_RESULTS, **self.results}
+            document["results"] = {**self.public_results, **self.ids_in_data}
         return document
+
+    @property
+    def ids_in_data(self) -> dict[str, str]:
+        """Clients that stream or poll a PDF job keep its `data` or results alone; by this id they
+        download the other files."""
+        return {"processId": self.job_id} if self.job_type == "pdf" else {}
+
+    @property
+    def public_results(self) -> dict[str, Any]:
+        """The results as clients receive them, with all that the `data` of an event has."""
+        results = {**EMPTY_RESULTS, **(self.results or {})}
+        if self.job_type == "transformer" and results.get("text") is None:  # it is the Markdown
+            results["text"] = results["markdown_content"]
+        return results
 
 
 class Batch(OwnedResource):

@@ -16,7 +16,6 @@ import httpx
 from ..core.errors import AddressRefused, NotFound
 from ..core.http_headers import read_retry_after, webhook_signature
 from ..core.job import (
-    EMPTY_RESULTS,
     FINAL_STATUSES,
     Batch,
     DeliveryAttempt,
@@ -77,7 +76,7 @@ def client_id(owner: Job | Batch, webhook: Webhook) -> str:
 def job_payload(job: Job, webhook: Webhook, *, archive: bytes | None = None) -> dict[str, Any]:
     phase = phase_of(job)
     client_job_id = client_id(job, webhook)
-    results = {**EMPTY_RESULTS, **(job.results or {})}
+    results = job.public_results
     # The error of an attempt that will be retried is not the job's outcome.
     error = job.error if phase == "error" else None
     data: dict[str, Any] | None = {"progress": job.progress.percent}
