@@ -45,6 +45,7 @@ class Reply:
     reset: bool = False
     #: Send the beginning of a response, then close the connection.
     cut: bool = False
+    body: bytes = b"ok"
 
 
 HANG = Reply(delay=60)
@@ -151,9 +152,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(reply.status)
         for name, value in reply.headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", "2")
+        self.send_header("Content-Length", str(len(reply.body)))
         self.end_headers()
-        self.wfile.write(b"ok")
+        self.wfile.write(reply.body)
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -139,7 +139,10 @@ class Application:
     def sender(self) -> "Sender":
         from .webhooks import Sender, SenderOptions  # imports an HTTP client
 
-        sender = Sender(self.store, self.sources.network, self.files, SenderOptions())
+        timeout = timedelta(seconds=self.settings.webhooks.final_timeout_sec)
+        options = SenderOptions()
+        options = replace(options, finals=replace(options.finals, timeout=timeout))
+        sender = Sender(self.store, self.sources.network, self.files, options)
         self._wake_sender = sender.wake
         return sender
 

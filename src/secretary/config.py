@@ -299,6 +299,11 @@ class TemplateSettings(Group):
     directory: Path | None = None
 
 
+class WebhookSettings(Group):
+    #: How long a receiver may take to respond to a final event.
+    final_timeout_sec: float = Field(default=600, gt=0, le=3600)
+
+
 class LoggingSettings(Group):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
@@ -317,6 +322,7 @@ class Settings(Group):
     limits: LimitSettings = LimitSettings()
     llm: LlmSettings = LlmSettings()
     templates: TemplateSettings = TemplateSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     logging: LoggingSettings = LoggingSettings()
     #: Your own handlers: `module:function`, or a module that defines some (see `Registry.load`).
     handlers: tuple[str, ...] = ()

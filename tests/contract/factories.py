@@ -5,6 +5,7 @@ from typing import Any
 
 from secretary.core.job import Batch, Job, utc_now
 from secretary.store import Capacity, ClaimStore, Store, WorkerInfo
+from secretary.store.outbox import EventCapacity, EventQuota
 
 LEASE = timedelta(seconds=60)
 LAPSED = timedelta(seconds=-1)
@@ -45,3 +46,9 @@ async def add_batch(store: Store, size: int, **fields: Any) -> tuple[Batch, list
     jobs = [Job(job_type="pdf", batch_id=batch.batch_id) for _ in range(size)]
     await store.add(jobs, batch=batch)
     return batch, jobs
+
+
+def event_capacity(*, lease: timedelta = timedelta(hours=1), **quota: Any) -> EventCapacity:
+    """Room for final events, and the same for progress."""
+    both = EventQuota(**{"limit": 100, "per_endpoint": 100, **quota})
+    return EventCapacity(finals=both, progress=both, lease=lease)

@@ -30,7 +30,7 @@ from secretary.core.job import (
     utc_now,
 )
 from secretary.store import Capacity, IdempotencyKey, JobQuery, Store, open_store
-from secretary.store.outbox import EventCapacity, OutboxState, ProgressSchedule
+from secretary.store.outbox import OutboxState, ProgressSchedule
 from secretary.store.transfer import (
     KINDS,
     BatchRecord,
@@ -44,7 +44,7 @@ from secretary.store.transfer import (
 )
 from tests.mongod import Mongod
 
-from .factories import LEASE, claim, claimed, worker
+from .factories import LEASE, claim, claimed, event_capacity, worker
 
 #: Times with full precision; in the past, whatever the fraction of the second.
 T0 = (utc_now() - timedelta(seconds=1)).replace(microsecond=123457)
@@ -162,6 +162,7 @@ def full_job() -> JobRecord:
         ),
         resources={"seconds": 1.25},
         traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        process_id="job-first",
         attempt=2,
         worker_id="w-1",
         attempts=(first, second),
@@ -348,7 +349,7 @@ async def lived_in(store: Store) -> None:
     await store.add([Job()], idempotency=IdempotencyKey("one", "print"))
     running = await store.claim("worker-1", Capacity(slots=1, job_types=["slow"]))
     await store.report(running[0], Progress(step="b", percent=10, message=""), [])
-    wanted = EventCapacity(limit=1, per_endpoint=1, lease=timedelta(minutes=1))
+    wanted = event_capacity(limit=1, per_endpoint=1, lease=timedelta(minutes=1))
     for event in await store.claim_events(wanted):
         await store.record_delivery(event, TRIES[0], next_try_at=utc_now() + timedelta(minutes=5))
 
@@ -393,7 +394,7 @@ class TestCopies:
     async def test_the_same_events_are_pending(self, store: Store, target: Store) -> None:
         await lived_in(store)
         await copy(store, target)
-        wanted = EventCapacity(limit=100, per_endpoint=100, lease=timedelta(minutes=1))
+        wanted = event_capacity(limit=100, per_endpoint=100, lease=timedelta(minutes=1))
         event_ids = [
             {
                 (event.owner_id, event.delivery.delivery_id)

@@ -22,9 +22,9 @@ from secretary.core.job import (
     utc_now,
 )
 from secretary.store import JobQuery, Store
-from secretary.store.outbox import DueEvent, EventCapacity, ProgressSchedule
+from secretary.store.outbox import DueEvent, EventCapacity, EventQuota, ProgressSchedule
 
-from .factories import LAPSED, add_batch, claim, claimed
+from .factories import LAPSED, add_batch, claim, claimed, event_capacity
 
 HOOK = Webhook(url="https://one.example/hook")
 OTHER = Webhook(url="https://two.example/hook")
@@ -35,8 +35,7 @@ NOW = timedelta()
 
 
 async def take(store: Store, **wanted: Any) -> list[DueEvent]:
-    fields = {"limit": 100, "per_endpoint": 100, "lease": HOUR, **wanted}
-    return await store.claim_events(EventCapacity(**fields))
+    return await store.claim_events(event_capacity(**wanted))
 
 
 async def take_one(store: Store, **wanted: Any) -> DueEvent:
@@ -207,10 +206,37 @@ class TestLimits:
         taken = [(await take(store, limit=1))[0].owner_id for _ in jobs]
         assert taken == [job.job_id for job in jobs]
 
+    async def test_final_events_and_progress_have_quotas_of_their_own(self, store: Store) -> None:
+        for _ in range(3):
+            await store.add([Job(webhook=HOOK, run_at=utc_now() + HOUR)])
+        await asyncio.sleep(1.1)
+        for _ in range(3):
+            await ended(store)
+        full = EventQuota(limit=9, per_endpoint=2, busy={"https://one.example": 2})
+        free = EventQuota(limit=9, per_endpoint=2)
+        finals_full = EventCapacity(finals=full, progress=free, lease=LAPSED)
+        progress_full = EventCapacity(finals=free, progress=full, lease=LAPSED)
+        events = await store.claim_events(finals_full)
+        assert [event.delivery.event for event in events] == ["progress"] * 2
+        events = await store.claim_events(progress_full)
+        assert [event.delivery.event for event in events] == ["completed"] * 2
+
+    async def test_an_endpoint_that_fails_final_events_still_gets_progress(
+        self, store: Store
+    ) -> None:
+        open_job = Job(webhook=HOOK, run_at=utc_now() + HOUR)
+        await store.add([open_job])
+        await asyncio.sleep(1.1)
+        await ended(store)
+        await store.postpone_events("https://one.example", utc_now() + HOUR, final=True)
+        assert [event.owner_id for event in await take(store)] == [open_job.job_id]
+
     async def test_an_endpoint_can_be_left_alone_as_a_whole(self, store: Store) -> None:
         jobs = [await ended(store) for _ in range(3)]
         other = await ended(store, OTHER)
-        await store.postpone_events("https://one.example", utc_now() + timedelta(seconds=0.3))
+        await store.postpone_events(
+            "https://one.example", utc_now() + timedelta(seconds=0.3), final=True
+        )
         assert [event.owner_id for event in await take(store)] == [other.job_id]
         assert (await deliveries(store, jobs[0]))[0].tried == 0
         async with asyncio.timeout(5):
@@ -221,7 +247,7 @@ class TestLimits:
     async def test_what_is_held_is_not_postponed_after_it_was_let_go(self, store: Store) -> None:
         await ended(store)
         event = await take_one(store)
-        await store.postpone_events("https://one.example", utc_now() + HOUR)
+        await store.postpone_events("https://one.example", utc_now() + HOUR, final=True)
         await store.record_delivery(event, tried(500), next_try_at=utc_now())
         assert len(await take(store)) == 1
 
@@ -316,6 +342,39 @@ class TestProgress:
         await store.record_delivery(end, tried())
         assert await take(store) == []
 
+    async def test_a_sender_that_lost_its_lease_cannot_release_the_event(
+        self, store: Store
+    ) -> None:
+        """Otherwise a third sender would deliver the final event while another one still is."""
+        job = await claimed(store, webhook=HOOK)
+        lost = await take_one(store, lease=LAPSED)
+        await store.finish(job, Completed())
+        end = await take_one(store)
+        await store.record_progress(lost, tried(), pace(due=NOW))
+        assert await take(store) == []
+        assert await store.renew_events([lost], HOUR) == []
+        assert await store.renew_events([end], HOUR) == [end]
+
+    async def test_a_failure_reported_after_the_lease_was_lost_changes_nothing(
+        self, store: Store
+    ) -> None:
+        job = await ended(store)
+        lost = await take_one(store, lease=LAPSED)
+        again = await take_one(store)
+        await store.record_delivery(lost, tried(500), next_try_at=utc_now())
+        assert await take(store) == []
+        await store.record_delivery(again, tried(200))
+        (delivery,) = await deliveries(store, job)
+        assert (delivery.tried, delivery.gave_up) == (2, False)
+        assert await take(store) == []
+
+    async def test_an_event_can_be_settled_without_an_attempt(self, store: Store) -> None:
+        job = await ended(store)
+        await store.record_delivery(await take_one(store), None)
+        (delivery,) = await deliveries(store, job)
+        assert (delivery.tried, delivery.next_try_at) == (0, None)
+        assert await take(store) == []
+
     async def test_ends_come_before_progress(self, store: Store) -> None:
         open_jobs = [Job(webhook=HOOK) for _ in range(3)]
         for job in open_jobs:
@@ -324,7 +383,7 @@ class TestProgress:
         done = Job(webhook=HOOK)
         await store.add([done])
         await store.cancel(JobQuery(job_id=done.job_id))
-        (first,) = await take(store, limit=1)
+        first, _ = await take(store, limit=1)
         assert first.owner_id == done.job_id
 
 

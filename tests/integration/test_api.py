@@ -29,9 +29,8 @@ from secretary.jobs.handler import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Store, open_store
-from secretary.store.outbox import EventCapacity
 from tests.backends import files_in
-from tests.contract.factories import LEASE, claim
+from tests.contract.factories import LEASE, claim, event_capacity
 
 FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))
 HOOK = {"url": "https://example.org/hook", "token": "SECRET", "secret": "SECRET"}
@@ -115,7 +114,7 @@ class TestDeliveries:
 
     async def test_webhook_deliveries_can_be_read(self, client: Client, store: Store) -> None:
         job_id = await self.ended(client, store, Completed())
-        (event,) = await store.claim_events(EventCapacity(limit=1, per_endpoint=1, lease=LEASE))
+        (event,) = await store.claim_events(event_capacity(limit=1, per_endpoint=1, lease=LEASE))
         tried = DeliveryAttempt(at=utc_now(), error="timed out", duration_ms=30_000)
         await store.record_delivery(event, tried, next_try_at=utc_now())
         (delivery,) = (await client.data("GET", f"/api/jobs/{job_id}/deliveries"))["deliveries"]

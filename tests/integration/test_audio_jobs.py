@@ -174,12 +174,78 @@ class TestTranslation:
         assert again["transcription"] == translated
         assert len(server.requests) == count, "earlier translations are not requested again"
 
-    async def test_without_a_model_it_is_refused_before_any_work(self, tmp_path: Path) -> None:
+    async def test_it_is_decided_after_the_language_is_known(self, tmp_path: Path) -> None:
+        async with running_service(tmp_path) as service:
+            results = await service.read(
+                ROUTE,
+                speech().read_bytes(),
+                "a.wav",
+                source_language="auto",
+                target_language="en",
+                strict="true",
+            )
+        assert "It was the best" in results["transcription"]["text"]
+        assert results["transcription"]["source_language"] == "en"
+        assert results["warnings"] == []
+
+    async def test_without_a_model_the_transcript_stays_as_it_is_with_a_warning(
+        self, tmp_path: Path
+    ) -> None:
+        async with running_service(tmp_path) as service:
+            results = await service.read(
+                ROUTE, speech().read_bytes(), "a.wav", source_language="auto", target_language="de"
+            )
+        assert "It was the best" in results["transcription"]["text"]
+        (warning,) = results["warnings"]
+        assert warning == {
+            "code": "TRANSLATION_UNAVAILABLE",
+            "message": "The text is in English and was not translated into German:"
+            " no language model is configured (llm.chat_model)",
+        }
+
+    @pytest.mark.parametrize("source", ["auto", "en"])
+    async def test_a_strict_request_fails_instead(self, tmp_path: Path, source: str) -> None:
         async with running_service(tmp_path) as service:
             error = await service.refused(
-                ROUTE, speech().read_bytes(), "a.wav", target_language="de"
+                ROUTE,
+                speech().read_bytes(),
+                "a.wav",
+                source_language=source,
+                target_language="de",
+                strict="true",
             )
         assert error["code"] == "ENGINE_UNAVAILABLE"
+        assert "llm" in error["message"]
+
+    async def test_a_client_that_waits_gets_the_translation_as_the_text(
+        self, tmp_path: Path
+    ) -> None:
+        """The first text that it finds among these fields."""
+        fields = ("output_text", "translated_text", "original_text")
+        async with llm_server(Reads(in_capitals)) as server:
+            llm = {"base_url": server.web.url("/v1"), "api_key": KEY, "model": "scripted"}
+            async with running_service(tmp_path, llm=llm) as service:
+                response = await service.client.post(
+                    ROUTE,
+                    files={"file": ("dictation.webm", speech().read_bytes())},
+                    data={"source_language": "en", "target_language": "de", "useCache": "false"},
+                )
+        data = response.json()["data"]
+        text = next(
+            (data[name] for name in fields if data.get(name)), data["transcription"]["text"]
+        )
+        assert "IT WAS THE BEST" in text
+
+    async def test_of_a_template_it_gets_what_the_template_made(self, tmp_path: Path) -> None:
+        async with running_service(tmp_path) as service:
+            response = await service.client.post(
+                ROUTE,
+                files={"file": ("a.wav", speech().read_bytes())},
+                data={"template_content": "# Note {{name}}", "context": '{"name": "One"}'},
+            )
+        data = response.json()["data"]
+        assert "# Note One" in data["output_text"]
+        assert "It was the best" in data["transcription"]["text"]
 
 
 class TestSubtitlesThatExist:

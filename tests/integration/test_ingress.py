@@ -937,3 +937,88 @@ class TestArchive:
         job = await claimed(store)
         await store.finish(job, Completed({"archive_filename": name}))
         refused(await client.get(f"/api/jobs/{job.job_id}/download-archive"), 404)
+
+
+class TestRepeatedSubmissions:
+    """A client that does not get the response in time submits its job again, with the same callback
+    URL and a new token."""
+
+    hook: str
+
+    @pytest.fixture(autouse=True)
+    def client_job(self) -> None:
+        self.hook = f"https://client.example/api/external/jobs/{uuid4()}"
+
+    async def submit(
+        self, client: Client, token: str, *, file: bytes = HELLO, **more: Any
+    ) -> dict[str, Any]:
+        headers = more.pop("headers", {})
+        data = {"callback_url": self.hook, "callback_token": token, **more}
+        response = await client.upload("/api/pdf/process", file, data=data, headers=headers)
+        assert response.status_code == 202, response.text
+        body: dict[str, Any] = response.json()
+        return body
+
+    async def test_the_first_job_is_returned_while_it_is_unfinished(
+        self, client: Client, store: Store, files: JobFiles
+    ) -> None:
+        first = await self.submit(client, "T1")
+        again = await self.submit(client, "T2")
+        assert again["job_id"] == first["job_id"] == again["process"]["id"]
+        job = await store.get(first["job_id"])
+        assert job.webhook is not None and job.webhook.token == "T2"
+        assert await remaining_uploads(files) == [first["job_id"]]
+
+    async def test_with_other_parameters_a_new_job_replaces_it(
+        self, client: Client, store: Store
+    ) -> None:
+        first = await self.submit(client, "T1")
+        second = await self.submit(client, "T2", extraction_method="ocr")
+        assert second["job_id"] != first["job_id"]
+        assert (await store.get(first["job_id"])).status == "cancelled"
+        assert (await store.get(second["job_id"])).reported_id == first["job_id"]
+
+    async def test_another_route_can_replace_it(self, client: Client, store: Store) -> None:
+        first = await self.submit(client, "T1")
+        data = {"callback_url": self.hook, "callback_token": "T2"}
+        slides = await client.upload("/api/pdf/process-url", HELLO, data=data | {"page_end": "1"})
+        assert (await store.get(slides.json()["job_id"])).reported_id == first["job_id"]
+
+    async def test_after_the_end_a_new_job_reports_under_the_first_id(
+        self, client: Client, store: Store, files: JobFiles
+    ) -> None:
+        first = await self.submit(client, "T1")
+        (job,) = await claim(store)
+        await store.finish(job, Completed({}))
+        second = await self.submit(client, "T2")
+        assert second["job_id"] != first["job_id"]
+        assert (await store.get(second["job_id"])).reported_id == first["job_id"]
+        service = JobService(store, Registry(BUILTIN), files)
+        for process_id in (first["job_id"], second["job_id"]):
+            assert (await service.reporting_job(process_id)).job_id == second["job_id"]
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"file": pdf("Another")},
+            {"callback_url": "https://client.example/api/external/jobs/2"},
+            {"callback_token": "T1"},
+            {"headers": {"Idempotency-Key": "k"}},
+            {"headers": {"X-User-ID": "someone"}},
+        ],
+        ids=lambda other: next(iter(other)),
+    )
+    async def test_what_differs_is_another_job(
+        self, client: Client, store: Store, other: dict[str, Any]
+    ) -> None:
+        first = await self.submit(client, "T1")
+        second = await self.submit(client, "T2", **other)
+        job = await store.get(second["job_id"])
+        assert job.job_id == job.reported_id != first["job_id"]
+        assert (await store.get(first["job_id"])).status == "pending"
+
+    async def test_the_id_of_the_events_cannot_be_chosen(
+        self, client: Client, store: Store
+    ) -> None:
+        body = await self.submit(client, "T1", process_id="job-mine")
+        assert (await store.get(body["job_id"])).reported_id == body["job_id"]

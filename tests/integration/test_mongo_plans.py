@@ -33,7 +33,7 @@ from secretary.store.mongo.change_feed import PollingFeed
 from secretary.store.outbox import EventCapacity
 from secretary.store.transfer import GROUP
 
-from ..contract.factories import LEASE, worker
+from ..contract.factories import LEASE, event_capacity, worker
 from ..mongod import Mongod
 
 Documents = Database[dict[str, Any]]
@@ -446,7 +446,7 @@ class TestWebhooks:
 
     def wanted(self, **busy: int) -> EventCapacity:
         used = {f"https://{host}.example": number for host, number in busy.items()}
-        return EventCapacity(limit=64, per_endpoint=8, busy=used, lease=-LEASE)
+        return event_capacity(limit=64, per_endpoint=8, busy=used, lease=-LEASE)
 
     @pytest.mark.parametrize("busy", [{}, {"big": 8}, {"big": 7, "small": 8}], ids=str)
     async def test_looking_for_events_touches_no_more_than_it_gives(
@@ -466,5 +466,5 @@ class TestWebhooks:
     async def test_an_endpoint_is_postponed_by_its_index(
         self, outbox: MongoStore, crowded: Documents
     ) -> None:
-        postponed = outbox.postpone_events("https://tiny.example", utc_now())
+        postponed = outbox.postpone_events("https://tiny.example", utc_now(), final=True)
         assert_walks(await statements(crowded, postponed), keys=10)

@@ -203,6 +203,20 @@ class TestWithoutAModel:
         assert results["video_transcript"].strip() == "Written by the organisers"
         assert results["missing"] == []
 
+    async def test_a_talk_in_another_language_is_not_translated_which_a_warning_says(
+        self, tmp_path: Path
+    ) -> None:
+        vtt = b"WEBVTT\n\n00:00.000 --> 00:02.000\nWritten by the organisers\n"
+        more: Any = {"/talk.vtt": (vtt, "text/vtt"), "/talk.mp4": None}
+        async with conference(**more) as web, running_service(tmp_path, network=ALLOWED) as service:
+            example = seed_example(web, subtitles_url=web.url("/talk.vtt"))
+            results = await done(service, **example)
+            strict = await service.ended(await service.submit("session", **example, strict=True))
+        (warning,) = results["warnings"]
+        assert warning["code"] == "TRANSLATION_UNAVAILABLE"
+        assert "English" in warning["message"] and "German" in warning["message"]
+        assert (strict["status"], strict["error"]["code"]) == ("failed", "ENGINE_UNAVAILABLE")
+
 
 class TestWithAModel:
     async def test_the_document_is_written_in_the_target_language(self, tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import apsw
 import pytest
 
 from secretary.core.job import Batch, Failed, Job, JobError, JobStatus, Webhook, utc_now
-from secretary.store import Capacity, JobQuery, open_store
+from secretary.store import CallbackKey, Capacity, JobQuery, open_store
 from secretary.store.claims import FairScheduler
 from secretary.store.outbox import EventCapacity
+from secretary.store.sqlite import callbacks
 from secretary.store.sqlite import claims as claim
 from secretary.store.sqlite import claims as ending
 from secretary.store.sqlite import claims as report
@@ -24,7 +25,7 @@ from secretary.store.sqlite import queries as reading
 from secretary.store.sqlite import queries as searching
 from secretary.store.sqlite.schema import NEXT_REVISION
 
-from ..contract.factories import LEASE, worker
+from ..contract.factories import LEASE, event_capacity, worker
 
 JOBS = 3000
 
@@ -282,7 +283,7 @@ class TestWebhooks:
 
     def wanted(self, **busy: int) -> EventCapacity:
         used = {f"https://{host}.example": number for host, number in busy.items()}
-        return EventCapacity(limit=64, per_endpoint=8, busy=used, lease=LEASE)
+        return event_capacity(limit=64, per_endpoint=8, busy=used, lease=LEASE)
 
     @pytest.mark.parametrize("busy", [{}, {"big": 8}, {"big": 7, "small": 8}], ids=str)
     def test_looking_for_events_touches_no_more_than_it_gives(
@@ -303,9 +304,24 @@ class TestWebhooks:
         assert rows_walked(crowded, lambda: events.choose(crowded, wanted)) == 0
 
     def test_an_endpoint_is_postponed_by_its_index(self, crowded: apsw.Connection) -> None:
-        work = lambda: events.postpone(crowded, BIG, utc_now())  # noqa: E731
+        work = lambda: events.postpone(crowded, BIG, utc_now(), final=True)  # noqa: E731
         for text in plans_of(crowded, work):
             assert "outbox_of_endpoint" in text and "SCAN" not in text, text
+
+
+def test_a_repeated_submission_is_found_by_its_key(db: apsw.Connection) -> None:
+    key = CallbackKey("one", "a request")
+
+    def work() -> None:
+        for token in "ab":
+            job = Job(webhook=Webhook(url=BIG, token=token))
+            line.add(db, [job], callback=key)
+            line.add(db, [Job(webhook=job.webhook)], callback=CallbackKey("one", token))
+        assert callbacks.reporting_job(db, "job-0") is None
+
+    for text in plans_of(db, work):
+        assert "SCAN callbacks" not in text and "SCAN contents" not in text, text
+        assert "SCAN jobs" not in text, text
 
 
 def test_a_job_without_a_webhook_costs_no_statement_for_webhooks(db: apsw.Connection) -> None:

@@ -82,6 +82,7 @@ class TestOneJob:
             await store.finish(running, Completed(results))
             (event,) = await stream.rest()
             data = {key: results[key] for key in ("extracted_text", "metadata")}
+            data["processId"] = job.job_id
             expected = {"phase": "completed", "message": "completed", "data": data}
             assert (event.name, event.document) == ("completed", ids | expected)
 
@@ -99,7 +100,7 @@ class TestOneJob:
             assert event.document["data"] is None
             assert event.document["error"] == ERROR.model_dump()
 
-    async def test_a_cancellation_has_an_event_of_its_own(
+    async def test_a_cancellation_ends_the_stream_with_an_error(
         self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)
@@ -107,7 +108,7 @@ class TestOneJob:
             await stream.next()
             await store.finish(job, Cancelled())
             (event,) = await stream.rest()
-            assert (event.name, event.document["phase"]) == ("cancelled", "error")
+            assert (event.name, event.document["phase"]) == ("error", "error")
             assert event.document["error"]["code"] == "CANCELLED"
 
     async def test_a_finished_job_is_reported_at_once(
@@ -325,7 +326,7 @@ class TestOneBatch:
         await store.add([Job()])
         async with client.opened(address, seen=seen.event_id) as stream:
             events = await stream.rest()
-        assert events[0].name == "cancelled"
+        assert events[0].name == "error"
         assert {event.name for event in events[1:]} == {"error"}
         assert events[0].event_id == seen.event_id  # resuming from here would repeat all of them
         response = await client.get(address, headers={"Last-Event-ID": events[-1].event_id})
@@ -447,7 +448,8 @@ class TestEverything:
                 assert event is not None
                 received.add(event.document["process"]["id"])
             await store.cancel(JobQuery(job_id=job.job_id))
-            assert "cancelled" in names(await stream.until("error"))
+            cancelled = (await stream.until("error"))[-1]
+            assert cancelled.document["error"]["code"] == "CANCELLED"
 
 
 class TestTrouble:

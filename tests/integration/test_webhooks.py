@@ -31,11 +31,12 @@ from secretary.core.job import (
     Outcome,
     Progress,
     Webhook,
+    utc_now,
 )
 from secretary.network.client import Network
 from secretary.storage.artifacts import JobFiles
-from secretary.store import JobQuery, Store, open_store
-from secretary.webhooks import BreakerOptions, RetrySchedule, Sender, SenderOptions
+from secretary.store import CallbackKey, JobQuery, Store, open_store
+from secretary.webhooks import BreakerOptions, DeliveryLimits, RetrySchedule, Sender, SenderOptions
 
 from ..contract.factories import LAPSED, claim, claimed
 from ..webhook_receiver import HANG, RESET, Receiver, Reply
@@ -48,9 +49,11 @@ def milliseconds(number: int) -> timedelta:
     return timedelta(milliseconds=number)
 
 
+FINALS = DeliveryLimits(in_flight=64, per_endpoint=8, timeout=milliseconds(800))
 FAST = SenderOptions(
-    timeout=milliseconds(800),
-    progress_timeout=milliseconds(400),
+    finals=FINALS,
+    progress=replace(FINALS, timeout=milliseconds(400)),
+    progress_grace=milliseconds(100),
     schedule=RetrySchedule(waits=(milliseconds(20),) * 8, jitter=0),
     breaker=BreakerOptions(failures=1000),
     progress_every=milliseconds(50),
@@ -59,6 +62,10 @@ FAST = SenderOptions(
     lease=milliseconds(700),
     grace=milliseconds(500),
 )
+
+
+def with_finals(**limits: Any) -> SenderOptions:
+    return replace(FAST, finals=replace(FINALS, **limits))
 
 
 @pytest.fixture
@@ -104,6 +111,14 @@ async def settled(store: Store, job: Job) -> Delivery:
             if delivery.event != "progress" and delivery.next_try_at is None:
                 return delivery
             await asyncio.sleep(0.01)
+
+
+async def tried(store: Store, job: Job) -> Delivery:
+    """The final delivery of a job after its first attempt."""
+    async with asyncio.timeout(10):
+        while not (delivery := (await store.get(job.job_id)).deliveries[-1]).tries:
+            await asyncio.sleep(0.01)
+    return delivery
 
 
 class TestTheEnd:
@@ -212,7 +227,7 @@ class TestRetries:
     ) -> None:
         receiver.answer(HANG, 204)
         job = await ended(store, hook(receiver))
-        async with sending(store, replace(FAST, timeout=milliseconds(100))):
+        async with sending(store, with_finals(timeout=milliseconds(100))):
             delivery = await settled(store, job)
         assert [(one.status, one.error) for one in delivery.tries] == [
             (None, "timed out"),
@@ -222,7 +237,7 @@ class TestRetries:
     async def test_a_slow_try_is_not_made_twice(self, store: Store, receiver: Receiver) -> None:
         receiver.answer(Reply(delay=1.5))
         job = await ended(store, hook(receiver))
-        options = replace(FAST, timeout=timedelta(seconds=5), lease=milliseconds(700))
+        options = with_finals(timeout=timedelta(seconds=5))
         async with sending(store, options), sending(store, options):
             delivery = await settled(store, job)
         assert (len(receiver.received), delivery.tried) == (1, 1)
@@ -338,6 +353,165 @@ class TestRetries:
         assert len(delivery.tries) == 2
 
 
+SLOW = replace(with_finals(timeout=timedelta(seconds=30)), slow_after=milliseconds(200))
+
+
+class TestReceiversThatProcessBeforeTheyRespond:
+    """They take minutes for a final event, and processing it twice is expensive."""
+
+    @pytest.mark.parametrize(
+        "reply", [Reply(500, delay=0.4), Reply(504, delay=0.4), Reply(delay=0.4, reset=True)]
+    )
+    async def test_a_failure_after_a_while_is_retried_late(
+        self, store: Store, receiver: Receiver, reply: Reply
+    ) -> None:
+        receiver.answer(reply)
+        job = await ended(store, hook(receiver))
+        async with sending(store, SLOW):
+            delivery = await tried(store, job)
+        assert delivery.next_try_at is not None
+        assert delivery.next_try_at - utc_now() > timedelta(minutes=29)
+        assert len(receiver.received) == 1
+
+    async def test_so_is_a_request_that_timed_out(self, store: Store, receiver: Receiver) -> None:
+        receiver.answer(HANG)
+        job = await ended(store, hook(receiver))
+        options = replace(SLOW, finals=replace(FINALS, timeout=milliseconds(400)))
+        async with sending(store, options):
+            delivery = await tried(store, job)
+        assert delivery.tries[0].error == "timed out"
+        assert delivery.next_try_at is not None
+        assert delivery.next_try_at - utc_now() > timedelta(minutes=29)
+
+    async def test_a_receiver_that_asks_for_a_retry_gets_it_when_it_says(
+        self, store: Store, receiver: Receiver
+    ) -> None:
+        receiver.answer(Reply(503, {"Retry-After": "1"}, delay=0.4), 200)
+        job = await ended(store, hook(receiver))
+        async with sending(store, SLOW):
+            delivery = await settled(store, job)
+        assert [one.status for one in delivery.tries] == [503, 200]
+
+    async def test_one_that_says_it_has_processed_the_event_does_not_get_it_again(
+        self, store: Store, receiver: Receiver
+    ) -> None:
+        receiver.answer(Reply(500, body=b'{"status":"error","kind":"failed_ingestion"}'))
+        job = await ended(store, hook(receiver))
+        async with sending(store):
+            delivery = await settled(store, job)
+        assert (delivery.tried, delivery.tries[0].status, delivery.gave_up) == (1, 500, True)
+        assert delivery.tries[0].error == "the receiver processed the event and failed"
+
+    async def test_an_ignored_event_is_delivered(self, store: Store, receiver: Receiver) -> None:
+        receiver.answer(Reply(body=b'{"status":"ignored","reason":"mismatched_process"}'))
+        job = await ended(store, hook(receiver))
+        async with sending(store):
+            delivery = await settled(store, job)
+        assert (delivery.tried, delivery.delivered_at is not None) == (1, True)
+
+    async def test_the_event_is_not_repeated_while_a_restarted_sender_finds_it_open(
+        self, store: Store, receiver: Receiver
+    ) -> None:
+        """A receiver goes on processing an event whose sender is gone."""
+        receiver.answer(HANG)
+        job = await ended(store, hook(receiver))
+        async with sending(store, replace(SLOW, grace=milliseconds(10))):
+            await receiver.wait_for(1)
+        async with sending(store, SLOW):
+            await asyncio.sleep(3 * FAST.lease.total_seconds())
+        assert (len(receiver.received), (await store.get(job.job_id)).deliveries[0].tried) == (1, 0)
+
+    async def test_nor_after_its_sender_was_killed(
+        self, store: Store, store_url: str, receiver: Receiver
+    ) -> None:
+        receiver.answer(HANG)
+        await ended(store, hook(receiver))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.integration.test_webhooks",
+            store_url,
+            "slow",
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        await receiver.wait_for(1)
+        await asyncio.sleep(SLOW.slow_after.total_seconds() + 1)
+        os.kill(process.pid, signal.SIGKILL)
+        await process.wait()
+        async with sending(store):
+            await asyncio.sleep(3 * FAST.lease.total_seconds())
+        assert len(receiver.received) == 1
+
+    async def test_meanwhile_other_jobs_of_the_endpoint_report_their_progress(
+        self, store: Store, receiver: Receiver
+    ) -> None:
+        receiver.answer(HANG, path="/final")
+        for _ in range(3):
+            await ended(store, hook(receiver, "/final"))
+        await claimed(store, webhook=hook(receiver, "/progress", events=None))
+        options = replace(
+            with_finals(timeout=timedelta(seconds=30), per_endpoint=2, in_flight=2),
+            progress=replace(FINALS, per_endpoint=1, in_flight=1),
+            heartbeat=milliseconds(100),
+        )
+        async with sending(store, options):
+            await receiver.wait_for(2, path="/final")
+            await receiver.wait_for(5, path="/progress")
+        assert len(receiver.to("/final")) == 2
+
+    async def test_and_failures_with_final_events_do_not_silence_them(
+        self, store: Store, receiver: Receiver
+    ) -> None:
+        receiver.answer(500, path="/final")
+        for _ in range(4):
+            await ended(store, hook(receiver, "/final"))
+        await claimed(store, webhook=hook(receiver, "/progress", events=None))
+        breaker = BreakerOptions(failures=2, pause=timedelta(hours=1))
+        options = replace(FAST, breaker=breaker, heartbeat=milliseconds(100))
+        async with sending(store, options):
+            await receiver.wait_for(2, path="/final")
+            await receiver.wait_for(5, path="/progress")
+
+    async def test_progress_in_flight_arrives_before_the_final_event_is_sent(
+        self, store: Store, receiver: Receiver
+    ) -> None:
+        answered: list[float] = []
+        receiver.on_request = lambda request: answered.append(time.monotonic() + 0.3)
+        receiver.answer(Reply(delay=0.3), 200)
+        job = await claimed(store, webhook=hook(receiver, events=None))
+        limits = replace(FINALS, timeout=timedelta(seconds=30))
+        options = replace(FAST, progress=limits, progress_grace=timedelta(seconds=5))
+        async with sending(store, options) as sender:
+            await receiver.wait_for(1)
+            await store.finish(job, DONE)
+            sender.wake(job.job_id)
+            await settled(store, job)
+        assert receiver.phases() == ["running", "completed"]
+        assert receiver.received[1].at >= answered[0] - 0.02
+
+
+class TestRepeatedSubmissions:
+    async def test_the_client_gets_one_final_event_under_the_first_id_with_the_last_token(
+        self, store: Store, receiver: Receiver
+    ) -> None:
+        """The job before it completes at the same moment: its event is written, but not sent."""
+        first = Job(job_type="pdf", webhook=hook(receiver, token="T1", events=None))
+        second = Job(job_type="pdf", webhook=hook(receiver, token="T2", events=None))
+        await store.add([first], callback=CallbackKey("one", "a request"))
+        (running,) = await claim(store)
+        await store.add([second], callback=CallbackKey("one", "another request"))
+        await store.finish(running, DONE)
+        (running,) = await claim(store)
+        await store.finish(running, DONE)
+        async with sending(store):
+            await settled(store, first)
+            await settled(store, second)
+        (request,) = receiver.received
+        assert request.headers["x-callback-token"] == "T2"
+        assert request.json["process"]["id"] == first.job_id
+        assert request.json["job_id"] == second.job_id
+
+
 class TestIsolation:
     async def test_a_slow_receiver_does_not_hold_up_another(
         self, store: Store, receiver: Receiver
@@ -346,7 +520,7 @@ class TestIsolation:
             slow.answer(HANG)
             for _ in range(6):
                 await ended(store, hook(slow))
-            options = replace(FAST, timeout=timedelta(seconds=30), per_endpoint=2, in_flight=4)
+            options = with_finals(timeout=timedelta(seconds=30), per_endpoint=2, in_flight=4)
             async with sending(store, options):
                 await slow.wait_for(2)
                 for n in range(20):
@@ -359,7 +533,7 @@ class TestIsolation:
         receiver.answer(500)
         jobs = [await ended(store, hook(receiver)) for _ in range(30)]
         breaker = BreakerOptions(failures=3, pause=timedelta(hours=1))
-        options = replace(FAST, per_endpoint=1, breaker=breaker)
+        options = replace(with_finals(per_endpoint=1), breaker=breaker)
         with Receiver().running() as other:
             async with sending(store, options):
                 await receiver.wait_for(3)
@@ -374,7 +548,7 @@ class TestIsolation:
         receiver.answer(500, 500, 500, 200)
         jobs = [await ended(store, hook(receiver)) for _ in range(10)]
         breaker = BreakerOptions(failures=2, pause=milliseconds(100))
-        async with sending(store, replace(FAST, per_endpoint=1, breaker=breaker)):
+        async with sending(store, replace(with_finals(per_endpoint=1), breaker=breaker)):
             for job in jobs:
                 assert (await settled(store, job)).delivered_at is not None
         times = [request.at for request in receiver.received]
@@ -421,7 +595,8 @@ class TestProgress:
     ) -> None:
         receiver.answer(HANG, 200)
         job = await claimed(store, webhook=hook(receiver, events=None))
-        slow = replace(FAST, timeout=timedelta(seconds=30), progress_timeout=timedelta(seconds=30))
+        limits = replace(FINALS, timeout=timedelta(seconds=30))
+        slow = replace(FAST, finals=limits, progress=limits)
         async with sending(store, slow) as sender:
             await receiver.wait_for(1)
             await store.finish(job, DONE)
@@ -576,12 +751,14 @@ class TestTheRequest:
         assert [record.name for record in shown] == []
 
 
-async def _send_until_killed(url: str) -> None:
+async def _send_until_killed(url: str, options: SenderOptions) -> None:
     store = open_store(url)
     await store.open()
-    async with sending(store, replace(FAST, timeout=timedelta(seconds=60))):
+    async with sending(store, options):
         await asyncio.sleep(60)
 
 
 if __name__ == "__main__":
-    asyncio.run(_send_until_killed(sys.argv[1]))
+    slow = sys.argv[2:] == ["slow"]
+    options = SLOW if slow else with_finals(timeout=timedelta(seconds=60))
+    asyncio.run(_send_until_killed(sys.argv[1], options))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from secretary.core.job import Job, JobStatus
-from secretary.jobs.events import event_payload
+from secretary.jobs.events import EVENT_FIELDS, event_payload
 
 RESULTS: dict[str, Any] = {
     "markdown_file": "/api/files/x.md",
@@ -59,3 +59,19 @@ def test_events_of_other_types_carry_all_results() -> None:
 @pytest.mark.parametrize("status", sorted(set(JobStatus) - {JobStatus.COMPLETED}))
 def test_a_job_that_is_not_completed_has_none(status: JobStatus) -> None:
     assert event_payload(Job(job_type="pdf", status=status, results=RESULTS)) is None
+
+
+@pytest.mark.parametrize("job_type", sorted(EVENT_FIELDS))
+def test_results_have_all_that_events_have(job_type: str) -> None:
+    """Clients whose stream broke poll the job, and read its results like the data of an event."""
+    job = completed(job_type, RESULTS | {"text": None, "images_archive_url": "/api/x"})
+    data = event_payload(job)
+    assert data is not None
+    assert {name: job.document()["results"][name] for name in data} == data
+
+
+@pytest.mark.parametrize("job_type", sorted(EVENT_FIELDS))
+def test_events_do_not_contain_the_results_again(job_type: str) -> None:
+    """Readers of streams would prefer them."""
+    data = event_payload(completed(job_type, RESULTS | {"results": {}}))
+    assert data is not None and "results" not in data

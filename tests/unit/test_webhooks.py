@@ -31,7 +31,7 @@ from secretary.webhooks.request import (
     phase_of,
     read_archive,
 )
-from secretary.webhooks.sender import CircuitBreakers
+from secretary.webhooks.retries import CircuitBreakers
 
 HOOK = Webhook(url="https://example.org/hook")
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -144,6 +144,17 @@ class TestPayload:
         assert payload["progress"] == {"step": "ocr", "percent": 40, "message": "Page 4 of 10"}
         assert (payload["percent"], payload["data"]) == (40, {"progress": 40})
         assert payload["message"] == "Page 4 of 10"
+
+    @pytest.mark.parametrize("status", ["pending", "processing"])
+    def test_progress_contains_nothing_that_could_be_taken_for_a_result(self, status: str) -> None:
+        """Not even what an earlier run or attempt has left behind."""
+        payload = job_payload(job(status=status, job_type="audio"), HOOK)
+        assert payload["data"].keys() == {"progress"}
+        assert (payload["results"], payload["error"]) == (None, None)
+
+    def test_a_job_submitted_again_is_reported_under_the_id_of_the_first(self) -> None:
+        payload = job_payload(job(process_id="job-0"), HOOK)
+        assert (payload["process"]["id"], payload["job_id"]) == ("job-0", "job-1")
 
     def test_an_error_of_an_attempt_that_is_retried_is_not_reported(self) -> None:
         error = JobError(code="UPSTREAM_FAILED", message="503")
@@ -305,14 +316,14 @@ class TestSchedule:
         assert len(first) > 40
 
     def test_a_receiver_may_ask_for_more_time(self) -> None:
-        again = RetrySchedule().next_attempt(1, since=NOW, now=NOW, retry_after=timedelta(hours=1))
+        again = RetrySchedule().next_attempt(1, since=NOW, now=NOW, at_least=timedelta(hours=1))
         assert again == NOW + timedelta(hours=1)
 
     def test_but_not_for_less_nor_for_more_than_the_day_has(self) -> None:
         schedule = RetrySchedule(jitter=0)
-        soon = schedule.next_attempt(3, since=NOW, now=NOW, retry_after=timedelta(seconds=1))
+        soon = schedule.next_attempt(3, since=NOW, now=NOW, at_least=timedelta(seconds=1))
         assert soon == NOW + timedelta(minutes=5)
-        late = schedule.next_attempt(1, since=NOW, now=NOW, retry_after=timedelta(days=7))
+        late = schedule.next_attempt(1, since=NOW, now=NOW, at_least=timedelta(days=7))
         assert late == NOW + DAY
 
     def test_after_a_day_it_is_over(self) -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from ..core.errors import InvalidParameters, NotFound, UnsupportedFile
 from ..core.files import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
-from ..core.job import EMPTY_RESULTS, Job, JobStatus, new_id
+from ..core.job import Job, JobStatus, new_id
 from ..jobs.events import EventHub
 from ..jobs.handler import Registry
 from ..jobs.submission import JobRequest, parse_request
@@ -209,7 +209,10 @@ async def _submit(
     async with job_service.adding(form.uploads) as job_ids:
         submitted = with_trace(request, read_submission(form, route))
         wait_seconds = _wait_seconds(request, form.fields, submitted, route)
-        job = await job_service.submit(submitted, user=user, key=key, upload=form.upload)
+        if submitted.webhook is None or key is not None:
+            job = await job_service.submit(submitted, user=user, key=key, upload=form.upload)
+        else:
+            job = await job_service.submit_for_callback(submitted, user=user, upload=form.upload)
         job_ids.append(job.job_id)
     return job.job_id, wait_seconds, accepted(job, job_service.warnings(submitted))
 
@@ -331,19 +334,27 @@ async def _wait_for_result(
     if ended.status is JobStatus.COMPLETED:
         files = job_service_of(request).files
         complete = await files.load_results(ended)
-        if route.job_type != "session":
-            return finished(request, complete)
-        return finished(request, complete, {"output": await _talk(files, ended, complete)})
+        if route.job_type == "session":
+            return finished(request, complete, {"output": await _talk(files, ended, complete)})
+        return finished(request, complete, _with_output_text(complete))
     assert ended.error is not None
     response = job_error_response(ended.error)
     response.headers["Location"] = f"/api/jobs/{job_id}"
     return response
 
 
+def _with_output_text(job: Job) -> dict[str, Any]:
+    """The results; if a template was applied to a transcript, clients that wait prefer its text."""
+    results = job.public_results
+    if "transcription" in results and "template" in (results.get("metadata") or {}):
+        results["output_text"] = results["markdown_content"]
+    return results
+
+
 async def _talk(files: JobFiles, job: Job, complete: Job) -> dict[str, Any]:
     """The results of a talk, with the archive itself and the path of the document in it: clients
     store both without another download."""
-    output = {**EMPTY_RESULTS, **(complete.results or {})}
+    output = complete.public_results
     output["markdown_file"] = (job.results or {}).get("markdown_file")
     try:
         archive = await files.archive(job)

@@ -188,8 +188,12 @@ class MissingPart(Document):
 
 
 class ResultWarning(Document):
+    """Something that was not done, or not done well; the job completed."""
+
     code: str
     message: str
+    page: int | None = None
+    time: float | None = Field(None, description="In seconds")
 
 
 class Results(Document):
@@ -215,6 +219,7 @@ class Results(Document):
     is_from_cache: bool | None = None
     llm_info: LlmInfo | None = None
     warnings: list[ResultWarning] | None = Field(None, description="What was not perfect")
+    processId: str | None = Field(None, description="The id of the job")
     # pdf, office, imageocr
     extracted_text: str | None = None
     extracted_text_file: str | None = None
@@ -229,6 +234,9 @@ class Results(Document):
     original_subtitles: SubtitleFiles | None = None
     frames: list[Frame] | None = None
     recording: Recording | None = None
+    output_text: str | None = Field(
+        None, description="What the template made of the transcript, in the response to a request"
+    )
     # session
     missing: list[MissingPart] | None = None
     # transformer

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..core import errors
 from ..core.errors import InvalidParameters, RateLimited, SecretaryError, StoreUnavailable
-from ..core.job import EMPTY_RESULTS, Job, JobError, JobWarning, iso
+from ..core.job import Job, JobError, JobWarning, iso
 from ..core.json_codec import encode_off_loop
 from ..jobs.submission import invalid_request
 
@@ -106,7 +106,7 @@ def accepted(job: Job, warnings: Sequence[JobWarning]) -> JSONResponse:
 def finished(request: Request, job: Job, data: dict[str, Any] | None = None) -> JSONResponse:
     """The 200 of ingress routes for a client that waited until the job completed. `data` are the
     results, unless given."""
-    results = {**EMPTY_RESULTS, **(job.results or {})}
+    results = job.public_results
     started = job.processing_started_at or job.created_at
     ended = job.completed_at or started
     parameters = job.summary()["parameters"]

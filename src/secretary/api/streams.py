@@ -86,7 +86,8 @@ NAMES = {
     JobStatus.PROCESSING: ("progress", "running"),
     JobStatus.COMPLETED: ("completed", "completed"),
     JobStatus.FAILED: ("error", "error"),
-    JobStatus.CANCELLED: ("cancelled", "error"),
+    # Not a name of its own: clients that do not know it would take the stream for broken.
+    JobStatus.CANCELLED: ("error", "error"),
 }
 HEARTBEAT = b": heartbeat\n\n"
 #: How long a client should wait before it reconnects.
@@ -109,8 +110,11 @@ def job_event(job: Job) -> Event:
         "process": {"id": job.job_id, "main_processor": job.job_type},
         "phase": phase,
         "message": job.progress.message or job.progress.step,
-        "data": event_payload(job) if is_final else {"progress": job.progress.percent},
+        "data": {"progress": job.progress.percent},
     }
+    if is_final:
+        data = event_payload(job)
+        document["data"] = None if data is None else {**data, **job.ids_in_data}
     if job.error is not None and phase == "error":
         document |= {"message": job.error.message, "error": job.error.model_dump(mode="json")}
     return Event(name, document)

@@ -210,6 +210,10 @@ class Webhook(StoredModel):
             return True
         return any(phase in EVENT_NAMES.get(name, ()) for name in self.events)
 
+    def silenced(self) -> "Webhook":
+        """The webhook of a job that another one has replaced."""
+        return self.model_copy(update={"events": ()})
+
     @property
     def wants_progress(self) -> bool:
         return any(self.wants(phase) for phase in PROGRESS_PHASES)
@@ -329,6 +333,8 @@ class Job(OwnedResource):
     resources: dict[str, float] = {}
     #: W3C trace context of the request that added the job.
     traceparent: str | None = None
+    #: The id of the first job that the client submitted for the same callback, if there was one.
+    process_id: str | None = None
 
     #: Counts claims. Together with `worker_id` it is the fencing token: a worker that lost the job
     #: has an old attempt number, and the store rejects its writes.
@@ -340,6 +346,11 @@ class Job(OwnedResource):
     failures: int = 0
     crashes: int = 0
     cancel_requested: bool = False
+
+    @property
+    def reported_id(self) -> str:
+        """The id that webhook events report as `process.id`: one for all jobs of a callback."""
+        return self.process_id or self.job_id
 
     @property
     def past_attempts(self) -> tuple[Attempt, ...]:
@@ -366,15 +377,29 @@ class Job(OwnedResource):
 
     def document(self, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
         """The job as the API returns it."""
-        hidden = {"failures", "crashes", "webhook", *without}
+        hidden = {"failures", "crashes", "webhook", "process_id", *without}
         # Results are JSON already, and may be too large to be copied on the event loop.
         job = self.model_copy(update={"results": None}) if self.results is not None else self
         document = job.model_dump(mode="json", by_alias=True, exclude=hidden)
         document["webhook"] = self.webhook.public() if self.webhook else None
         document["parameters"] = mask_secrets(document["parameters"])
         if self.results is not None and "results" in document:
-            document["results"] = {**EMPTY_RESULTS, **self.results}
+            document["results"] = {**self.public_results, **self.ids_in_data}
         return document
+
+    @property
+    def ids_in_data(self) -> dict[str, str]:
+        """Clients that stream or poll a PDF job keep its `data` or results alone; by this id they
+        download the other files."""
+        return {"processId": self.job_id} if self.job_type == "pdf" else {}
+
+    @property
+    def public_results(self) -> dict[str, Any]:
+        """The results as clients receive them, with all that the `data` of an event has."""
+        results = {**EMPTY_RESULTS, **(self.results or {})}
+        if self.job_type == "transformer" and results.get("text") is None:  # it is the Markdown
+            results["text"] = results["markdown_content"]
+        return results
 
 
 class Batch(OwnedResource):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
@@ -39,14 +40,19 @@ from .document_pipeline import Document, check_source, start
 from .parameters import (
     Frame,
     KeptRecording,
-    LanguageParameters,
     RecordingResults,
+    ResultWarning,
     SubtitleFiles,
     is_from_cache,
     text_field,
 )
 from .text_generation import apply_requested_template
-from .translation import check_translation, translate_transcript
+from .translation import (
+    TranslationParameters,
+    check_translation,
+    translate_transcript,
+    untranslated_warnings,
+)
 
 if TYPE_CHECKING:
     from ..media.ytdlp.metadata import MediaKind, SiteMedia
@@ -64,7 +70,7 @@ FIRST_PERCENT, LAST_PERCENT = 5, 10
 MAX_TRACKS = 8
 
 
-class RecordingParameters(LanguageParameters):
+class RecordingParameters(TranslationParameters):
     source_language: str | None = text_field(
         35, "Spoken language, such as `en`. Detected automatically if omitted."
     )
@@ -102,7 +108,7 @@ async def resolve_media(
     ctx: RecordingContext, accepted: frozenset[str], kind: "MediaKind"
 ) -> Media:
     """Fetch the source, from a media site if need be, and probe it."""
-    check_translation(ctx)
+    check_translation(ctx, ctx.parameters.source_language)
     await start(ctx)
     source, site = await _fetch(ctx, kind)
     document = await check_source(source, accepted)
@@ -203,7 +209,12 @@ async def get_transcript(
         if transcript is not None:
             return transcript
     return await transcription.transcribe(
-        ctx, document, recording, language=language, last_percent=last_percent
+        ctx,
+        document,
+        recording,
+        language=language,
+        last_percent=last_percent,
+        on_language=partial(check_translation, ctx),
     )
 
 
@@ -237,8 +248,11 @@ async def assemble_results(
 ) -> RecordingResults:
     """Translate the transcript if requested, write the files, and apply the job's template."""
     target, translation = ctx.parameters.target_language, None
+    warnings: list[ResultWarning] = []
     if transcript and target and not is_same_language(transcript.spoken.language, target):
-        translation = await translate_transcript(ctx, transcript.spoken, target)
+        warnings = await untranslated_warnings(ctx, transcript.spoken.language)
+        if not warnings:
+            translation = await translate_transcript(ctx, transcript.spoken, target)
     await ctx.progress("postprocessing", 95, "Assembling the transcript")
     frames = slides.frames if slides else []
     output = Transcript(
@@ -284,6 +298,7 @@ async def assemble_results(
             **(_site_metadata(media.site) if media.site else {}),
         },
         recording=recording,
+        warnings=warnings,
         llm_info=ctx.llm.info(),
         more_in=RESULTS_FILE,
     )

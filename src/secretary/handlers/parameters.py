@@ -94,6 +94,12 @@ class SourceParameters(BaseModel):
     force_overwrite: bool = Field(default=False, description="Alias of `force_refresh`")
 
 
+def strict_field() -> Any:
+    return Field(
+        default=False, description="Fail if the text cannot be translated, instead of a warning"
+    )
+
+
 class LanguageParameters(SourceParameters):
     """Parameters of job types that read or write text in some language."""
 
@@ -180,6 +186,20 @@ class RecordCache:
         self.entry.touch()
 
 
+class ResultWarning(BaseModel):
+    """Something that was not done, or not done well, in a job that completed."""
+
+    code: str
+    message: str
+    #: Where it happened, if it was on one page or at one time (in seconds).
+    page: int | None = None
+    time: float | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_none(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialize(self).items() if value is not None}
+
+
 class Results(BaseModel):
     """Fields that every job type with a document as its result has in common.
 
@@ -191,6 +211,7 @@ class Results(BaseModel):
     archive_filename: str | None
     context: dict[str, Any] | None
     metadata: dict[str, Any]
+    warnings: list[ResultWarning] = []
     llm_info: dict[str, Any]
     #: Name of the file with the rest of the results, which is too long for the store. The fields
     #: that are read from it are None here.

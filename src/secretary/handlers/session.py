@@ -44,7 +44,6 @@ from .media_pipeline import TIMEOUT, WRITE_TRANSCRIPT, link_or_copy
 from .office import OfficeParameters, office
 from .parameters import (
     Frame,
-    LanguageParameters,
     MissingPart,
     PartError,
     RecordingResults,
@@ -57,6 +56,7 @@ from .pdf import PdfParameters, pdf
 from .progress import ScaledReporter
 from .text_generation import apply_template, find_template
 from .transcription import DETECT_LANGUAGE, LOAD, LOAD_TIMEOUT
+from .translation import TranslationParameters, check_translation, untranslated_warnings
 from .video import VideoParameters, video
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ LABELS: Mapping[str, tuple[str, str]] = {
 }
 
 
-class SessionParameters(LanguageParameters):
+class SessionParameters(TranslationParameters):
     ignored_fields: ClassVar[frozenset[str]] = frozenset({
         "speakers_url", "speakers_image_url", "target", "video_transcript",
     })  # fmt: skip
@@ -149,6 +149,13 @@ class Talk:
     missing: Sequence[MissingPart]
 
     @property
+    def spoken_in(self) -> str | None:
+        """The language of the talk; None if it is unknown."""
+        if self.transcript is not None:
+            return self.transcript.language
+        return language_code(self.facts["source_language"] or "")
+
+    @property
     def labels(self) -> Mapping[str, str]:
         is_german = self.language == "de"
         return {name: german if is_german else text for name, (text, german) in LABELS.items()}
@@ -163,6 +170,8 @@ async def session(ctx: SessionContext) -> SessionResults:
     await ctx.progress("initializing", 0)
     template = await find_template(ctx, default=DEFAULT_TEMPLATE)
     assert template is not None
+    if parameters.strict:
+        check_translation(ctx, parameters.source_language)
     talk = await _read_talk(ctx)
     if not (talk.page_text.strip() or talk.transcript or talk.slides):
         if not talk.missing:
@@ -185,6 +194,7 @@ async def session(ctx: SessionContext) -> SessionResults:
         session=talk.facts["session"],
         filename=parameters.filename,
     )
+    warnings = await untranslated_warnings(ctx, talk.spoken_in) if talk.spoken_in else []
     await ctx.progress("writing", 80, "Writing the document")
     has_model = "chat" in ctx.llm.options.models or not template.fields
     rendered = await apply_template(
@@ -197,7 +207,8 @@ async def session(ctx: SessionContext) -> SessionResults:
     )
     more = appendix(talk, has_model=has_model)
     markdown = f"{rendered.markdown.rstrip()}\n\n{more}\n" if more else rendered.markdown
-    return await _write_results(ctx, talk, paths, rendered, markdown)
+    results = await _write_results(ctx, talk, paths, rendered, markdown)
+    return results.model_copy(update={"warnings": warnings})
 
 
 # Read the parts ---------------------------------------------------------------------------------

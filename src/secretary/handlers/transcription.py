@@ -94,10 +94,14 @@ async def transcribe(
     *,
     language: str | None,
     last_percent: int = 90,
+    on_language: Callable[[str], None] = lambda language: None,
 ) -> SpokenText:
-    """Transcribe with the first engine that understands the language."""
+    """Transcribe with the first engine that understands the language. `on_language` is called once
+    the language is known, and may raise an error to stop the work."""
     track = select_sound_track(recording, language)
     language = language or track.language or ctx.media.speech_language
+    if language is not None:
+        on_language(language)
     for engine in _select_engines(ctx, language):
         details = {"language": language, "model": engine.model}
         options: dict[str, Any] = {name: value for name, value in details.items() if value}
@@ -106,7 +110,7 @@ async def transcribe(
         key = "speech", document.sha256, engine.name
         cache = await RecordCache.open(ctx, *key, options=options, made_with=engine.version)
         run = _TranscriptionRun(
-            ctx, document, recording, track, engine, cache, language, last_percent
+            ctx, document, recording, track, engine, cache, language, last_percent, on_language
         )
         try:
             return await run.run()
@@ -210,6 +214,7 @@ class _TranscriptionRun:
     #: Detected from the first chunk if it is unknown.
     language: str | None
     last_percent: int
+    on_language: Callable[[str], None]
     _sound: tuple[str, float] | None = None
 
     async def run(self) -> SpokenText:
@@ -338,6 +343,8 @@ class _TranscriptionRun:
                     sample_transcripts
                 ):
                     raise LanguageNotUnderstood
+                if len(sample_transcripts) == len(sample):
+                    self.on_language(transcription.language)
             await progress.advance(chunk.seconds)
             return transcription
 
@@ -345,6 +352,7 @@ class _TranscriptionRun:
             # A recording is in one language: detect it once, not for each chunk.
             first, *missing = missing
             self.language = (await process(first)).language
+            self.on_language(self.language)
         await map_limited(missing, self.engine.concurrency, process)
 
     async def _transcribe(self, sound: str, chunk: Chunk) -> Transcription:

@@ -8,14 +8,20 @@ from operator import attrgetter
 
 from ..core.callables import in_batches, map_limited
 from ..core.errors import ContextExceeded, InvalidParameters
-from ..core.languages import COMMON_WORDS, detect_language, is_same_language, language_code
+from ..core.languages import (
+    COMMON_WORDS,
+    detect_language,
+    english_name,
+    is_same_language,
+    language_code,
+)
 from ..documents.markdown import TextChunk, split_blocks
 from ..jobs.handler import JobContext
 from ..jobs.job_log import counted
 from ..media.speech.engines import TimedText, Transcription
 from ..media.transcript import StoredTranscript, encode_record
 from ..storage import append_log
-from .parameters import LanguageParameters
+from .parameters import LanguageParameters, ResultWarning, strict_field
 from .progress import StepProgress
 from .text_generation import LlmCache, open_llm_cache
 
@@ -31,15 +37,44 @@ WORD = re.compile(r"[^\W\d_]{2}")
 WHITESPACE_AROUND = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 
 
-def check_translation(ctx: JobContext[LanguageParameters]) -> None:
-    """Fail before any work if the target language is unknown or there is no model for it."""
-    target = ctx.parameters.target_language
+class TranslationParameters(LanguageParameters):
+    """Parameters of job types whose text is translated if it is in another language."""
+
+    strict: bool = strict_field()
+
+
+TranslationContext = JobContext[TranslationParameters]
+
+
+def check_translation(ctx: TranslationContext, language: str | None) -> None:
+    """Fail as early as possible if the target language is unknown, or if a translation is required,
+    but there is no model for it. `language` is that of the text, as far as it is known by now."""
+    target, known = ctx.parameters.target_language, language_code(language or "")
     if target is None:
         return
     if language_code(target) is None:
         raise InvalidParameters(f"target_language: {target!r} is not a known language")
-    if not is_same_language(ctx.parameters.source_language, target):
+    if ctx.parameters.strict and known and not is_same_language(known, target):
         ctx.llm.model("chat")
+
+
+async def untranslated_warnings(ctx: TranslationContext, language: str) -> list[ResultWarning]:
+    """A warning if the text is in another language than the target, and there is no model to
+    translate it. Raises `EngineUnavailable` instead if the request is strict."""
+    target = ctx.parameters.target_language
+    if target is None or is_same_language(language, target):
+        return []
+    if ctx.parameters.strict:
+        ctx.llm.model("chat")
+    if "chat" in ctx.llm.options.models:
+        return []
+    known = language if language_code(language) else "an unknown language"
+    message = (
+        f"The text is in {english_name(known)} and was not translated into {english_name(target)}:"
+        " no language model is configured (llm.chat_model)"
+    )
+    await ctx.log(message, "warning")
+    return [ResultWarning(code="TRANSLATION_UNAVAILABLE", message=message)]
 
 
 async def translate_transcript(

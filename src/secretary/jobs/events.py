@@ -222,13 +222,11 @@ def event_payload(job: Job) -> dict[str, Any] | None:
     """The `data` of a completed job's event; None for other jobs."""
     if job.status is not JobStatus.COMPLETED:
         return None
-    results = job.results or {}
     if job.job_type not in EVENT_FIELDS:
-        return dict(results)
+        return dict(job.results or {})
+    results = job.public_results
     always, sometimes = EVENT_FIELDS[job.job_type]
     data = {name: results.get(name) for name in always}
-    if data.get("text", "") is None:  # results have it under the common name
-        data["text"] = results.get("markdown_content")
     return data | {name: results[name] for name in sometimes if results.get(name) is not None}
 
 

@@ -19,7 +19,7 @@ from ..core.job import (
 )
 from ..storage.artifacts import JobFiles
 from ..storage.sources import UPLOAD_GONE, Upload
-from ..store import BatchQuery, IdempotencyKey, JobQuery, Page, Store
+from ..store import Added, BatchQuery, IdempotencyKey, JobQuery, Page, Store
 from .handler import Registry
 from .submission import (
     SOURCE_PARAMETERS,
@@ -28,6 +28,7 @@ from .submission import (
     Request,
     UrlCheck,
     accept_any_url,
+    callback_key,
     fingerprint,
     make_batch,
     make_job,
@@ -92,6 +93,20 @@ class JobService:
         job = make_job(request, self.registry, user=user, check_url=self.check_url)
         job = _with_upload(job, upload)
         added = await self.store.add([job], idempotency=_idempotency(request, user, key))
+        return await self._added(job, added)
+
+    async def submit_for_callback(
+        self, request: JobRequest, *, user: str | None = None, upload: Upload | None = None
+    ) -> Job:
+        """Add a job that a client may submit again with the same callback URL and a new token, say
+        because it did not get the response in time. Only one of these jobs reports to the client;
+        while the first is unfinished and the request is the same, it is returned."""
+        job = make_job(request, self.registry, user=user, check_url=self.check_url)
+        callback = callback_key(request, job.user_id)
+        added = await self.store.add([_with_upload(job, upload)], callback=callback)
+        return await self._added(_with_upload(job, upload), added)
+
+    async def _added(self, job: Job, added: Added) -> Job:
         if not added.replayed:
             return job
         return await self.files.load_results(await self.store.get(added.job_ids[0]))
@@ -107,6 +122,12 @@ class JobService:
                 for job in jobs
             ),
         )
+
+    async def reporting_job(self, process_id: str, *, user: str | None = None) -> Job:
+        """The job whose files a client means when it names the `process.id` of an event: the last
+        one submitted for the same callback. Without the results that are stored in a file."""
+        job_id = await self.store.reporting_job(process_id)
+        return await self.get_without_results(job_id or process_id, user=user)
 
     @asynccontextmanager
     async def adding(self, uploads: Sequence[Upload]) -> AsyncIterator[list[str]]:

@@ -34,6 +34,7 @@ from ..core.job import (
     flatten_parameters,
     normalize_parameters,
 )
+from ..store import CallbackKey
 from .handler import Registry
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -198,6 +199,22 @@ def fingerprint(request: Request) -> str:
     document = request.model_dump(mode="json", by_alias=True, exclude=traces)
     text = json.dumps([type(request).__name__, document], sort_keys=True)
     return sha256(text.encode()).hexdigest()
+
+
+def callback_key(request: JobRequest, owner: str | None) -> CallbackKey | None:
+    """Identifies the client's job that a request belongs to, whatever its token. None without a
+    token: then requests with the same callback URL may be about different jobs."""
+    webhook = request.webhook
+    if webhook is None or not webhook.token:
+        return None
+    parameters = flatten_parameters(request.parameters)
+    source = {name: parameters.get(name) for name in (*sorted(SOURCE_PARAMETERS), "text")}
+    text = json.dumps([owner, webhook.url, source], sort_keys=True)
+    without_token = webhook.model_copy(update={"token": None})
+    return CallbackKey(
+        key=sha256(text.encode()).hexdigest(),
+        fingerprint=fingerprint(request.model_copy(update={"webhook": without_token})),
+    )
 
 
 def make_job(

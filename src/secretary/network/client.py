@@ -38,6 +38,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 Connect = Callable[[str, int, float], Awaitable[httpcore.AsyncNetworkStream]]
 
 DEFAULT_TIMEOUT = httpx.Timeout(30, connect=10)
+DEFAULT_LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=5)
 CONNECT_TIMEOUT = 10.0
 #: For each address but the last, so that a dead one does not use up the time of the others.
 CONNECT_TIMEOUT_EACH = 3.0
@@ -93,11 +94,16 @@ class Network:
         """Whether `allow_private` allows the host; the addresses of a name are checked later."""
         return self._allow_private and (isinstance(host, str) or is_local(host))
 
-    def client(self, *, timeout: httpx.Timeout | float = DEFAULT_TIMEOUT) -> httpx.AsyncClient:
+    def client(
+        self,
+        *,
+        timeout: httpx.Timeout | float = DEFAULT_TIMEOUT,
+        limits: httpx.Limits = DEFAULT_LIMITS,
+    ) -> httpx.AsyncClient:
         """A client that checks every request. It ignores proxies and netrc, stores no cookies, and
         follows no redirects by default."""
         return httpx.AsyncClient(
-            transport=_CheckedTransport(self.check, self._backend, self._tls),
+            transport=_CheckedTransport(self.check, self._backend, self._tls, limits),
             timeout=timeout,
             trust_env=False,
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
@@ -192,14 +198,15 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         check: Callable[[httpx.URL], None],
         backend: httpcore.AsyncNetworkBackend,
         tls: ssl.SSLContext,
+        limits: httpx.Limits,
     ) -> None:
         self._check = check
         # The pool reuses connections by name and port, never for another name.
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=tls,
-            max_connections=100,
-            max_keepalive_connections=20,
-            keepalive_expiry=5,
+            max_connections=limits.max_connections,
+            max_keepalive_connections=limits.max_keepalive_connections,
+            keepalive_expiry=limits.keepalive_expiry,
             network_backend=backend,
         )
 

@@ -8,6 +8,7 @@ from .jobs import (
     Added,
     BatchQuery,
     BatchStore,
+    CallbackKey,
     Change,
     Changes,
     IdempotencyKey,
@@ -20,9 +21,9 @@ from .stats import StatsStore, Throughput
 from .transfer import TransferStore
 
 __all__ = [
-    "STORES", "Added", "BatchQuery", "BatchStore", "Capacity", "Change", "Changes", "ClaimStore",
-    "IdempotencyKey", "JobQuery", "JobStore", "OutboxStore", "Page", "Renewal", "Rescued",
-    "StatsStore", "Store", "Throughput", "TransferStore", "WorkerInfo", "open_store",
+    "STORES", "Added", "BatchQuery", "BatchStore", "CallbackKey", "Capacity", "Change", "Changes",
+    "ClaimStore", "IdempotencyKey", "JobQuery", "JobStore", "OutboxStore", "Page", "Renewal",
+    "Rescued", "StatsStore", "Store", "Throughput", "TransferStore", "WorkerInfo", "open_store",
 ]  # fmt: skip
 
 STORES = {

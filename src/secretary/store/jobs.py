@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 #: How long a request can be repeated with the same idempotency key.
 KEY_LIFETIME = timedelta(days=1)
+#: How long a client may submit a job again for the same callback.
+CALLBACK_LIFETIME = timedelta(days=90)
 
 
 class JobQuery(StoredModel):
@@ -73,8 +75,18 @@ class IdempotencyKey:
 
 
 @dataclass(frozen=True, slots=True)
+class CallbackKey:
+    """`key` identifies a job as the client knows it, by its owner, source and callback URL;
+    `fingerprint` identifies the request body without the token."""
+
+    key: str
+    fingerprint: str
+    expires_at: datetime = field(default_factory=lambda: utc_now() + CALLBACK_LIFETIME)
+
+
+@dataclass(frozen=True, slots=True)
 class Added:
-    """The stored ids, or those of the original request when the idempotency key was known."""
+    """The stored ids, or those of the original request when the request was a repetition."""
 
     job_ids: list[str]
     batch_id: str | None = None
@@ -112,13 +124,24 @@ class JobStore(Protocol):
         *,
         batch: Batch | None = None,
         idempotency: IdempotencyKey | None = None,
+        callback: CallbackKey | None = None,
     ) -> Added:
         """Store all jobs (and their batch) durably, or none. Several jobs need a batch.
 
         Raises `Conflict` if the idempotency key was used with another fingerprint.
+
+        With `callback` the job has a webhook, and a job with the same key and another token is
+        replaced: if it is the same request and unfinished, it only gets the new token, and nothing
+        is stored. Otherwise it is cancelled and sends no more events, and the new job reports under
+        the id of the first. An idempotency key takes precedence.
         """
 
     async def get(self, job_id: str) -> Job: ...
+
+    async def reporting_job(self, process_id: str) -> str | None:
+        """The id of the last job whose events report this `process.id`, if it was submitted for a
+        callback."""
+
     async def find(self, query: JobQuery) -> Page[Job]: ...
 
     async def changes(

@@ -25,20 +25,38 @@ class DueEvent:
     owner_id: str
     endpoint: str
     delivery: Delivery
+    #: The end of the lease identifies it: whoever lost it must not release the event.
+    held_until: datetime = field(compare=False)
+
+    @property
+    def is_final(self) -> bool:
+        return self.delivery.event != "progress"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventCapacity:
-    """What a sender can deliver now. It owns the claimed events until the lease expires."""
+class EventQuota:
+    """How many events of one kind a sender can deliver now."""
 
     limit: int
     per_endpoint: int
     #: How much of `per_endpoint` is already in use.
     busy: Mapping[str, int] = field(default_factory=dict)
-    lease: timedelta
 
     def room(self, endpoint: str) -> int:
         return self.per_endpoint - self.busy.get(endpoint, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventCapacity:
+    """What a sender can deliver now; it owns the claimed events until the lease expires. Receivers
+    may take minutes for a final event, so progress has a quota of its own."""
+
+    finals: EventQuota
+    progress: EventQuota
+    lease: timedelta
+
+    def quota(self, *, final: bool) -> EventQuota:
+        return self.finals if final else self.progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,28 +100,31 @@ class OutboxStore(Protocol):
     state; at most one per job or batch is undelivered, and none belongs to an earlier run."""
 
     async def claim_events(self, capacity: EventCapacity) -> list[DueEvent]:
-        """Claim due events: per endpoint final ones first, oldest first."""
+        """Claim due events, the oldest ones of each endpoint first."""
 
-    async def renew_events(self, events: Sequence[DueEvent], lease: timedelta) -> None:
-        """Extend the lease of events whose delivery takes longer."""
+    async def renew_events(self, events: Sequence[DueEvent], lease: timedelta) -> list[DueEvent]:
+        """Extend the lease of events whose delivery takes longer; returns those whose lease had
+        not been lost, with the new one."""
 
     async def record_delivery(
-        self, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
+        self, event: DueEvent, tried: DeliveryAttempt | None, *, next_try_at: datetime | None = None
     ) -> None:
-        """Record an attempt to deliver a final event and release it. After a 2xx response it is
-        delivered; otherwise it is due again at `next_try_at`, or never if that is None."""
+        """Record an attempt (if any) to deliver a final event and release it. After a 2xx response
+        it is delivered; otherwise it is due again at `next_try_at`, or never if that is None. If
+        the lease was lost, only the attempt is recorded."""
 
     async def record_progress(
         self, event: DueEvent, tried: DeliveryAttempt | None, schedule: ProgressSchedule | None
     ) -> None:
-        """Record an attempt (if any) to deliver progress and release the event. Without a schedule
-        the job sends no more progress."""
+        """Record an attempt (if any) to deliver progress and release the event, unless its lease
+        was lost. Without a schedule the job sends no more progress."""
 
     async def next_event_due_at(self) -> datetime | None:
         """When the oldest undelivered event was or will be due; None if there is none."""
 
-    async def postpone_events(self, endpoint: str, until: datetime) -> None:
-        """Make nothing due for this endpoint before then, except events already claimed."""
+    async def postpone_events(self, endpoint: str, until: datetime, *, final: bool) -> None:
+        """Make no final events, or no progress, due for this endpoint before then, except events
+        already claimed."""
 
     async def replay_event(self, owner_id: str, n: int) -> Delivery:
         """Make the last final event of a job or batch due now, as if never tried.
@@ -112,5 +133,5 @@ class OutboxStore(Protocol):
         """
 
 
-def succeeded(tried: DeliveryAttempt) -> bool:
-    return tried.status is not None and 200 <= tried.status < 300
+def succeeded(tried: DeliveryAttempt | None) -> bool:
+    return tried is not None and tried.status is not None and 200 <= tried.status < 300

@@ -1,5 +1,6 @@
 """Delivers events to webhooks: signed, retried, recorded."""
 
-from .sender import BreakerOptions, RetrySchedule, Sender, SenderOptions
+from .retries import BreakerOptions, RetrySchedule
+from .sender import DeliveryLimits, Sender, SenderOptions
 
-__all__ = ["BreakerOptions", "RetrySchedule", "Sender", "SenderOptions"]
+__all__ = ["BreakerOptions", "DeliveryLimits", "RetrySchedule", "Sender", "SenderOptions"]

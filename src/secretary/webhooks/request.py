@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,7 +16,6 @@ import httpx
 from ..core.errors import AddressRefused, NotFound
 from ..core.http_headers import read_retry_after, webhook_signature
 from ..core.job import (
-    EMPTY_RESULTS,
     FINAL_STATUSES,
     Batch,
     DeliveryAttempt,
@@ -76,7 +76,7 @@ def client_id(owner: Job | Batch, webhook: Webhook) -> str:
 def job_payload(job: Job, webhook: Webhook, *, archive: bytes | None = None) -> dict[str, Any]:
     phase = phase_of(job)
     client_job_id = client_id(job, webhook)
-    results = {**EMPTY_RESULTS, **(job.results or {})}
+    results = job.public_results
     # The error of an attempt that will be retried is not the job's outcome.
     error = job.error if phase == "error" else None
     data: dict[str, Any] | None = {"progress": job.progress.percent}
@@ -97,7 +97,7 @@ def job_payload(job: Job, webhook: Webhook, *, archive: bytes | None = None) -> 
         "jobId": client_job_id,
         "job": {"id": client_job_id},
         "process": {
-            "id": job.job_id,
+            "id": job.reported_id,
             "main_processor": job.job_type,
             "started": iso(job.processing_started_at or job.created_at),
             "is_from_cache": bool(results.get("is_from_cache")),
@@ -235,19 +235,26 @@ async def build_request(
     return WebhookRequest(url, encode_headers(headers), content)
 
 
-#: Only the status matters. This much of the body is read so that the connection can be reused.
+#: This much of the body is read: it may say that the receiver has processed the event.
 MAX_RESPONSE_BYTES = 64 * 1024
 RESPONSE_READ_TIMEOUT = 1.0
 
 GONE = 410
 #: Statuses whose `Retry-After` header is honoured.
 THROTTLING_STATUSES = frozenset({429, 503})
+#: Errors before the receiver had the whole request.
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.WriteError,
+            httpx.WriteTimeout)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
     attempt: DeliveryAttempt
     retry_after: timedelta | None = None
+    #: Whether the receiver may have the whole request.
+    sent: bool = False
+    #: It has processed the event, but its own work failed: sending it again would not help.
+    processed: bool = False
 
 
 async def post(
@@ -257,6 +264,7 @@ async def post(
     quote the request."""
     at, started = utc_now(), time.perf_counter()
     status = error = retry_after = None
+    sent, answer = True, b""
     try:
         network.check(request.url, https_only=True)
         async with asyncio.timeout(limit.total_seconds()):
@@ -267,28 +275,45 @@ async def post(
         status = response.status_code
         if status in THROTTLING_STATUSES:
             retry_after = read_retry_after(response.headers.get("retry-after"), at)
-        await _drain(response)
-    except (TimeoutError, httpx.TimeoutException):
-        error = "timed out"
+        answer = await _read(response)
+    except (TimeoutError, httpx.TimeoutException) as problem:
+        error, sent = "timed out", not isinstance(problem, NOT_SENT)
     except AddressRefused:
-        error = "address not allowed"
+        error, sent = "address not allowed", False
     except httpx.ConnectError:
-        error = "connection failed"
+        error, sent = "connection failed", False
     except (httpx.HTTPError, httpx.InvalidURL) as problem:
         error = f"request failed ({type(problem).__name__})"
+        sent = not isinstance(problem, (*NOT_SENT, httpx.InvalidURL))
     duration = round((time.perf_counter() - started) * 1000)
+    processed = status is not None and status >= 400 and _says_processed(answer)
+    if processed:
+        error = "the receiver processed the event and failed"
     attempt = DeliveryAttempt(at=at, status=status, error=error, duration_ms=duration)
-    return DeliveryResult(attempt, retry_after)
+    return DeliveryResult(attempt, retry_after, sent, processed)
 
 
-async def _drain(response: httpx.Response) -> None:
-    size = 0
+async def _read(response: httpx.Response) -> bytes:
+    """The beginning of the body, as far as it arrives at once."""
+    content = b""
     try:
         with suppress(TimeoutError, httpx.HTTPError):
             async with asyncio.timeout(RESPONSE_READ_TIMEOUT):
                 async for part in response.aiter_raw():
-                    size += len(part)
-                    if size > MAX_RESPONSE_BYTES:
+                    content += part
+                    if len(content) > MAX_RESPONSE_BYTES:
                         break
     finally:
         await response.aclose()
+    return content
+
+
+def _says_processed(answer: bytes) -> bool:
+    """Receivers that process an event before they respond to it return how that went as `kind`:
+    `{"status": "error", "kind": "failed_ingestion"}`."""
+    try:
+        document = json.loads(answer)
+    except (ValueError, RecursionError):
+        return False
+    kind = document.get("kind") if isinstance(document, dict) else None
+    return isinstance(kind, str) and kind.startswith("failed")

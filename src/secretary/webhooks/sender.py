@@ -5,8 +5,8 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -18,108 +18,46 @@ from ..core.job import FINAL_STATUSES, Batch, DeliveryAttempt, Job, Webhook, utc
 from ..network.client import Network
 from ..storage.artifacts import JobFiles
 from ..store import BatchStore, JobStore, OutboxStore
-from ..store.outbox import DueEvent, EventCapacity, ProgressSchedule, succeeded
+from ..store.outbox import DueEvent, EventCapacity, EventQuota, ProgressSchedule, succeeded
 from .request import GONE, DeliveryResult, build_request, phase_of, post
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetrySchedule:
-    """Increasing delays over a day; `jitter` spreads the retries of events that failed
-    together."""
-
-    waits: tuple[timedelta, ...] = (
-        *(timedelta(seconds=n) for n in (5, 30)),
-        *(timedelta(minutes=n) for n in (5, 30)),
-        *(timedelta(hours=n) for n in (2, 5, 7, 9)),
-    )
-    window: timedelta = timedelta(hours=24)
-    jitter: float = 0.1
-
-    def next_attempt(
-        self, attempts: int, *, since: datetime, now: datetime, retry_after: timedelta | None = None
-    ) -> datetime | None:
-        """When to retry after this many attempts, the last of which failed; None to give up.
-
-        A receiver's `Retry-After` is honoured within the window.
-        """
-        end = since + self.window
-        if attempts > len(self.waits) or now >= end:
-            return None
-        wait = self.waits[attempts - 1] * random.uniform(1 - self.jitter, 1 + self.jitter)
-        return min(now + max(wait, retry_after or wait), end)
-
-
-MAX_ENDPOINTS_REMEMBERED = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BreakerOptions:
-    failures: int = 5
-    pause: timedelta = timedelta(seconds=30)
-    max_pause: timedelta = timedelta(minutes=5)
-
-
-@dataclass(slots=True)
-class _Endpoint:
-    failures: int = 0
-    pauses: int = 0
-    paused_until: float = 0.0
-
-
-class CircuitBreakers:
-    """Circuit breakers by endpoint. Consecutive failures open the circuit for a pause; then a
-    single probe is sent, and if it fails too, the next pause is twice as long.
-
-    State is kept per process: each process finds out for itself.
-    """
-
-    def __init__(
-        self, options: BreakerOptions, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._options = options
-        self._clock = clock
-        self.failing: dict[str, _Endpoint] = {}
-
-    def allowed(self, endpoint: str, limit: int) -> int:
-        """How many requests may be in flight to this endpoint, at most `limit`."""
-        state = self.failing.get(endpoint)
-        if state is None or not state.pauses:
-            return limit
-        return 0 if self._clock() < state.paused_until else min(1, limit)
-
-    def succeeded(self, endpoint: str) -> None:
-        self.failing.pop(endpoint, None)
-
-    def failed(self, endpoint: str) -> timedelta | None:
-        """Record a failure; returns the pause it starts, if any."""
-        if len(self.failing) >= MAX_ENDPOINTS_REMEMBERED:
-            self.failing.clear()
-        state = self.failing.setdefault(endpoint, _Endpoint())
-        state.failures += 1
-        now = self._clock()
-        if state.failures < self._options.failures or now < state.paused_until:
-            return None
-        pause: timedelta = min(self._options.pause * 2**state.pauses, self._options.max_pause)
-        state.pauses = min(state.pauses + 1, 30)
-        state.paused_until = now + pause.total_seconds()
-        return pause
-
+from .retries import BreakerOptions, CircuitBreakers, RetrySchedule
 
 logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT = 10.0
+#: The share of the heartbeat after which progress is reported again if it was not delivered.
+UNDELIVERED_SHARE = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryLimits:
+    """Limits for requests in flight, and for the time that a receiver may take to respond."""
+
+    in_flight: int
+    per_endpoint: int
+    timeout: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SenderOptions:
-    in_flight: int = 64
-    per_endpoint: int = 8
-    timeout: timedelta = timedelta(seconds=30)
+    #: Receivers do their own work before they respond to a final event, and call the API for it.
+    finals: DeliveryLimits = DeliveryLimits(
+        in_flight=512, per_endpoint=64, timeout=timedelta(minutes=10)
+    )
     #: Shorter: progress is soon outdated, and the final event may be waiting behind it.
-    progress_timeout: timedelta = timedelta(seconds=10)
+    progress: DeliveryLimits = DeliveryLimits(
+        in_flight=64, per_endpoint=8, timeout=timedelta(seconds=30)
+    )
+    #: A receiver that takes longer than this for a final event is processing it.
+    slow_after: timedelta = timedelta(seconds=10)
+    #: How long progress in flight may take after its job has ended.
+    progress_grace: timedelta = timedelta(seconds=2)
     schedule: RetrySchedule = field(default_factory=RetrySchedule)
     breaker: BreakerOptions = field(default_factory=BreakerOptions)
     progress_every: timedelta = timedelta(seconds=1)
     progress_step: int = 5
-    heartbeat: timedelta = timedelta(seconds=60)
+    #: Less than the minute that clients are promised: polling and sending take time too.
+    heartbeat: timedelta = timedelta(seconds=50)
     poll_every: timedelta = timedelta(seconds=1)
     #: How long a sender owns an event; after its death another sender takes over.
     lease: timedelta = timedelta(seconds=10)
@@ -130,9 +68,29 @@ class SenderOptions:
 @dataclass(slots=True)
 class _Delivery:
     event: DueEvent
+    lease: timedelta
     leased_at: float = field(default_factory=time.monotonic)
-    #: The request in flight, if any.
+    #: The request in flight, if any, and since when.
     request: asyncio.Task[DeliveryResult] | None = None
+    sent_at: float = 0.0
+
+
+@dataclass(slots=True)
+class _Channel:
+    """Final events and progress have limits, circuit breakers and connections of their own: an
+    endpoint that is slow with the one still gets the other."""
+
+    limits: DeliveryLimits
+    breakers: CircuitBreakers
+    client: httpx.AsyncClient
+
+    def quota(self, endpoints: Counter[str]) -> EventQuota:
+        """What remains while this many requests are in flight to each endpoint."""
+        most, busy = self.limits.per_endpoint, Counter(endpoints)
+        for endpoint in [*self.breakers.failing]:
+            busy[endpoint] += most - self.breakers.allowed(endpoint, most)
+        limit = self.limits.in_flight - endpoints.total()
+        return EventQuota(limit=limit, per_endpoint=most, busy=busy)
 
 
 class EventStore(JobStore, BatchStore, OutboxStore, Protocol):
@@ -151,17 +109,20 @@ class Sender:
         self._network = network
         self._files = files
         self._options = options
-        self._breakers = CircuitBreakers(options.breaker)
+        self._finals: _Channel
+        self._progress: _Channel
         self._sending: dict[str, _Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._wakeup = asyncio.Event()
         self._stopping = asyncio.Event()
 
     def wake(self, ended: str | None = None) -> None:
-        """Look for due events now. Progress of a job that has `ended` is no longer sent."""
+        """Look for due events now. Progress of a job that has `ended` gets a moment to arrive, so
+        that the final event does not overtake it, and is then abandoned."""
         sending = self._sending.get(ended) if ended is not None else None
-        if sending is not None and sending.event.delivery.event == "progress" and sending.request:
-            sending.request.cancel()
+        if sending is not None and not sending.event.is_final and sending.request:
+            seconds = self._options.progress_grace.total_seconds()
+            asyncio.get_running_loop().call_later(seconds, sending.request.cancel)
         self._wakeup.set()
 
     def stop(self) -> None:
@@ -170,25 +131,40 @@ class Sender:
         self._wakeup.set()
 
     async def run(self) -> None:
-        async with self._network.client(timeout=self._options.timeout.total_seconds()) as client:
+        async with (
+            self._open_channel(self._options.finals) as self._finals,
+            self._open_channel(self._options.progress) as self._progress,
+        ):
             try:
                 while not self._stopping.is_set():
                     self._wakeup.clear()
-                    if not await self._send_due(client):
+                    if not await self._send_due():
                         # Jittered, so that processes do not poll at the same moment.
                         seconds = self._options.poll_every.total_seconds()
                         with suppress(TimeoutError):
                             async with asyncio.timeout(seconds * random.uniform(0.8, 1.2)):
                                 await self._wakeup.wait()
-                await self._send_due(client)
+                await self._send_due()
                 if self._tasks:
                     await asyncio.wait(self._tasks, timeout=self._options.grace.total_seconds())
+                with suppress(StoreUnavailable):
+                    finals = [one for one in self._sending.values() if one.event.is_final]
+                    await self._renew(finals, self._options.schedule.late_wait)
             finally:
                 for task in self._tasks:
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _send_due(self, client: httpx.AsyncClient) -> bool:
+    @asynccontextmanager
+    async def _open_channel(self, limits: DeliveryLimits) -> AsyncIterator[_Channel]:
+        timeout = httpx.Timeout(limits.timeout.total_seconds(), connect=CONNECT_TIMEOUT)
+        # Without keep-alive: a receiver that closes an idle connection just as it is used again
+        # looks like one that fails while it processes the event.
+        connections = httpx.Limits(max_connections=limits.in_flight, max_keepalive_connections=0)
+        async with self._network.client(timeout=timeout, limits=connections) as client:
+            yield _Channel(limits, CircuitBreakers(self._options.breaker), client)
+
+    async def _send_due(self) -> bool:
         """Start sending what is due; returns whether anything was."""
         try:
             await self._extend_leases()
@@ -202,8 +178,8 @@ class Sender:
         for event in events:
             if event.owner_id in self._sending:
                 continue  # leased again after a store outage; already being sent
-            sending = self._sending[event.owner_id] = _Delivery(event)
-            task = asyncio.create_task(self._send(client, sending), name=event.owner_id)
+            sending = self._sending[event.owner_id] = _Delivery(event, self._options.lease)
+            task = asyncio.create_task(self._send(sending), name=event.owner_id)
             self._tasks.add(task)
             task.add_done_callback(self._sent)
         return bool(events)
@@ -213,83 +189,114 @@ class Sender:
         self._sending.pop(task.get_name(), None)
         self._wakeup.set()  # a slot is free
 
+    async def _take(self) -> list[DueEvent]:
+        busy: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+        for one in self._sending.values():
+            busy[one.event.is_final][one.event.endpoint] += 1
+        finals, progress = self._finals.quota(busy[True]), self._progress.quota(busy[False])
+        if finals.limit <= 0 and progress.limit <= 0:
+            return []
+        lease = self._options.lease
+        return await self._store.claim_events(
+            EventCapacity(finals=finals, progress=progress, lease=lease)
+        )
+
     async def _extend_leases(self) -> None:
-        lease = self._options.lease.total_seconds()
+        """Progress whose lease was lost is abandoned: another sender may be delivering the final
+        event. A final event that a receiver is processing is leased for so long that nobody sends
+        it again soon, even if this process dies."""
+        now, short, long = time.monotonic(), self._options.lease, self._options.schedule.late_wait
+        due: dict[timedelta, list[_Delivery]] = {short: [], long: []}
+        for one in self._sending.values():
+            lease = long if self._is_processed(one) else short
+            is_old = one.lease != lease or now - one.leased_at > lease.total_seconds() / 3
+            if is_old and not self._is_stale(one):
+                due[lease].append(one)
+        for lease, deliveries in due.items():
+            for one in await self._renew(deliveries, lease):
+                if not one.event.is_final and one.request is not None:
+                    one.request.cancel()
+
+    async def _renew(self, sending: list[_Delivery], lease: timedelta) -> list[_Delivery]:
+        """Extend leases; returns the deliveries whose lease was lost."""
+        if not sending:
+            return []
         now = time.monotonic()
-        leased = [one for one in self._sending.values() if not self._is_stale(one)]
-        slow = [one for one in leased if now - one.leased_at > lease / 3]
-        if slow:
-            await self._store.renew_events([one.event for one in slow], self._options.lease)
-            for one in slow:
-                one.leased_at = now
+        events = await self._store.renew_events([one.event for one in sending], lease)
+        renewed = {event.owner_id: event for event in events}
+        for one in sending:
+            if one.event.owner_id in renewed:
+                one.event = renewed[one.event.owner_id]
+                one.lease, one.leased_at = lease, now
+        return [one for one in sending if one.event.owner_id not in renewed]
+
+    def _is_processed(self, sending: _Delivery) -> bool:
+        """Whether a receiver has taken so long for a final event that it must be processing it."""
+        slow = time.monotonic() - sending.sent_at > self._options.slow_after.total_seconds()
+        return sending.event.is_final and sending.request is not None and slow
 
     def _is_stale(self, sending: _Delivery) -> bool:
         """Whether the lease of a progress event lapsed, say because this process was suspended:
         another sender may have delivered the final event meanwhile. Final events never go stale."""
         is_leased = time.monotonic() - sending.leased_at < self._options.lease.total_seconds()
-        return sending.event.delivery.event == "progress" and not is_leased
+        return not sending.event.is_final and not is_leased
 
-    async def _take(self) -> list[DueEvent]:
-        options = self._options
-        limit = options.in_flight - len(self._sending)
-        if limit <= 0:
-            return []
-        busy = Counter(one.event.endpoint for one in self._sending.values())
-        for endpoint in [*self._breakers.failing]:
-            allowed = self._breakers.allowed(endpoint, options.per_endpoint)
-            busy[endpoint] += options.per_endpoint - allowed
-        wanted = EventCapacity(
-            limit=limit, per_endpoint=options.per_endpoint, busy=busy, lease=options.lease
-        )
-        return await self._store.claim_events(wanted)
-
-    async def _send(self, client: httpx.AsyncClient, sending: _Delivery) -> None:
+    async def _send(self, sending: _Delivery) -> None:
         """Errors must not stop the sender; an event without a recorded outcome is sent again."""
-        event = sending.event
         try:
-            await self._deliver(client, sending)
+            await self._deliver(sending)
         except NotFound:
             pass  # deleted meanwhile, with its events
         except StoreUnavailable as error:
-            logger.error("Could not record a webhook event of %s: %s", event.owner_id, error)
+            owner_id = sending.event.owner_id
+            logger.error("Could not record a webhook event of %s: %s", owner_id, error)
         except Exception:
+            event = sending.event
             logger.exception("Unexpected error while sending a webhook event of %s", event.owner_id)
             attempt = DeliveryAttempt(at=utc_now(), error="internal error", duration_ms=0)
             with suppress(StoreUnavailable):
-                if event.delivery.event == "progress":
-                    await self._store.record_progress(event, attempt, None)
+                if event.is_final:
+                    await self._record(event, DeliveryResult(attempt))
                 else:
-                    await self._record(event, attempt, retry_after=None)
+                    await self._store.record_progress(event, attempt, None)
 
-    async def _deliver(self, client: httpx.AsyncClient, sending: _Delivery) -> None:
-        event, store = sending.event, self._store
+    async def _deliver(self, sending: _Delivery) -> None:
+        event, store, result = sending.event, self._store, None
         is_job = event.kind == "job"
         owner = await (store.get(event.owner_id) if is_job else store.get_batch(event.owner_id))
-        is_final = event.delivery.event != "progress"
-        webhook, result = owner.webhook, None
-        wanted = webhook is not None and (is_final or webhook.wants(phase_of(owner)))
-        if webhook is not None and wanted and is_final == (owner.status in FINAL_STATUSES):
-            result = await self._request(client, sending, owner, webhook)
+        webhook = owner.webhook
+        wanted = webhook is not None and webhook.wants(phase_of(owner))
+        is_current = event.is_final == (owner.status in FINAL_STATUSES)
+        if event.is_final and is_current and not wanted:  # another job reports to this webhook now
+            await store.record_delivery(event, None)
+            return
+        if webhook is not None and wanted and is_current:
+            result = await self._request(sending, owner, webhook)
+        event = sending.event  # its lease may have been renewed
         if result is None:  # the job has moved on since the event was leased
             await store.record_progress(event, None, self._progress_schedule(owner))
             return
         self.on_attempt(event.delivery.event, succeeded(result.attempt))
         pause, status = None, result.attempt.status
-        if status is not None and status < 500:  # it responded, even if it rejected this request
-            self._breakers.succeeded(event.endpoint)
+        breakers = (self._finals if event.is_final else self._progress).breakers
+        if result.processed or (status is not None and status < 500):
+            breakers.succeeded(event.endpoint)  # it responded, even if it rejected this request
         else:
-            pause = self._breakers.failed(event.endpoint)
-        if is_final:
-            await self._record(event, result.attempt, retry_after=result.retry_after)
+            pause = breakers.failed(event.endpoint)
+        if event.is_final:
+            await self._record(event, result)
         else:
-            pace = None if status == GONE else self._progress_schedule(owner)
+            pace = None if status == GONE else self._progress_schedule(owner, result.attempt)
             await store.record_progress(event, result.attempt, pace)
         if pause is not None:
-            text = "Webhook endpoint %s keeps failing; pausing for %s"
-            logger.warning(text, event.endpoint, pause)
-            await store.postpone_events(event.endpoint, utc_now() + pause)
+            what = "final events" if event.is_final else "progress"
+            text = "Webhook endpoint %s keeps failing; pausing %s for %s"
+            logger.warning(text, event.endpoint, what, pause)
+            await store.postpone_events(event.endpoint, utc_now() + pause, final=event.is_final)
 
-    def _progress_schedule(self, owner: Job | Batch) -> ProgressSchedule | None:
+    def _progress_schedule(
+        self, owner: Job | Batch, tried: DeliveryAttempt | None = None
+    ) -> ProgressSchedule | None:
         if isinstance(owner, Batch) or owner.webhook is None or not owner.webhook.wants_progress:
             return None
         now = utc_now()
@@ -298,21 +305,30 @@ class Sender:
             sent_percent=percent,
             early_percent=percent + self._options.progress_step,
             early_at=now + self._options.progress_every,
-            due_at=now + self._options.heartbeat,
+            due_at=self._next_heartbeat(tried, now),
         )
 
+    def _next_heartbeat(self, tried: DeliveryAttempt | None, now: datetime) -> datetime:
+        """Counted from when the last event was sent. One that did not arrive was none: the
+        receiver must not be without news for longer because of it."""
+        heartbeat = self._options.heartbeat
+        if tried is None or succeeded(tried):
+            return max(now, (tried.at if tried else now) + heartbeat)
+        return now + heartbeat * UNDELIVERED_SHARE
+
     async def _request(
-        self, client: httpx.AsyncClient, sending: _Delivery, owner: Job | Batch, webhook: Webhook
+        self, sending: _Delivery, owner: Job | Batch, webhook: Webhook
     ) -> DeliveryResult | None:
         """Returns None if the request was abandoned because its job has ended, or may have."""
-        event, options = sending.event, self._options
-        is_final = event.delivery.event != "progress"
+        event = sending.event
+        channel = self._finals if event.is_final else self._progress
         outgoing = await build_request(event, owner, webhook, self._files)
-        limit = options.timeout if is_final else options.progress_timeout
         if self._is_stale(sending):
             return None
+        limit = channel.limits.timeout
+        sending.sent_at = time.monotonic()
         request = sending.request = asyncio.create_task(
-            post(client, self._network, outgoing, limit=limit)
+            post(channel.client, self._network, outgoing, limit=limit)
         )
         try:
             await asyncio.wait({request})
@@ -320,17 +336,17 @@ class Sender:
             request.cancel()
         return None if request.cancelled() else request.result()
 
-    async def _record(
-        self, event: DueEvent, attempt: DeliveryAttempt, *, retry_after: timedelta | None
-    ) -> None:
-        delivery = event.delivery
+    async def _record(self, event: DueEvent, result: DeliveryResult) -> None:
+        delivery, attempt, schedule = event.delivery, result.attempt, self._options.schedule
         next_try_at = None
-        if not succeeded(attempt) and attempt.status != GONE:
-            next_try_at = self._options.schedule.next_attempt(
+        if not (succeeded(attempt) or attempt.status == GONE or result.processed):
+            duration = timedelta(milliseconds=attempt.duration_ms)
+            uncertain = result.sent and duration >= self._options.slow_after
+            next_try_at = schedule.next_attempt(
                 delivery.tried + 1,
                 since=delivery.replayed_at or delivery.created_at,
                 now=utc_now(),
-                retry_after=retry_after,
+                at_least=result.retry_after or (schedule.late_wait if uncertain else None),
             )
             if next_try_at is None:
                 text = "Giving up on delivering to %s the final event of %s"

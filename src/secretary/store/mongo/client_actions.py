@@ -279,6 +279,7 @@ MAX_TIDIED = 1000
 
 async def tidy(db: Database) -> None:
     await db.keys.delete_many({"expires_at": {"$lt": now_stamp()}})
+    await db.callbacks.delete_many({"expires_at": {"$lt": now_stamp()}})
     await db.traces.delete_many({"at": {"$lt": stamp(utc_now() - DELETIONS_RETAINED)}})
     await publish_added(db, {"$expr": _older("$staged.at", UNFINISHED_AFTER)}, MAX_TIDIED)
     await _remove_staged(db)

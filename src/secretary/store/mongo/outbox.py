@@ -17,6 +17,7 @@ from ...core.job import MAX_DELIVERY_ATTEMPTS_KEPT, Delivery, DeliveryAttempt, W
 from ..outbox import (
     DueEvent,
     EventCapacity,
+    EventQuota,
     FinalEvent,
     OutboxState,
     OwnerKind,
@@ -146,43 +147,57 @@ async def claim(db: Database, capacity: EventCapacity) -> list[DueEvent]:
     claimed: list[DueEvent] = []
     kinds: tuple[tuple[OwnerKind, Documents], ...] = (("batch", db.batches), ("job", db.jobs))
     for kind, documents in kinds:
-        busy = Counter(capacity.busy) + Counter(event.endpoint for event in claimed)
-        remaining = replace(capacity, limit=capacity.limit - len(claimed), busy=busy)
+        remaining = replace(
+            capacity,
+            finals=_remaining(capacity.finals, [one for one in claimed if one.is_final]),
+            progress=_remaining(capacity.progress, [one for one in claimed if not one.is_final]),
+        )
         claimed += await _claim_from(documents, kind, remaining)
     return claimed
+
+
+def _remaining(quota: EventQuota, claimed: Sequence[DueEvent]) -> EventQuota:
+    busy = Counter(quota.busy) + Counter(event.endpoint for event in claimed)
+    return replace(quota, limit=quota.limit - len(claimed), busy=busy)
 
 
 async def _claim_from(
     documents: Documents, kind: OwnerKind, capacity: EventCapacity
 ) -> list[DueEvent]:
-    now = now_stamp()
-    is_due = {"outbox.due_at": {"$lte": now}}
-    if capacity.limit <= 0 or not await documents.find_one(is_due, {"_id": 1}, hint="outbox_due"):
+    is_due = {"outbox.due_at": {"$lte": now_stamp()}}
+    if not await documents.find_one(is_due, {"_id": 1}, hint="outbox_due"):
         return []
-    all_endpoints = await documents.distinct("outbox.endpoint", {"outbox.endpoint": {"$gt": ""}})
-    endpoints = [endpoint for endpoint in all_endpoints if capacity.room(endpoint) > 0]
+    endpoints = await documents.distinct("outbox.endpoint", {"outbox.endpoint": {"$gt": ""}})
     random.shuffle(endpoints)  # no endpoint is always the last
     due: list[Document] = []
-    for endpoint in endpoints:
-        room = min(capacity.room(endpoint), capacity.limit - len(due))
-        if room <= 0:
-            continue
-        # Few events are both claimed and due: ends of jobs whose progress was being delivered.
-        due += await documents.find(
-            {
-                "outbox.endpoint": endpoint,
-                **is_due,
-                "outbox.held_until": {"$not": {"$gt": now}},
-                "status": {"$nin": HIDDEN},
-            },
-            {"outbox": 1, "deliveries": 1, "told": 1, "status": 1},
-            sort=[("outbox.final", -1), ("outbox.due_at", 1)],
-            limit=room,
-            hint="outbox",
-        ).to_list()
+    for final in (True, False):
+        quota, room = capacity.quota(final=final), capacity.quota(final=final).limit
+        for endpoint in endpoints:
+            if (most := min(quota.room(endpoint), room)) > 0:
+                found = await _due(documents, endpoint, final=final, limit=most)
+                room -= len(found)
+                due += found
     until = stamp(utc_now() + capacity.lease)
     claimed = await asyncio.gather(*(_claim_one(documents, kind, one, until) for one in due))
     return [event for event in claimed if event is not None]
+
+
+async def _due(documents: Documents, endpoint: str, *, final: bool, limit: int) -> list[Document]:
+    # Few events are both claimed and due: ends of jobs whose progress was being delivered.
+    now = now_stamp()
+    return await documents.find(
+        {
+            "outbox.endpoint": endpoint,
+            "outbox.final": final,
+            "outbox.due_at": {"$lte": now},
+            "outbox.held_until": {"$not": {"$gt": now}},
+            "status": {"$nin": HIDDEN},
+        },
+        {"outbox": 1, "deliveries": 1, "told": 1, "status": 1},
+        sort=[("outbox.due_at", 1)],
+        limit=limit,
+        hint="outbox",
+    ).to_list()
 
 
 async def _claim_one(
@@ -213,25 +228,37 @@ async def _claim_one(
     updated = await documents.update_one(unchanged, update)
     if not updated.matched_count:
         return None
-    return DueEvent(kind, document["_id"], due["endpoint"], delivery)
+    return DueEvent(kind, document["_id"], due["endpoint"], delivery, moment(until))
 
 
-async def renew(db: Database, events: Sequence[DueEvent], lease: timedelta) -> None:
+async def renew(db: Database, events: Sequence[DueEvent], lease: timedelta) -> list[DueEvent]:
     until = stamp(utc_now() + lease)
-    for kind, documents in (("job", db.jobs), ("batch", db.batches)):
-        if ids := [event.owner_id for event in events if event.kind == kind]:
-            await documents.update_many(
-                {"_id": {"$in": ids}, "outbox.held_until": {"$gt": ""}},
-                {"$set": {"outbox.held_until": until, "outbox.due_at": until}},
-            )
+    changes = {"$set": {"outbox.held_until": until, "outbox.due_at": until}}
+    renewals = await asyncio.gather(
+        *(_collection_of(db, one).update_one(_held(one), changes) for one in events)
+    )
+    return [
+        replace(event, held_until=moment(until))
+        for event, renewal in zip(events, renewals, strict=True)
+        if renewal.matched_count
+    ]
 
 
 def _collection_of(db: Database, event: DueEvent) -> Documents:
     return db.jobs if event.kind == "job" else db.batches
 
 
+def _held(event: DueEvent) -> Document:
+    """The fence: nobody else has claimed the event since."""
+    return {"_id": event.owner_id, "outbox.held_until": stamp(event.held_until)}
+
+
 async def record_delivery(
-    db: Database, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
+    db: Database,
+    event: DueEvent,
+    tried: DeliveryAttempt | None,
+    *,
+    next_try_at: datetime | None = None,
 ) -> None:
     delivered = succeeded(tried)
     again = None if delivered or next_try_at is None else stamp(next_try_at)
@@ -239,33 +266,46 @@ async def record_delivery(
     changes: Document = {"next_try_at": {"$cond": [IS_WAITING, again, None]}}
     if delivered:
         changes["delivered_at"] = now_stamp()
-    await _collection_of(db, event).update_one(
-        {"_id": event.owner_id}, [_with_try(event, tried, changes), *_release(event.endpoint)]
-    )
+    await _record(db, event, tried, changes, if_lost=changes if delivered else {})
 
 
 async def record_progress(
     db: Database, event: DueEvent, tried: DeliveryAttempt | None, schedule: ProgressSchedule | None
 ) -> None:
-    stages: list[Document] = [] if tried is None else [_with_try(event, tried, {})]
-    stages.append({"$set": {"pace": schedule_to(schedule)}} if schedule else {"$unset": "pace"})
-    await _collection_of(db, event).update_one(
-        {"_id": event.owner_id}, [*stages, *_release(event.endpoint)]
-    )
+    pace = {"$set": {"pace": schedule_to(schedule)}} if schedule else {"$unset": "pace"}
+    await _record(db, event, tried, {}, pace)
 
 
-def _with_try(event: DueEvent, tried: DeliveryAttempt, changes: Document) -> Document:
+async def _record(
+    db: Database,
+    event: DueEvent,
+    tried: DeliveryAttempt | None,
+    changes: Document,
+    *stages: Document,
+    if_lost: Document | None = None,
+) -> None:
+    """Change a delivery and release its event; if the lease was lost, do only what still holds."""
+    documents = _collection_of(db, event)
+    update = [_with_try(event, tried, changes), *stages, *_release(event.endpoint)]
+    released = await documents.update_one(_held(event), update)
+    if not released.matched_count and tried is not None:
+        attempt = [_with_try(event, tried, if_lost or {})]
+        await documents.update_one({"_id": event.owner_id}, attempt)
+
+
+def _with_try(event: DueEvent, tried: DeliveryAttempt | None, changes: Document) -> Document:
     """The stage that adds an attempt to a delivery and makes these changes to it. Earlier runs keep
     only one attempt per delivery, so that the document stays small."""
-    stored = tried.model_dump(mode="json", exclude_none=True)
-    if tried.error is not None:
-        stored["error"] = truncate(tried.error, MAX_HISTORY_BYTES)
-    new = {"$literal": stored}
-    tries = {"$concatArrays": [{"$ifNull": ["$$this.tries", []]}, [new]]}
-    changes = changes | {
-        "tried": {"$add": [{"$ifNull": ["$$this.tried", 0]}, 1]},
-        "tries": {"$slice": [tries, -MAX_DELIVERY_ATTEMPTS_KEPT]},
-    }
+    if tried is not None:
+        stored = tried.model_dump(mode="json", exclude_none=True)
+        if tried.error is not None:
+            stored["error"] = truncate(tried.error, MAX_HISTORY_BYTES)
+        new = {"$literal": stored}
+        tries = {"$concatArrays": [{"$ifNull": ["$$this.tries", []]}, [new]]}
+        changes = changes | {
+            "tried": {"$add": [{"$ifNull": ["$$this.tried", 0]}, 1]},
+            "tries": {"$slice": [tries, -MAX_DELIVERY_ATTEMPTS_KEPT]},
+        }
     is_it = {"$eq": ["$$this.delivery_id", event.delivery.delivery_id]}
     of_last_run = {"$slice": [{"$ifNull": ["$deliveries.delivery_id", []]}, -2]}
     kept = {"$cond": [{"$in": ["$$this.delivery_id", of_last_run]}, MAX_DELIVERY_ATTEMPTS_KEPT, 1]}
@@ -311,11 +351,12 @@ async def next_due_at(db: Database) -> datetime | None:
     return min((moment(first["outbox"]["due_at"]) for first in firsts if first), default=None)
 
 
-async def postpone(db: Database, endpoint: str, until: datetime) -> None:
+async def postpone(db: Database, endpoint: str, until: datetime, *, final: bool) -> None:
     for documents in (db.jobs, db.batches):
         await documents.update_many(
             {
                 "outbox.endpoint": endpoint,
+                "outbox.final": final,
                 "outbox.due_at": {"$lt": stamp(until)},
                 "outbox.held_until": {"$not": {"$gt": now_stamp()}},
             },
@@ -341,6 +382,8 @@ async def replay(db: Database, owner_id: str, n: int) -> Delivery:
     outdated = Conflict(f"Delivery {n} of {owner_id} reports an outdated state")
     ended_at = owner.get("completed_at")
     if delivery.event == "progress" or ended_at is None or delivery.created_at < moment(ended_at):
+        raise outdated
+    if not webhook.wants(delivery.event):  # the job has been replaced
         raise outdated
     now = now_stamp()
     again = {"delivered_at": None, "next_try_at": now, "replayed_at": now, "tried": 0}

@@ -72,6 +72,7 @@ class Collections:
         self.batches: Documents = configured["batches"]
         self.workers: Documents = configured["workers"]
         self.keys: Documents = configured["idempotency_keys"]
+        self.callbacks: Documents = configured["callbacks"]
         self.contents: Documents = configured["contents"]
         self.logs: Documents = configured["logs"]
         #: Deletions, for the change feed.
@@ -191,6 +192,9 @@ async def prepare(db: Database) -> None:
         await db.durable.jobs.create_indexes(JOB_INDEXES)
         await db.durable.batches.create_indexes(BATCH_INDEXES)
         await db.durable.keys.create_indexes([_index("expiry", ("expires_at", UP))])
+        await db.durable.callbacks.create_indexes(
+            [_index("by_process", ("process_id", UP)), _index("expiry", ("expires_at", UP))]
+        )
         await db.durable.traces.create_indexes([_index("by_time", ("at", UP))])
         await db.durable.activity.create_indexes([_index("by_slot", ("slot", UP))])
         await db.durable.contents.create_indexes([_index("of_job", ("job_id", UP), ("at", UP))])
@@ -325,7 +329,7 @@ def _is_field_name(key: Any) -> bool:
 #: Fields that documents store under the same name as they are, if they have a value.
 JOB_FIELDS = (
     "job_id", "job_type", "job_name", "batch_id", "priority", "timeout_s", "max_attempts",
-    "traceparent",
+    "traceparent", "process_id",
 )  # fmt: skip
 #: Those that change once a worker has claimed the job.
 STATE_FIELDS = ("attempt", "worker_id", "failures", "crashes", "cancel_requested")

@@ -10,10 +10,10 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from ...core.job import Batch, Job, LogEntry, Outcome, Progress, Released
 from ..claims import Capacity, Rescued
-from ..jobs import Added, Changes, IdempotencyKey, Notifier
+from ..jobs import Added, CallbackKey, Changes, IdempotencyKey, JobQuery, Notifier
 from ..stats import StatsBuffer, Throughput
 from ..transfer import Kind, Record, RecordId
-from . import claims, client_actions, outbox, queries, transfer, transitions
+from . import callbacks, claims, client_actions, outbox, queries, transfer, transitions
 from .change_feed import ChangeStream, PollingFeed, WakeUp
 from .client import ShieldedCalls, WriteBatcher, connect, translated
 from .schema import SCHEMA_VERSION, Database, Document, add_logs, prepare
@@ -134,9 +134,17 @@ class MongoStore:
         *,
         batch: Batch | None = None,
         idempotency: IdempotencyKey | None = None,
+        callback: CallbackKey | None = None,
     ) -> Added:
         if len(jobs) != 1 and batch is None:
             raise ValueError("Several jobs need a batch")
+        if callback is not None and idempotency is None:
+            job, known_id = await callbacks.resolve(self._db, jobs[0], callback)
+            if known_id is not None and job is None:
+                return Added([known_id], replayed=True)
+            if known_id is not None:
+                await client_actions.cancel(self._db, JobQuery(job_id=known_id))
+            jobs = [job] if job is not None else jobs
         if idempotency is not None:
             store = self._store
             added = await client_actions.add_once(self._db, jobs, batch, idempotency, store)
@@ -161,6 +169,7 @@ class MongoStore:
         return await self._feed.changes(since, limit=limit, seconds=seconds)
 
     get = _call(queries.get_job)
+    reporting_job = _call(callbacks.reporting_job)
     find = _call(queries.find_jobs)
     cancel = _run(client_actions.cancel, wakes=True)
     restart = _run(client_actions.restart, wakes=True)

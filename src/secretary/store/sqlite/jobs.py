@@ -22,9 +22,9 @@ from ...core.job import (
 )
 from ...core.json_codec import encode_json_text
 from ..claims import JobClass
-from ..jobs import Added, IdempotencyKey, JobQuery
+from ..jobs import Added, CallbackKey, IdempotencyKey, JobQuery
 from ..stats import FinishedJob, count_finished, wait_of
-from . import outbox, schema
+from . import callbacks, outbox, schema
 from .queries import Term, drop_expired_counters, find_seqs, get_batch, write_counters
 
 #: Scheduled jobs that are due enter their queue in batches of this size.
@@ -42,11 +42,20 @@ def add(
     *,
     batch: Batch | None = None,
     idempotency: IdempotencyKey | None = None,
+    callback: CallbackKey | None = None,
 ) -> Added:
     if len(jobs) != 1 and batch is None:
         raise ValueError("Several jobs need a batch")
     if idempotency is not None and (known := _known_key(db, idempotency)) is not None:
         return known
+    if callback is not None and idempotency is None:
+        (job,) = jobs
+        if (repeated := callbacks.find_repeated(db, job, callback)) is not None:
+            return Added([repeated], replayed=True)
+        job, replaced = callbacks.take_over(db, job, callback)
+        if replaced is not None:
+            cancel(db, JobQuery(job_id=replaced))
+        jobs = [job]
     try:
         if batch is not None:
             schema.insert_batch(db, batch)
@@ -392,6 +401,7 @@ def tidy(db: apsw.Connection, last_scope: str) -> str:
     returned scope."""
     now = schema.microseconds(utc_now())
     db.execute("DELETE FROM idempotency_keys WHERE expires_at < ?", (now,))
+    callbacks.drop_expired(db)
     # The newest trace stays in any case: it may have the highest revision.
     db.execute(
         "DELETE FROM traces WHERE revision <="

@@ -14,3 +14,14 @@ CREATE TABLE IF NOT EXISTS activity (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX IF NOT EXISTS jobs_archived ON jobs (created_at) WHERE archived = 1;
+
+-- The last job submitted for each callback: see callbacks.py.
+CREATE TABLE IF NOT EXISTS callbacks (
+  key         TEXT PRIMARY KEY,
+  job_id      TEXT NOT NULL,
+  process_id  TEXT NOT NULL,   -- the first job, under which all of them report
+  fingerprint TEXT NOT NULL,
+  expires_at  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS callbacks_process ON callbacks (process_id);
+CREATE INDEX IF NOT EXISTS callbacks_expiry ON callbacks (expires_at);

@@ -6,6 +6,7 @@
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -121,17 +122,17 @@ def choose(db: apsw.Connection, capacity: EventCapacity) -> list[str]:
     now = schema.microseconds(utc_now())
     if not db.execute("SELECT 1 FROM outbox WHERE due_at <= ? LIMIT 1", (now,)).get:
         return []
-    chosen: list[str] = []
-    scheduled = schema.distinct_values(db, NEXT_ENDPOINT)
-    endpoints = [endpoint for endpoint in scheduled if capacity.room(endpoint) > 0]
+    endpoints = list(schema.distinct_values(db, NEXT_ENDPOINT))
     random.shuffle(endpoints)  # no endpoint is always the last
-    for endpoint in endpoints:
-        room = min(capacity.room(endpoint), capacity.limit - len(chosen))
-        for final in (1, 0):
-            rows = db.execute(DUE, (endpoint, final, now, now, max(room, 0)))
-            due = [owner_id for (owner_id,) in rows]
-            room -= len(due)
-            chosen += due
+    chosen: list[str] = []
+    for final in (True, False):
+        quota, room = capacity.quota(final=final), capacity.quota(final=final).limit
+        for endpoint in endpoints:
+            most = min(quota.room(endpoint), room)
+            if most > 0:
+                due = [one for (one,) in db.execute(DUE, (endpoint, final, now, now, most))]
+                room -= len(due)
+                chosen += due
     return chosen
 
 
@@ -163,9 +164,9 @@ def claim(db: apsw.Connection, owner_ids: list[str], capacity: EventCapacity) ->
             continue
         delivery = _current_delivery(db, owner_id)
         if delivery is None:
-            _release(db, owner_id)
+            _schedule_next(db, owner_id)
         else:
-            claimed.append(DueEvent(row[0], owner_id, row[1], delivery))
+            claimed.append(DueEvent(row[0], owner_id, row[1], delivery, schema.moment(until)))
     return claimed
 
 
@@ -173,14 +174,17 @@ def next_due_at(db: apsw.Connection) -> datetime | None:
     return schema.moment_or_none(db.execute("SELECT min(due_at) FROM outbox").get)
 
 
-def renew(db: apsw.Connection, events: Sequence[DueEvent], lease: timedelta) -> None:
-    owner_ids = [event.owner_id for event in events]
+def renew(db: apsw.Connection, events: Sequence[DueEvent], lease: timedelta) -> list[DueEvent]:
     until = schema.microseconds(utc_now() + lease)
-    db.execute(
-        "UPDATE outbox SET held_until = ?, due_at = ? WHERE held_until IS NOT NULL"
-        " AND owner_id IN (SELECT value FROM json_each(?))",
-        (until, until, json.dumps(owner_ids)),
-    )
+    renewed: list[DueEvent] = []
+    for event in events:
+        db.execute(
+            "UPDATE outbox SET held_until = ?, due_at = ? WHERE owner_id = ? AND held_until = ?",
+            (until, until, event.owner_id, schema.microseconds(event.held_until)),
+        )
+        if db.changes():
+            renewed.append(replace(event, held_until=schema.moment(until)))
+    return renewed
 
 
 def _current_delivery(db: apsw.Connection, owner_id: str) -> Delivery | None:
@@ -208,20 +212,26 @@ def _current_delivery(db: apsw.Connection, owner_id: str) -> Delivery | None:
 def record_delivery(
     db: apsw.Connection,
     event: DueEvent,
-    tried: DeliveryAttempt,
+    tried: DeliveryAttempt | None,
     *,
     next_try_at: datetime | None = None,
 ) -> None:
-    delivered = succeeded(tried)
+    delivered, released = succeeded(tried), _release(db, event)
     again = None if delivered or next_try_at is None else schema.microseconds(next_try_at)
-    # An event that was withdrawn in the meantime stays withdrawn.
-    db.execute(
-        "UPDATE deliveries SET delivered_at = coalesce(?, delivered_at),"
-        " next_try_at = CASE WHEN next_try_at IS NOT NULL THEN ? END WHERE delivery_id = ?",
-        (schema.microseconds(utc_now()) if delivered else None, again, event.delivery.delivery_id),
-    )
+    if delivered or released:
+        # An event that was withdrawn in the meantime stays withdrawn.
+        db.execute(
+            "UPDATE deliveries SET delivered_at = coalesce(?, delivered_at),"
+            " next_try_at = CASE WHEN next_try_at IS NOT NULL THEN ? END WHERE delivery_id = ?",
+            (
+                schema.microseconds(utc_now()) if delivered else None,
+                again,
+                event.delivery.delivery_id,
+            ),
+        )
     _record_attempt(db, event, tried)
-    _release(db, event.owner_id)
+    if released:
+        _schedule_next(db, event.owner_id)
 
 
 def record_progress(
@@ -230,13 +240,24 @@ def record_progress(
     tried: DeliveryAttempt | None,
     schedule: ProgressSchedule | None,
 ) -> None:
-    if tried is not None:
-        _record_attempt(db, event, tried)
-    schema.update_row(db, "outbox", _schedule_row(schedule), owner_id=event.owner_id)
-    _release(db, event.owner_id)
+    _record_attempt(db, event, tried)
+    if _release(db, event):
+        schema.update_row(db, "outbox", _schedule_row(schedule), owner_id=event.owner_id)
+        _schedule_next(db, event.owner_id)
 
 
-def _record_attempt(db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt) -> None:
+def _release(db: apsw.Connection, event: DueEvent) -> bool:
+    """Release a claimed event; False if its lease was lost, and another sender may own it now."""
+    db.execute(
+        "UPDATE outbox SET held_until = NULL WHERE owner_id = ? AND held_until = ?",
+        (event.owner_id, schema.microseconds(event.held_until)),
+    )
+    return db.changes() > 0
+
+
+def _record_attempt(db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt | None) -> None:
+    if tried is None:
+        return
     delivery_id = event.delivery.delivery_id
     stored: str | None = db.execute(
         "SELECT tries FROM deliveries WHERE delivery_id = ?", (delivery_id,)
@@ -248,8 +269,8 @@ def _record_attempt(db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt
     )
 
 
-def _release(db: apsw.Connection, owner_id: str) -> None:
-    """Release a claimed event and set when the next one is due."""
+def _schedule_next(db: apsw.Connection, owner_id: str) -> None:
+    """Set when the next event is due, which nobody has claimed."""
     again: int | None = db.execute(
         "SELECT next_try_at FROM deliveries WHERE owner_id = ? AND next_try_at IS NOT NULL"
         " ORDER BY n LIMIT 1",
@@ -270,14 +291,13 @@ def _release(db: apsw.Connection, owner_id: str) -> None:
     )
 
 
-def postpone(db: apsw.Connection, endpoint: str, until: datetime) -> None:
+def postpone(db: apsw.Connection, endpoint: str, until: datetime, *, final: bool) -> None:
     now, then = schema.microseconds(utc_now()), schema.microseconds(until)
-    for final in (0, 1):
-        db.execute(
-            "UPDATE outbox INDEXED BY outbox_of_endpoint SET due_at = ? WHERE endpoint = ?"
-            " AND final = ? AND due_at < ? AND (held_until IS NULL OR held_until <= ?)",
-            (then, endpoint, final, then, now),
-        )
+    db.execute(
+        "UPDATE outbox INDEXED BY outbox_of_endpoint SET due_at = ? WHERE endpoint = ?"
+        " AND final = ? AND due_at < ? AND (held_until IS NULL OR held_until <= ?)",
+        (then, endpoint, final, then, now),
+    )
 
 
 def replay(db: apsw.Connection, owner_id: str, n: int) -> Delivery:
@@ -286,15 +306,17 @@ def replay(db: apsw.Connection, owner_id: str, n: int) -> Delivery:
     if row is None:
         raise NotFound(f"{owner_id} has no delivery {n}")
     delivery = schema.delivery_from(row)
-    ended_at = db.execute(
-        "SELECT completed_at FROM jobs WHERE job_id = ?"
-        " UNION ALL SELECT completed_at FROM batches WHERE batch_id = ?",
+    owner: Any = db.execute(
+        f"SELECT completed_at, webhook FROM {schema.JOBS} WHERE job_id = ?"
+        " UNION ALL SELECT completed_at, webhook FROM batches WHERE batch_id = ?",
         (owner_id, owner_id),
-    ).get
+    ).fetchone()
+    ended_at, webhook = owner
     if (
         delivery.event == "progress"
         or ended_at is None
         or delivery.created_at < schema.moment(ended_at)
+        or not Webhook.from_stored_json(webhook).wants(delivery.event)  # it has been replaced
     ):
         raise Conflict(f"Delivery {n} of {owner_id} reports an outdated state")
     now = schema.microseconds(utc_now())

@@ -57,6 +57,8 @@ def prepare(path: Path) -> None:
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         db.execute((files(__package__) / "later.sql").read_text())
+        if "process_id" not in {row[1] for row in db.execute("PRAGMA table_info(contents)")}:
+            db.execute("ALTER TABLE contents ADD COLUMN process_id TEXT")
         db.execute("COMMIT")
     finally:
         db.close()
@@ -69,7 +71,7 @@ MICROSECOND = timedelta(microseconds=1)
 JOB_FIELDS = (
     "job_id", "job_type", "job_name", "status", "user_id", "batch_id", "priority", "timeout_s",
     "max_attempts", "attempt", "failures", "crashes", "worker_id", "cancel_requested", "archived",
-    "traceparent",
+    "traceparent", "process_id",
 )  # fmt: skip
 JOB_TIMES = ("run_at", "created_at", "updated_at", "processing_started_at", "completed_at")
 JOB_COLUMNS = (
@@ -225,9 +227,9 @@ def insert_job(db: apsw.Connection, job: Job, *, position: int | None, paused: b
     webhook = job.webhook.model_dump_json(by_alias=True) if job.webhook else None
     parameters, access = encode_json_text(job.parameters), access_to(job.access_control)
     db.execute(
-        "INSERT INTO contents (seq, parameters, webhook, access_control, traceparent)"
-        " VALUES (?, ?, ?, ?, ?)",
-        (seq, parameters, webhook, access, job.traceparent),
+        "INSERT INTO contents (seq, parameters, webhook, access_control, traceparent, process_id)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (seq, parameters, webhook, access, job.traceparent, job.process_id),
     )
     for reader in (readers or frozenset()) - {job.user_id}:
         db.execute("INSERT INTO readers VALUES (?, ?, ?)", (reader, created_at, seq))

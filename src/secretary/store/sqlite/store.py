@@ -16,7 +16,7 @@ from ..jobs import Changes, JobQuery, Notifier, Page
 from ..outbox import DueEvent, EventCapacity
 from ..stats import FinishedJob, StatsBuffer, Throughput
 from ..transfer import Kind, Record, RecordId
-from . import claims, outbox, queries, transfer
+from . import callbacks, claims, outbox, queries, transfer
 from . import jobs as job_actions
 from .connection import Readers, WakeUp, Writer, unavailable_error
 from .schema import prepare
@@ -99,6 +99,8 @@ class SqliteStore:
     # Jobs and batches
 
     add = _write(job_actions.add, durable=True, heavy=_adds_many, wakes=True)
+
+    reporting_job = _read(callbacks.reporting_job)
 
     async def get(self, job_id: str) -> Job:
         return await self._read_one(partial(queries.get_job, job_id=job_id))
