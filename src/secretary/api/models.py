@@ -116,7 +116,6 @@ class Metadata(Document):
     format: str | None = None
     duration: float | None = Field(None, description="Recordings: in seconds")
     engine: str | None = Field(None, description="Recordings: the transcription engine")
-    chapters: list[Chapter] | None = None
     language: str | None = None
     source_language: str | None = None
     target_language: str | None = None
@@ -175,6 +174,23 @@ class MissingPart(Document):
     error: JsonValue = None
 
 
+class ResultWarning(Document):
+    """Something that was not done, or not done well; the job completed."""
+
+    code: str
+    message: str
+    page: int | Omitted = None
+    time: float | Omitted = Field(None, description="In seconds")
+
+
+class MistralOcrMetadata(Document):
+    """What `mistral_ocr_raw_url` says about the document as a whole."""
+
+    model: str
+    pages_count: int
+    usage_info: JsonObject
+
+
 class Results(Document):
     """The results of a job. All job types share one shape; fields after `context` are present
     only where they apply. Every file is given as a URL of this API."""
@@ -195,6 +211,7 @@ class Results(Document):
     context: JsonObject | None
 
     metadata: Metadata | None = None
+    warnings: list[ResultWarning] = []
     is_from_cache: bool | None = None
     llm_info: LlmInfo | None = None
     # pdf, office, imageocr
@@ -204,6 +221,10 @@ class Results(Document):
     pages_archive_url: str | None = None
     images_archive_url: str | None = None
     previews_archive_url: str | None = None
+    mistral_ocr_raw_url: str | Omitted = Field(None, description="With `mistral_ocr`: JSON")
+    mistral_ocr_raw_metadata: MistralOcrMetadata | Omitted = None
+    mistral_ocr_images_url: str | Omitted = Field(None, description="A ZIP of the pictures")
+    processId: str | Omitted = Field(None, description="With `mistral_ocr`: the id of the job")
     # audio, video
     transcription: Transcription | None = None
     transcript_file: str | None = None
@@ -211,6 +232,7 @@ class Results(Document):
     original_subtitles: SubtitleFiles | None = None
     frames: list[Frame] | None = None
     recording: Recording | None = None
+    chapters: list[Chapter] | None = None
     # session
     missing: list[MissingPart] | None = None
     # transformer

@@ -250,10 +250,10 @@ async def assemble_results(
             "format": media.recording.format,
             "duration": media.recording.duration,
             **(transcript.metadata if transcript else {}),
-            "chapters": [asdict(chapter) for chapter in media.chapters],
             **(_site_metadata(media.site) if media.site else {}),
         },
         recording=recording,
+        chapters=[asdict(chapter) for chapter in media.chapters],
         llm_info=ctx.llm.info(),
         more_in=RESULTS_FILE,
     )

@@ -176,6 +176,20 @@ class RecordCache:
         self.entry.touch()
 
 
+class ResultWarning(BaseModel):
+    """Something that was not done, or not done well, in a job that completed."""
+
+    code: str
+    message: str
+    #: Where it happened, if it was on one page or at one time (in seconds).
+    page: int | None = None
+    time: float | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_none(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialize(self).items() if value is not None}
+
+
 class Results(BaseModel):
     """Fields that every job type with a document as its result has in common.
 
@@ -187,6 +201,7 @@ class Results(BaseModel):
     archive_filename: str | None
     context: dict[str, Any] | None
     metadata: dict[str, Any]
+    warnings: list[ResultWarning] = []
     llm_info: dict[str, Any]
     #: Name of the file with the rest of the results, which is too long for the store. The fields
     #: that are read from it are None here.
@@ -212,6 +227,11 @@ class DocumentResults(FileResults):
     pages_archive: str | None
     images_archive: str | None
     previews_archive: str | None
+    #: With `mistral_ocr`: the document in the form of that API, what it says about the document as
+    #: a whole, and the archive of the figures.
+    mistral_ocr_raw_file: str | None = None
+    mistral_ocr_raw_metadata: dict[str, Any] | None = None
+    mistral_ocr_images_archive: str | None = None
 
 
 class SubtitleFiles(BaseModel):
@@ -251,6 +271,8 @@ class RecordingResults(FileResults):
     original_subtitles: SubtitleFiles | None
     frames: list[Frame]
     recording: KeptRecording
+    #: Not part of the metadata: clients take metadata with chapters for a finished analysis.
+    chapters: list[dict[str, Any]]
 
 
 class TransformerResults(Results):

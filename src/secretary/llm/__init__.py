@@ -7,12 +7,24 @@ from typing import Any
 
 from ..config import LlmPriceSettings as Price
 from ..core.errors import UpstreamFailed
-from .endpoints import CountedEndpoints, Endpoints, LlmOptions, Model, Provider, Purpose
+from .endpoints import (
+    CountedEndpoints,
+    Endpoints,
+    LlmOptions,
+    Model,
+    OcrImage,
+    OcrPage,
+    Provider,
+    Purpose,
+)
 from .structured import fill
 from .transcription import transcribe
 from .translation import translate
 
-__all__ = ["Endpoints", "Llm", "LlmOptions", "Model", "Price", "Provider", "Purpose"]
+__all__ = [
+    "Endpoints", "Llm", "LlmOptions", "Model", "OcrImage", "OcrPage", "Price", "Provider",
+    "Purpose",
+]  # fmt: skip
 
 #: The answer for a page without content: an empty answer would be an error.
 BLANK = "(blank page)"

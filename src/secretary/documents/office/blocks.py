@@ -220,7 +220,8 @@ class Pictures:
             if len(self._names) >= MAX_PICTURES:
                 text = f"The document has more than {MAX_PICTURES} pictures"
                 raise FileTooLarge(text, limit=MAX_PICTURES)
-            name = f"image_{len(self._names) + 1:03}.{extension}"
+            # Not `image_001`: that is what the images of pages are called.
+            name = f"img-{len(self._names) + 1:03}.{extension}"
             (self._directory / name).write_bytes(data)
             self._names[digest] = name
         self._on_page[name] = None
