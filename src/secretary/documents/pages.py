@@ -300,10 +300,12 @@ def save_page(
     texts = {name: reading.text for name, reading in readings.items()}
     usable = [reading for reading in readings.values() if reading.text.strip()]
     best = next((reading for reading in usable if not reading.fault), usable[0] if usable else None)
-    joined = "\n".join(f"--- {name} ---\n{text}\n" for name, text in texts.items())
+    text = next(iter(texts.values()), "")
+    if len(texts) > 1 and usable:
+        text = "\n".join(f"--- {name} ---\n{text}\n" for name, text in texts.items())
     page = Page(
         number=number,
-        text=next(iter(texts.values())) if len(texts) == 1 else joined,
+        text=text,
         markdown=_with_figures(best.markdown if best else "", images.figures),
         method=task.method_name if len(readings) != 1 else next(iter(readings)),
         reason=task.reasons.get(number),
