@@ -25,7 +25,13 @@ from ..documents.assembly import (
     assemble,
     is_assembled,
 )
-from ..documents.mistral_ocr import FIGURES_ARCHIVE, PAGES_ARCHIVE, RAW_FILE, RawDocument
+from ..documents.mistral_ocr import (
+    FIGURES_ARCHIVE,
+    PAGES_ARCHIVE,
+    RAW_FILE,
+    RawDocument,
+    save_answer,
+)
 from ..documents.ocr.engines import open_engine
 from ..documents.pages import (
     METHODS,
@@ -45,7 +51,6 @@ from ..storage.append_log import RecordRef
 from ..storage.cache import CacheEntry, sha256_of
 from ..storage.sources import SourceFile
 from ..version import __version__
-from .ocr_endpoint import read_with_endpoint
 from .parameters import (
     DocumentResults,
     LanguageParameters,
@@ -368,7 +373,7 @@ class PageProcessor:
                 await self._read_with_model(task, remaining)
                 remaining = []
             elif method.endpoint:
-                await read_with_endpoint(self.ctx.llm, task, remaining)
+                await self._read_with_endpoint(task, remaining)
                 remaining = []
             unfinished.extend(remaining)
             await self._advance(len(batch) - len(remaining))
@@ -407,6 +412,16 @@ class PageProcessor:
             await asyncio.to_thread(image.unlink)
             readings = {"llm": PageReading(text=markdown, markdown=markdown), **page.readings}
             await asyncio.to_thread(save_page, task, page.number, readings, page.images)
+
+    async def _read_with_endpoint(self, task: PageTask, pages: Sequence[PendingPage]) -> None:
+        content = await asyncio.to_thread(Path(task.path).read_bytes)
+        indexes = [page.number - 1 for page in pages]
+        answers = await self.ctx.llm.ocr(content, pages=indexes, with_images=task.with_figures)
+        by_index = {answer.index: answer for answer in answers}
+        for page in pages:
+            if page.number - 1 not in by_index:
+                raise errors.UpstreamFailed(f"The OCR endpoint left out page {page.number}")
+            await asyncio.to_thread(save_answer, task, page, by_index[page.number - 1])
 
 
 def split_into_batches(

@@ -12,8 +12,6 @@ from .endpoints import (
     Endpoints,
     LlmOptions,
     Model,
-    OcrImage,
-    OcrPage,
     Provider,
     Purpose,
 )
@@ -21,10 +19,7 @@ from .structured import fill
 from .transcription import transcribe
 from .translation import translate
 
-__all__ = [
-    "Endpoints", "Llm", "LlmOptions", "Model", "OcrImage", "OcrPage", "Price", "Provider",
-    "Purpose",
-]  # fmt: skip
+__all__ = ["Endpoints", "Llm", "LlmOptions", "Model", "Price", "Provider", "Purpose"]
 
 #: The answer for a page without content: an empty answer would be an error.
 BLANK = "(blank page)"

@@ -17,6 +17,7 @@ from ..config import LlmProviderSettings, LlmSettings
 from ..core import errors
 from ..core.http_headers import read_retry_after
 from ..core.job import ResourceCalculator
+from ..documents.mistral_ocr import OcrPage, OcrResponse
 
 if TYPE_CHECKING:
     from openai import APIError, AsyncOpenAI
@@ -30,7 +31,7 @@ Purpose = Literal["chat", "vision", "transcription", "ocr"]
 #: A chat model can do neither, so `llm.model` is no fallback for them.
 WITHOUT_FALLBACK: frozenset[Purpose] = frozenset({"transcription", "ocr"})
 Messages = list[dict[str, Any]]
-Response = TypeVar("Response", "Completion", "TranscriptionResponse", "OcrResponse")
+Response = TypeVar("Response", "Completion", "TranscriptionResponse", OcrResponse)
 
 
 class Provider(LlmProviderSettings):
@@ -249,7 +250,7 @@ class CountedEndpoints:
         self.usage.record(model, "transcription", used, seconds=elapsed, sound_seconds=billed)
         return response
 
-    async def ocr(self, pdf: bytes, *, pages: Sequence[int], with_images: bool) -> "list[OcrPage]":
+    async def ocr(self, pdf: bytes, *, pages: Sequence[int], with_images: bool) -> list[OcrPage]:
         """Read pages of a PDF, by their indexes from 0, with the Mistral OCR API."""
         model = self.endpoints.model("ocr")
         encoded = await asyncio.to_thread(base64.b64encode, pdf)
@@ -332,35 +333,6 @@ class TranscriptionResponse(BaseModel):
     segments: list[Segment] | None = None
     usage: AudioUsage | None = None
     error: Any = None
-
-
-class OcrImage(BaseModel):
-    """An image on a page, its box in pixels, and its content as base64 or as a data URL."""
-
-    id: str
-    top_left_x: int | None = None
-    top_left_y: int | None = None
-    bottom_right_x: int | None = None
-    bottom_right_y: int | None = None
-    image_base64: str | None = None
-
-
-class OcrDimensions(BaseModel):
-    dpi: int
-    height: int
-    width: int
-
-
-class OcrPage(BaseModel):
-    #: From 0.
-    index: int
-    markdown: str
-    images: list[OcrImage] = []
-    dimensions: OcrDimensions | None = None
-
-
-class OcrResponse(BaseModel):
-    pages: list[OcrPage]
 
 
 def _parse(kind: type[Response], content: bytes) -> Response:
