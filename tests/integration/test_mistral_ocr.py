@@ -202,6 +202,7 @@ class TestResults:
         assert "![" not in results["extracted_text"]
         raw = (await service.get(results["mistral_ocr_raw_url"])).json()
         assert raw["pages"][0]["images"] == []
+        assert raw["pages"][0]["dimensions"] == {"dpi": 200, "height": 2339, "width": 1653}
 
     async def test_a_document_without_pictures_has_no_images_archive(
         self, service: ServiceClient
@@ -214,7 +215,7 @@ class TestResults:
         self, service: ServiceClient
     ) -> None:
         document = pdf_of(plain, illustrated, illustrated)
-        fields = {**FLAGS, "page_start": 2, "page_end": 2}
+        fields = {**FLAGS, "page_start": "2", "page_end": "2"}
         results = await service.read(ROUTE, document, "report.pdf", **fields)
         assert results["extracted_text"].startswith("--- Seite 2 ---\n")
         assert "img-0.jpeg" in results["extracted_text"]
@@ -391,7 +392,7 @@ class TestModels:
             running_service(tmp_path, llm=endpoint_settings(server.web.url("/v1"))) as service,
         ):
             document = pdf_of(plain, plain, plain)
-            fields = {**FLAGS, "page_start": 2}
+            fields = {**FLAGS, "page_start": "2"}
             results = await service.read(ROUTE, document, "a.pdf", **fields)
             images = await archive(service, results["mistral_ocr_images_url"])
             pages = await archive(service, results["pages_archive_url"])

@@ -81,7 +81,7 @@ def save_answer(task: PageTask, page: PendingPage, answer: OcrPage) -> None:
         text = reference.sub("", text)
         figures += [figure] if figure else []
     size = page.images.size
-    if task.with_figures and (given := answer.dimensions) is not None:
+    if (given := answer.dimensions) is not None:
         size = PageSize(given.width, given.height, given.dpi)
     images = PageImages(pictures=page.images.pictures, figures=tuple(figures), size=size)
     reading = PageReading(text=text.strip(), markdown=markdown.strip())
@@ -161,7 +161,9 @@ class RawWriter:
             for figure in page.figures
         ]
         size = page.size
-        dimensions = size and OcrDimensions(dpi=size.dpi, height=size.height, width=size.width)
+        dimensions = (
+            OcrDimensions(dpi=size.dpi, height=size.height, width=size.width) if size else None
+        )
         ocr_page = OcrPage(
             index=page.number - 1, markdown=markdown, images=images, dimensions=dimensions
         )

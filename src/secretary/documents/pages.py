@@ -74,7 +74,7 @@ class Page:
     pictures: tuple[str, ...] = ()
     #: The pictures the Markdown refers to, by the names of their files in the store.
     figures: tuple[Figure, ...] = ()
-    #: None unless figures were requested.
+    #: None if it is not a page of a PDF.
     size: PageSize | None = None
     #: Further metadata, such as the OCR confidence.
     facts: Mapping[str, Any] = field(default_factory=dict)

@@ -89,7 +89,7 @@ def _process_page(
             return PendingPage(number=number, reason=native.fault)
         readings["native"] = native
     max_pixels = min(task.max_pixels, MAX_PIXELS)
-    images = PageImages(size=_size(page, max_pixels) if task.with_figures else None)
+    images = PageImages(size=_size(page, max_pixels))
     if not (needs_ocr or method.llm or task.renderings or figures):
         if method.endpoint:
             return PendingPage(number=number, images=images)
