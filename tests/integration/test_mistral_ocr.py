@@ -358,9 +358,8 @@ class TestDownloads:
                 polled = (await service.job(job_id))["results"]
         assert downloads == dict.fromkeys(URLS, 200)
         assert set(data) == {
-            *URLS, "extracted_text", "metadata", "mistral_ocr_raw_metadata", "processId",
+            *URLS, "extracted_text", "metadata", "mistral_ocr_raw_metadata",
         }  # fmt: skip
-        assert data["processId"] == job_id
         assert {name: polled[name] for name in data} == data
 
 

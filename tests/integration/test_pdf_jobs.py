@@ -71,7 +71,7 @@ class TestNative:
         self, service: ServiceClient
     ) -> None:
         results = await service.read(ROUTE, THREE, "fruit.pdf")
-        cache_key = f"cache/pdf/{hashlib.sha256(THREE).hexdigest()}/native"
+        cache_key = f"cache/pdf/{hashlib.sha256(THREE).hexdigest()}/auto"
         assert results["target_dir"] == results["asset_dir"] == cache_key
         assert (service.data_dir / cache_key / "page_002.txt").read_text().strip() == "Two pears"
 
@@ -87,7 +87,8 @@ class TestNative:
         assert "3 pages" in error["message"]
 
     async def test_a_scan_is_no_empty_success(self, service: ServiceClient) -> None:
-        error = await service.refused(ROUTE, scan_of(page(ENGLISH)), "scan.pdf")
+        scan = scan_of(page(ENGLISH))
+        error = await service.refused(ROUTE, scan, "scan.pdf", extraction_method="native")
         assert error["code"] == "UNSUPPORTED_FILE"
         assert "auto" in error["message"]
 
@@ -217,6 +218,11 @@ async def test_a_cancelled_job_stops_and_its_pages_are_kept_for_the_next(
 
 
 class TestAuto:
+    async def test_it_is_the_default(self, service: ServiceClient) -> None:
+        results = await service.read(ROUTE, scan_of(page(ENGLISH)), "scan.pdf", ocr_language="eng")
+        assert results["metadata"]["extraction_method"] == "auto"
+        assert results["metadata"]["text_contents"][0]["method"] == "ocr"
+
     async def test_only_pages_without_a_usable_text_are_read_by_ocr(
         self, service: ServiceClient
     ) -> None:
@@ -397,7 +403,7 @@ class TestCache:
     async def test_pages_that_are_known_are_not_read_again(self, service: ServiceClient) -> None:
         content = pdf("Page one is known", "Page two is not")
         await service.read(ROUTE, content, "a.pdf", page_end=1)
-        directory = service.data_dir / f"cache/pdf/{hashlib.sha256(content).hexdigest()}/native"
+        directory = service.data_dir / f"cache/pdf/{hashlib.sha256(content).hexdigest()}/auto"
         (directory / "page_001.txt").unlink()  # processing the page again would restore it
         (directory / "page_001.txt").write_text("from the cache")
         results = await service.read(ROUTE, content, "a.pdf")

@@ -179,8 +179,8 @@ class ResultWarning(Document):
 
     code: str
     message: str
-    page: int | Omitted = None
-    time: float | Omitted = Field(None, description="In seconds")
+    page: int | None = None
+    time: float | None = Field(None, description="In seconds")
 
 
 class MistralOcrMetadata(Document):
@@ -211,7 +211,7 @@ class Results(Document):
     context: JsonObject | None
 
     metadata: Metadata | None = None
-    warnings: list[ResultWarning] = []
+    warnings: list[ResultWarning] | None = Field(None, description="What was not perfect")
     is_from_cache: bool | None = None
     llm_info: LlmInfo | None = None
     # pdf, office, imageocr
@@ -224,7 +224,6 @@ class Results(Document):
     mistral_ocr_raw_url: str | Omitted = Field(None, description="With `mistral_ocr`: JSON")
     mistral_ocr_raw_metadata: MistralOcrMetadata | Omitted = None
     mistral_ocr_images_url: str | Omitted = Field(None, description="A ZIP of the pictures")
-    processId: str | Omitted = Field(None, description="With `mistral_ocr`: the id of the job")
     # audio, video
     transcription: Transcription | None = None
     transcript_file: str | None = None

@@ -54,7 +54,7 @@ TO_PDF: LazyCallable[str] = LazyCallable("documents.office.libreoffice", "conver
 
 class PdfParameters(LanguageParameters):
     extraction_method: MethodName = Field(
-        default="native", description="How to read the pages; `auto` decides page by page"
+        default="auto", description="How to read the pages; `auto` decides page by page"
     )
     include_images: bool = Field(
         default=False, description="Render an image and a preview of each page"
@@ -84,13 +84,6 @@ class PdfParameters(LanguageParameters):
     ocr_language: str | None = ocr_language_field()
 
     @property
-    def method(self) -> str | None:
-        """The requested method, or None."""
-        if "extraction_method" not in self.model_fields_set:
-            return None
-        return METHOD_ALIASES.get(self.extraction_method, self.extraction_method)
-
-    @property
     def renderings(self) -> tuple[Rendering, ...]:
         if not self.mistral_ocr:
             return (PAGE_IMAGE, PREVIEW) if self.include_images else ()
@@ -99,7 +92,7 @@ class PdfParameters(LanguageParameters):
 
     def page_options(self) -> PageOptions:
         return PageOptions(
-            method=self.method or self.extraction_method,
+            method=METHOD_ALIASES.get(self.extraction_method, self.extraction_method),
             renderings=self.renderings,
             languages=self.ocr_language,
             password=self.password,
@@ -122,10 +115,11 @@ def page_options(ctx: JobContext[PdfParameters]) -> PageOptions:
     options = parameters.page_options()
     if not parameters.mistral_ocr:
         return options
+    is_default = "extraction_method" not in parameters.model_fields_set
     has_endpoint = "ocr" in ctx.llm.options.models and not parameters.password
     return replace(
         options,
-        method=parameters.method or ("mistral_ocr" if has_endpoint else "auto"),
+        method="mistral_ocr" if is_default and has_endpoint else options.method,
         text_form="markdown_pages",
         mistral_ocr=True,
         figures=parameters.include_ocr_images,

@@ -209,7 +209,6 @@ _TEXT_FIELDS = (
         "mistral_ocr_raw_url",
         "mistral_ocr_raw_metadata",
         "mistral_ocr_images_url",
-        "processId",
     ),
 )
 _SPEECH_FIELDS = (("transcription",), ("subtitles",))

@@ -458,7 +458,6 @@ def _with_mistral_ocr_urls(job: Job, results: dict[str, Any]) -> dict[str, Any]:
     results |= {
         "mistral_ocr_raw_url": f"{path}/mistral-ocr-raw",
         "mistral_ocr_raw_metadata": metadata,
-        "processId": job.job_id,  # clients that poll or stream build the URL of the raw pages of it
     }
     if images:
         results["mistral_ocr_images_url"] = f"{path}/mistral-ocr-images"
