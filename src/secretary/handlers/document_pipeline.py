@@ -6,7 +6,6 @@ import importlib.metadata
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
@@ -161,10 +160,8 @@ async def open_page_cache(
     has_other_limit = is_rendered and limits.max_pixels != DEFAULT_MAX_PIXELS
     made_with = [package_version(library)]
     if method.ocr:
-        # With `auto`, a missing engine matters only if a page needs it.
-        with suppress(errors.EngineUnavailable) if method.auto else nullcontext():
-            engine = open_engine(limits.ocr_engine, limits.ocr_data_directory)
-            made_with.append(f"{engine.name} {engine.version} {OCR_PIPELINE_VERSION}")
+        engine = open_engine(limits.ocr_engine, limits.ocr_data_directory)
+        made_with.append(f"{engine.name} {engine.version} {OCR_PIPELINE_VERSION}")
     key = {
         "images": [[one.prefix, one.max_side, one.quality] for one in renderings],
         "figures": options.figures,
