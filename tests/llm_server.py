@@ -145,7 +145,11 @@ async def llm_server(*replies: Reply | Reads) -> AsyncIterator[LlmServer]:
 
     async def answer(request: WebRequest) -> None:
         nonlocal at_once
-        read = {"/v1/chat/completions": json.loads, "/v1/audio/transcriptions": parse_form(request)}
+        read = {
+            "/v1/chat/completions": json.loads,
+            "/v1/ocr": json.loads,
+            "/v1/audio/transcriptions": parse_form(request),
+        }
         server.requests.append(
             {**read[request.target](await request.body()), "headers": request.headers}
         )

@@ -275,10 +275,14 @@ class LlmSettings(Group):
     transcription_provider: str | None = None
     transcription_model: str | None = None
     transcription_parameters: dict[str, Any] = {}
+    #: An endpoint with the Mistral OCR API, for `/api/pdf/process-mistral-ocr`.
+    ocr_provider: str | None = None
+    ocr_model: str | None = None
+    ocr_parameters: dict[str, Any] = {}
     #: By model name.
     prices: dict[str, LlmPriceSettings] = {}
 
-    @field_validator("chat_provider", "vision_provider", "transcription_provider")
+    @field_validator("chat_provider", "vision_provider", "transcription_provider", "ocr_provider")
     @classmethod
     def _is_defined(cls, name: str | None, info: ValidationInfo) -> str | None:
         if name is not None and name not in info.data.get("providers", {name}):

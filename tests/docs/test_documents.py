@@ -14,6 +14,7 @@ from secretary.jobs.submission import JobRequest, parse_request
 from tests.acceptance.program import Program, Running
 from tests.minimal_files import pdf
 from tests.polling import wait_until
+from tests.sample_documents import rich_pdf
 from tests.webhook_receiver import Receiver
 
 from .examples import Example, examples
@@ -60,6 +61,13 @@ def upload(service: Running, fields: dict[str, str]) -> Any:
     return httpx.post(url, files=file, data=fields, trust_env=False, timeout=10).json()
 
 
+def raw_pages(service: Running, receiver: Receiver) -> Any:
+    url, file = f"{service.url}/api/pdf/process-mistral-ocr", {"file": ("a.pdf", rich_pdf())}
+    fields = {"sync": "true"}
+    results = httpx.post(url, files=file, data=fields, trust_env=False, timeout=60).json()["data"]
+    return service.get(results["mistral_ocr_raw_url"]).json()
+
+
 def a_webhooks_event(service: Running, receiver: Receiver) -> Any:
     upload(service, {"callback_url": receiver.url("/events")})
     wait_until(lambda: "completed" in receiver.phases("/events"))
@@ -82,6 +90,7 @@ MADE: dict[str, Callable[[Running, Receiver], Any]] = {
     f"{REFERENCE}/errors.md": an_error,
     f"{REFERENCE}/event-job.md": an_older_error,
     f"{REFERENCE}/ingress.md": an_acknowledgement,
+    f"{REFERENCE}/mistral-ocr.md": raw_pages,
     f"{REFERENCE}/streams.md": a_batchs_event,
     f"{REFERENCE}/webhooks.md": a_webhooks_event,
 }

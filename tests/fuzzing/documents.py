@@ -10,9 +10,10 @@ from pathlib import Path
 
 from secretary.core.errors import JobFailed
 from secretary.core.files import IMAGE_TYPES, OFFICE_TYPES, detect_file_type
-from secretary.documents.ocr.recognition import inspect_image, process_image_pages
+from secretary.documents.ocr.images import inspect_image
+from secretary.documents.ocr.recognition import process_image_pages
 from secretary.documents.office.pages import process_office_document
-from secretary.documents.pages import METHODS, PageStore, PageTask
+from secretary.documents.pages import METHODS, PREVIEW, PageStore, PageTask
 from secretary.documents.pdf.pages import inspect_pdf, process_pdf_pages
 from secretary.worker.sandbox import Limits, Sandbox
 from secretary.worker.sandbox.child_main import send
@@ -78,6 +79,8 @@ def _make_pages(path: Path, kind: str, page_store: PageStore, directory: Path) -
         page_store=page_store,
         scratch=str(directory),
         max_pixels=MAX_PIXELS,
+        renderings=(PREVIEW,),
+        with_figures=True,
     )
     if kind == "pdf":
         pages = inspect_pdf(str(path), None)["page_count"]

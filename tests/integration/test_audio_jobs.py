@@ -63,6 +63,8 @@ async def test_a_recording_becomes_a_transcript_subtitles_and_markdown(tmp_path:
             "transcript.vtt",
         ]
         assert results["metadata"]["format"] == "wav"
+        assert "chapters" not in results["metadata"]
+        assert results["chapters"] == []
         assert results["metadata"]["duration"] == pytest.approx(7, abs=1)
     assert await service.leftovers() == []
 

@@ -109,11 +109,66 @@ async def test_a_preview_has_no_text(service: ServiceClient) -> None:
     assert [url.rpartition("/")[2] for url in results["assets"]] == ["preview_001.jpg"]
 
 
-async def test_a_picture_without_text_is_read_as_such(service: ServiceClient) -> None:
+async def test_a_picture_without_text_fails(service: ServiceClient) -> None:
     content = as_file(Image.new("L", (400, 300), 255), "PNG")
-    results = await service.read(ROUTE, content, "a.png")
-    assert results["page_texts"] == []
-    assert results["metadata"]["text_contents"][0]["content"] == ""
+    error = await service.refused(ROUTE, content, "a.png")
+    assert error["code"] == "UNSUPPORTED_FILE"
+    assert error["message"] == "No text was found in the document"
+
+
+@pytest.mark.parametrize(
+    ("method", "used", "assets"),
+    [
+        ("ocr", "ocr", []),
+        ("tesseract_ocr", "ocr", []),
+        ("native", "ocr", []),
+        ("both", "ocr", []),
+        ("preview_and_native", "preview_and_ocr", ["preview_001.jpg"]),
+    ],
+)
+async def test_the_methods_of_pdfs_are_accepted(
+    service: ServiceClient, method: str, used: str, assets: list[str]
+) -> None:
+    content = as_file(page(LINES), "PNG")
+    fields = {"extraction_method": method, "ocr_language": "eng", "context": '{"a": 1}'}
+    results = await service.read(ROUTE, content, "a.png", **fields)
+    assert results["metadata"]["extraction_method"] == used
+    assert error_rate(results, LINES) < 0.02
+    assert [url.rpartition("/")[2] for url in results["assets"]] == assets
+    assert results["context"] == {"a": 1}
+
+
+async def test_the_text_of_a_picture_has_no_page_marker(service: ServiceClient) -> None:
+    content = as_file(page(LINES), "PNG")
+    text = (await service.read(ROUTE, content, "a.png", ocr_language="eng"))["extracted_text"]
+    assert "Seite" not in text
+    assert character_error_rate(" ".join(LINES), " ".join(text.split())) < 0.02
+
+
+async def test_the_pages_of_a_tiff_have_markers(service: ServiceClient) -> None:
+    content = as_file(page(LINES), "TIFF", save_all=True, append_images=[page(LINES)])
+    text = (await service.read(ROUTE, content, "a.tiff", ocr_language="eng"))["extracted_text"]
+    assert text.startswith("--- Seite 1 ---\n")
+    assert "\n--- Seite 2 ---\n" in text
+
+
+async def test_the_metadata_describe_the_picture(service: ServiceClient) -> None:
+    sheet = page(LINES).convert("RGB")
+    content = as_file(sheet, "JPEG", dpi=(300, 300))
+    metadata = (await service.read(ROUTE, content, "a.jpg", ocr_language="eng"))["metadata"]
+    expected = {
+        "file_name": "a.jpg",
+        "file_size": len(content),
+        "dimensions": [sheet.width, sheet.height],
+        "format": "JPEG",
+        "color_mode": "RGB",
+        "dpi": [300, 300],
+        "extraction_method": "ocr",
+    }
+    assert {name: metadata[name] for name in expected} == expected
+    content = as_file(page(LINES), "PNG")
+    metadata = (await service.read(ROUTE, content, "a.png", ocr_language="eng"))["metadata"]
+    assert "dpi" not in metadata
 
 
 async def test_a_picture_from_the_web_is_read(tmp_path: Path) -> None:
@@ -135,7 +190,10 @@ async def test_a_picture_from_the_web_is_read(tmp_path: Path) -> None:
     assert error_rate(job["results"], LINES) < 0.02
 
 
-@pytest.mark.parametrize(("method", "expected"), [("llm", set()), ("llm_and_ocr", {"llm", "ocr"})])
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [("llm", set()), ("llm_and_ocr", {"llm", "ocr"}), ("llm_and_native", {"llm", "ocr"})],
+)
 async def test_a_model_reads_it(tmp_path: Path, method: str, expected: set[str]) -> None:
     async with (
         llm_server(says("# Fruit")) as server,

@@ -42,6 +42,7 @@ URL = "https://example.org/a"
 ROUTES: dict[str, tuple[bytes | None, str]] = {
     "/api/pdf/process": (HELLO, "pdf"),
     "/api/pdf/process-url": (HELLO, "pdf"),
+    "/api/pdf/process-mistral-ocr": (HELLO, "pdf"),
     "/api/office/process": (DOCX, "office"),
     "/api/office/process-via-pdf": (DOCX, "office"),
     "/api/imageocr/process": (PNG, "imageocr"),

@@ -153,6 +153,7 @@ async def test_every_format_becomes_markdown(
 ) -> None:
     results = await service.read(ROUTE, make(), name)
     assert expected in results["markdown_content"]
+    assert results["extracted_text"] == results["markdown_content"].strip()
     assert (await service.get(results["markdown_file"])).text.startswith(
         results["markdown_content"].strip()
     )
@@ -178,6 +179,71 @@ async def test_pictures_come_along_when_they_are_asked_for(service: ServiceClien
     assert (await service.read(ROUTE, a_docx(), "a.docx"))["assets"] == []
 
 
+async def test_pictures_are_not_announced_as_pages(service: ServiceClient) -> None:
+    results = await service.read(ROUTE, a_docx(), "a.docx", includeImages="true")
+    assert await service.archived(results["images_archive_url"]) == ["img-001.png"]
+    assert "![](img-001.png)" in results["extracted_text"]
+    assert results["pages_archive_url"] is None
+    assert results["previews_archive_url"] is None
+
+
+async def test_there_is_no_archive_of_no_pictures(service: ServiceClient) -> None:
+    results = await service.read(ROUTE, an_xlsx(), "a.xlsx", includeImages="true")
+    assert results["images_archive_url"] is None
+    assert results["assets"] == []
+
+
+async def test_a_picture_on_two_slides_is_in_the_archive_once(service: ServiceClient) -> None:
+    show = pptx.Presentation()
+    for _ in range(2):
+        slide = show.slides.add_slide(show.slide_layouts[5])
+        slide.shapes.title.text = "Fruit"
+        slide.shapes.add_picture(picture(), 0, 0)
+    results = await service.read(ROUTE, saved(show.save), "a.pptx", includeImages="true")
+    assert await service.archived(results["images_archive_url"]) == ["img-001.png"]
+    assert len(results["assets"]) == 1
+
+
+@pytest.mark.parametrize("kind", ["GIF", "BMP", "TIFF"])
+async def test_pictures_in_other_formats_are_converted(service: ServiceClient, kind: str) -> None:
+    document = docx.Document()
+    document.add_paragraph("Fruit")
+    document.add_picture(io.BytesIO(as_file(Image.new("RGB", (40, 30), "red"), kind)))
+    results = await service.read(ROUTE, saved(document.save), "a.docx", includeImages="true")
+    (url,) = results["assets"]
+    assert url.endswith("/img-001.png")
+    converted = Image.open(io.BytesIO((await service.get(url)).content)).convert("RGB")
+    assert (converted.size, converted.getpixel((1, 1))) == ((40, 30), (255, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("---\ntitle: Fruit\n---\n\nAn apple\n", "```yaml\ntitle: Fruit\n```\n\nAn apple"),
+        ("---\n\nAn apple\n\n---\n\nA pear\n", "An apple\n\n---\n\nA pear"),
+        ("----\n---\nAn apple\n", "An apple"),
+    ],
+)
+async def test_the_text_never_starts_with_front_matter(
+    service: ServiceClient, content: str, expected: str
+) -> None:
+    results = await service.read(ROUTE, content.encode(), "a.md")
+    assert results["extracted_text"] == expected
+    assert (await service.get(results["markdown_file"])).text.strip() == content.strip()
+
+
+async def test_a_warning_says_that_previews_are_not_rendered(service: ServiceClient) -> None:
+    fields = {"includeImages": "true", "includePreviews": "true", "force_refresh": "false"}
+    results = await service.read(ROUTE, a_docx(), "a.docx", **fields)
+    assert [warning["code"] for warning in results["warnings"]] == ["PREVIEWS_NOT_RENDERED"]
+    assert (await service.read(ROUTE, a_docx(), "a.docx"))["warnings"] == []
+
+
+async def test_an_empty_document_fails(service: ServiceClient) -> None:
+    error = await service.refused(ROUTE, saved(docx.Document().save), "a.docx")
+    assert error["code"] == "UNSUPPORTED_FILE"
+
+
 async def test_the_same_file_is_there_at_once(service: ServiceClient) -> None:
     content = a_pptx()
     await service.read(ROUTE, content, "a.pptx")
@@ -196,6 +262,14 @@ class TestByLibreOffice:
         results = await service.read(VIA_PDF, a_docx(), "a.docx", extraction_method="native")
         assert "Before the table" in results["extracted_text"]
         assert results["metadata"]["page_count"] == 1
+
+    async def test_the_text_is_markdown_with_page_markers_and_has_previews(
+        self, service: ServiceClient
+    ) -> None:
+        results = await service.read(VIA_PDF, a_docx(), "a.docx", includePreviews="true")
+        assert results["extracted_text"].startswith("--- Seite 1 ---\n\n# Fruit\n")
+        assert await service.archived(results["images_archive_url"]) == ["preview_001.jpg"]
+        assert results["warnings"] == []
 
     async def test_a_presentation_given_as_pdf_is_converted_first(
         self, service: ServiceClient

@@ -71,7 +71,7 @@ class TestNative:
         self, service: ServiceClient
     ) -> None:
         results = await service.read(ROUTE, THREE, "fruit.pdf")
-        cache_key = f"cache/pdf/{hashlib.sha256(THREE).hexdigest()}/native"
+        cache_key = f"cache/pdf/{hashlib.sha256(THREE).hexdigest()}/auto"
         assert results["target_dir"] == results["asset_dir"] == cache_key
         assert (service.data_dir / cache_key / "page_002.txt").read_text().strip() == "Two pears"
 
@@ -87,7 +87,8 @@ class TestNative:
         assert "3 pages" in error["message"]
 
     async def test_a_scan_is_no_empty_success(self, service: ServiceClient) -> None:
-        error = await service.refused(ROUTE, scan_of(page(ENGLISH)), "scan.pdf")
+        scan = scan_of(page(ENGLISH))
+        error = await service.refused(ROUTE, scan, "scan.pdf", extraction_method="native")
         assert error["code"] == "UNSUPPORTED_FILE"
         assert "auto" in error["message"]
 
@@ -217,6 +218,11 @@ async def test_a_cancelled_job_stops_and_its_pages_are_kept_for_the_next(
 
 
 class TestAuto:
+    async def test_it_is_the_default(self, service: ServiceClient) -> None:
+        results = await service.read(ROUTE, scan_of(page(ENGLISH)), "scan.pdf", ocr_language="eng")
+        assert results["metadata"]["extraction_method"] == "auto"
+        assert results["metadata"]["text_contents"][0]["method"] == "ocr"
+
     async def test_only_pages_without_a_usable_text_are_read_by_ocr(
         self, service: ServiceClient
     ) -> None:
@@ -260,10 +266,13 @@ class TestPictures:
 
     async def test_pictures_of_the_pages_beside_any_method(self, service: ServiceClient) -> None:
         results = await service.read(ROUTE, THREE, "fruit.pdf", include_images="true")
-        assert [url.rpartition("/")[2] for url in results["assets"]] == [
-            "image_001.jpg", "image_002.jpg", "image_003.jpg",
+        names = [url.rpartition("/")[2] for url in results["assets"]]
+        assert names == [
+            "image_001.jpg", "preview_001.jpg", "image_002.jpg", "preview_002.jpg",
+            "image_003.jpg", "preview_003.jpg",
         ]  # fmt: skip
-        assert len(await service.archived(results["images_archive_url"])) == 3
+        assert await service.archived(results["images_archive_url"]) == names
+        assert results["previews_archive_url"] is None
 
     async def test_a_huge_page_is_drawn_within_the_budget(self, service: ServiceClient) -> None:
         huge = pdf("Huge").replace(b"[0 0 612 792]", b"[0 0 14400 14400]")
@@ -271,12 +280,48 @@ class TestPictures:
             ROUTE, huge, "huge.pdf", extraction_method="native", include_images="true"
         )
         picture = Image.open(io.BytesIO((await service.get(results["assets"][0])).content))
-        assert picture.size == (4096, 4096)
+        assert picture.size == (1280, 1280)
+
+    async def test_the_pages_archive_has_its_own_route(self, service: ServiceClient) -> None:
+        job_id = await service.submit_file(ROUTE, THREE, "fruit.pdf", include_images="true")
+        await service.ended(job_id)
+        names = await service.archived(f"/api/pdf/jobs/{job_id}/download-pages-archive")
+        assert len(names) == 6
 
     async def test_a_tiny_page_has_a_picture_too(self, service: ServiceClient) -> None:
         tiny = pdf("").replace(b"[0 0 612 792]", b"[0 0 1 1]")
         results = await service.read(ROUTE, tiny, "tiny.pdf", extraction_method="preview")
         assert len(results["assets"]) == 1
+
+
+class TestBlankDocuments:
+    BLANK = pdf("", "")
+
+    @pytest.mark.parametrize("method", ["native", "auto", "ocr", "both"])
+    async def test_a_document_without_text_fails(self, service: ServiceClient, method: str) -> None:
+        error = await service.refused(ROUTE, self.BLANK, "a.pdf", extraction_method=method)
+        assert error["code"] == "UNSUPPORTED_FILE"
+        assert error["message"] == "No text was found in the document"
+
+    async def test_a_document_of_pictures_only_completes_with_a_warning(
+        self, service: ServiceClient
+    ) -> None:
+        fields = {"extraction_method": "auto", "includeImages": "true"}
+        results = await service.read(ROUTE, self.BLANK, "a.pdf", **fields)
+        assert results["warnings"] == [
+            {"code": "NO_TEXT", "message": "No text was found in the document"}
+        ]
+        assert results["images_archive_url"]
+
+    async def test_previews_without_text_are_what_was_requested(
+        self, service: ServiceClient
+    ) -> None:
+        results = await service.read(ROUTE, self.BLANK, "a.pdf", extraction_method="preview")
+        assert results["warnings"] == []
+
+    async def test_a_blank_page_among_others_is_no_failure(self, service: ServiceClient) -> None:
+        results = await service.read(ROUTE, pdf("One", ""), "a.pdf", extraction_method="auto")
+        assert texts(results) == ["One", ""]
 
 
 class TestVision:
@@ -358,7 +403,7 @@ class TestCache:
     async def test_pages_that_are_known_are_not_read_again(self, service: ServiceClient) -> None:
         content = pdf("Page one is known", "Page two is not")
         await service.read(ROUTE, content, "a.pdf", page_end=1)
-        directory = service.data_dir / f"cache/pdf/{hashlib.sha256(content).hexdigest()}/native"
+        directory = service.data_dir / f"cache/pdf/{hashlib.sha256(content).hexdigest()}/auto"
         (directory / "page_001.txt").unlink()  # processing the page again would restore it
         (directory / "page_001.txt").write_text("from the cache")
         results = await service.read(ROUTE, content, "a.pdf")

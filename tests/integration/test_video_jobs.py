@@ -58,6 +58,8 @@ async def test_a_talk_becomes_a_transcript_and_its_slides(tmp_path: Path) -> Non
             assert title in frame["text"]
             picture = await service.get(frame["url"])
             assert picture.headers["content-type"] == "image/jpeg"
+        assert [chapter["title"] for chapter in results["chapters"]] == ["Harvest", "Library"]
+        assert "chapters" not in results["metadata"]
         markdown = results["markdown_content"]
         assert markdown.startswith(
             "# The annual meeting\n\n## Harvest (00:00)\n\n![00:00](frame_001"

@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "media": {"core", "storage", "documents", "documents.office"},
     "media.ytdlp": {"core", "config", "media", "network", "storage"},
     "web": {"core", "documents.office"},
-    "llm": {"config", "core", "media"},
+    "llm": {"config", "core", "documents", "media"},
     "llm.templates": {"core"},
     "worker.sandbox": {"core"},
     "jobs": {

@@ -298,9 +298,9 @@ def test_pictures_are_kept_in_place(tmp_path: Path) -> None:
     document.add_picture(str(tmp_path / "red.png"))
     document.add_paragraph("After")
     page = read(saved(document, tmp_path), "docx", tmp_path, include_images=True).pages[0]
-    assert page.markdown == "Before\n\n![](image_001.png)\n\n![](image_001.png)\n\nAfter\n"
-    assert page.pictures == ("image_001.png",)
-    image = (tmp_path / "pictures" / "image_001.png").read_bytes()
+    assert page.markdown == "Before\n\n![](img-001.png)\n\n![](img-001.png)\n\nAfter\n"
+    assert page.pictures == ("img-001.png",)
+    image = (tmp_path / "pictures" / "img-001.png").read_bytes()
     assert image == (tmp_path / "red.png").read_bytes()
 
 
@@ -317,7 +317,7 @@ def test_a_metafile_is_kept_but_not_shown(tmp_path: Path) -> None:
     body = f"<w:p><w:r>{PICTURE.format(alt='A plan', id='media')}</w:r></w:p>"
     file = docx_of(body, {"media": ("image", "media.xml")}, media=metafile)
     page = read(file, "docx", tmp_path, include_images=True).pages[0]
-    assert (page.markdown, page.pictures) == ("[A plan](image_001.emf)\n", ("image_001.emf",))
+    assert (page.markdown, page.pictures) == ("[A plan](img-001.emf)\n", ("img-001.emf",))
 
 
 def test_headers_footers_and_hidden_text_are_left_out(tmp_path: Path) -> None:

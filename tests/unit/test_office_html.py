@@ -81,8 +81,8 @@ class TestPages:
             '<img src="data:image/png;base64,AAAA" alt="broken">'
         )
         result = read(page(body), "html", tmp_path, include_images=True)
-        assert result.pages[0].markdown == "![dot](image_001.png)farbroken\n"
-        assert (tmp_path / "pictures" / "image_001.png").read_bytes() == PNG
+        assert result.pages[0].markdown == "![dot](img-001.png)farbroken\n"
+        assert (tmp_path / "pictures" / "img-001.png").read_bytes() == PNG
 
     def test_what_is_hidden_stays_hidden(self, tmp_path: Path) -> None:
         body = (
@@ -176,8 +176,8 @@ class TestBooks:
         file = book({"OPS/text/one.xhtml": text, "OPS/images/a b.png": PNG}, spine="one")
         result = read(file, "epub", tmp_path, include_images=True).pages[0]
         assert (result.markdown, result.pictures) == (
-            "![dot](image_001.png)\n",
-            ("image_001.png",),
+            "![dot](img-001.png)\n",
+            ("img-001.png",),
         )
 
     def test_entities_are_not_expanded(self, tmp_path: Path) -> None:

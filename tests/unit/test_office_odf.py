@@ -105,8 +105,8 @@ class TestTexts:
         )
         file = odt_of(body, parts={"Pictures/a.png": PNG})
         page = read(file, "odt", tmp_path, include_images=True).pages[0]
-        assert page.markdown == "See ![A dot](image_001.png).\n\nBox\n\nInside\n"
-        assert page.pictures == ("image_001.png",)
+        assert page.markdown == "See ![A dot](img-001.png).\n\nBox\n\nInside\n"
+        assert page.pictures == ("img-001.png",)
 
     def test_its_properties(self, tmp_path: Path) -> None:
         meta = (

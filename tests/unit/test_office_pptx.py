@@ -139,8 +139,8 @@ def test_links_and_pictures_of_a_slide(tmp_path: Path) -> None:
     picture._element.nvPicPr.cNvPr.set("descr", "Red [square]")
     path = saved(presentation, tmp_path)
     page = read(path, "pptx", tmp_path, include_images=True).pages[0]
-    assert page.markdown == ("[site](https://example.org)\n\n![Red \\[square\\]](image_001.png)\n")
-    assert page.pictures == ("image_001.png",)
+    assert page.markdown == ("[site](https://example.org)\n\n![Red \\[square\\]](img-001.png)\n")
+    assert page.pictures == ("img-001.png",)
     assert markdown(path, "pptx", tmp_path) == "[site](https://example.org)\n\nRed [square]\n"
 
 

@@ -98,11 +98,11 @@ def test_pictures_and_text_boxes(tmp_path: Path) -> None:
         r" Inside\par}}}B\par"
     )
     page = read(rtf(body), "rtf", tmp_path, include_images=True).pages[0]
-    assert page.markdown == "A ![](image_001.png)\n\nInside\n\nB\n"
-    assert (tmp_path / "pictures" / "image_001.png").read_bytes() == PNG
+    assert page.markdown == "A ![](img-001.png)\n\nInside\n\nB\n"
+    assert (tmp_path / "pictures" / "img-001.png").read_bytes() == PNG
     binary = rf"{{\pict\pngblip\bin{len(PNG)} ".encode() + PNG + b"}"
     page = read(rtf("X").replace(b"X", binary), "rtf", tmp_path, include_images=True).pages[0]
-    assert page.pictures == ("image_001.png",)
+    assert page.pictures == ("img-001.png",)
 
 
 def test_its_properties_and_what_it_ignores(tmp_path: Path) -> None:

@@ -178,8 +178,8 @@ class TestZips:
         body = "".join(blip.format(name) for name in related)
         parts = members(docx_of(body, related)) | {"../../evil.png": PNG, "evil.png": PNG}
         page = read(zipped(parts), "docx", tmp_path, include_images=True).pages[0]
-        assert page.pictures == ("image_001.png",)  # that of the document itself
-        assert [path.name for path in (tmp_path / "pictures").iterdir()] == ["image_001.png"]
+        assert page.pictures == ("img-001.png",)  # that of the document itself
+        assert [path.name for path in (tmp_path / "pictures").iterdir()] == ["img-001.png"]
 
     @pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
     def test_what_no_office_program_packs_is_not_unpacked(

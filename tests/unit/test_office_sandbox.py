@@ -28,7 +28,7 @@ async def test_a_document_is_read_in_a_sandbox(tmp_path: Path) -> None:
     finally:
         await sandbox.close()
     assert read == call()
-    assert read.pages[0].markdown == "# Title\n\n![](image_001.png)\n"
+    assert read.pages[0].markdown == "# Title\n\n![](img-001.png)\n"
 
 
 def test_who_only_sends_the_work_loads_no_parsers() -> None:

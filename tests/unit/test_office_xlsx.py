@@ -176,9 +176,9 @@ def test_links_and_pictures_of_a_sheet(tmp_path: Path) -> None:
     page = read(saved(book, tmp_path), "xlsx", tmp_path, include_images=True).pages[0]
     assert page.markdown == (
         "# Figures\n\n| [site](https://example.org/a%7Cb) | x |\n| --- | --- |\n\n"
-        "![Picture](image_001.png)\n"
+        "![Picture](img-001.png)\n"
     )
-    assert page.pictures == ("image_001.png",)
+    assert page.pictures == ("img-001.png",)
 
 
 def test_dates_may_count_from_1904(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from fastapi import Path, Request
 from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
-from ..core.errors import NotFound
+from ..core.errors import InvalidParameters, NotFound
 from ..core.job import FINAL_STATUSES
 from ..storage.artifacts import ArtifactFile, JobFiles
 from .auth import Caller
-from .models import Envelope, ResponseModel
+from .models import Envelope, Omitted, ResponseModel
 from .openapi import Responses, header, make_router
 from .requests import UUID, JobId, job_service_of
 from .responses import LEGACY_PREFIX, JsonResponse, success
@@ -116,6 +116,7 @@ async def get_file(request: Request, path: FilePath, user: Caller) -> Response:
 class Processing(ResponseModel):
     status: Literal["processing"]
     job_id: str
+    message: str | Omitted = None
 
 
 NOT_FINISHED = {
@@ -155,7 +156,54 @@ async def download_markdown(request: Request, job_id: JobId, user: Caller) -> Re
 
 
 def _not_finished(job_id: str) -> Response:
-    return JSONResponse({"status": "processing", "job_id": job_id}, 202, {"Retry-After": "5"})
+    body = {"status": "processing", "job_id": job_id, "message": "The job has not finished"}
+    return JSONResponse(body, 202, {"Retry-After": "5"})
+
+
+@router.get(
+    "/api/pdf/jobs/{job_id}/mistral-ocr-raw",
+    **ARCHIVE_ROUTE,
+    summary="Download the pages of a PDF in the form of the Mistral OCR API",
+)
+async def mistral_ocr_raw(request: Request, job_id: JobId, user: Caller) -> Response:
+    """JSON with the Markdown of each page, its size, and the images with their positions. The job
+    was submitted to `/api/pdf/process-mistral-ocr`."""
+    return await _pdf_file_response(request, job_id, user, "mistral_ocr_raw_file")
+
+
+@router.get(
+    "/api/pdf/jobs/{job_id}/mistral-ocr-images",
+    **ARCHIVE_ROUTE,
+    summary="Download the pictures on the pages of a PDF",
+)
+async def mistral_ocr_images(request: Request, job_id: JobId, user: Caller) -> Response:
+    """A ZIP with the images that the Markdown refers to. The job was submitted to
+    `/api/pdf/process-mistral-ocr`."""
+    return await _pdf_file_response(request, job_id, user, "mistral_ocr_images_archive")
+
+
+@router.get(
+    "/api/pdf/jobs/{job_id}/download-pages-archive",
+    **ARCHIVE_ROUTE,
+    summary="Download images of the pages of a PDF",
+)
+async def download_pages_archive(request: Request, job_id: JobId, user: Caller) -> Response:
+    """A ZIP with an image or a preview of each page, or both."""
+    return await _pdf_file_response(request, job_id, user, "pages_archive")
+
+
+async def _pdf_file_response(
+    request: Request, job_id: str, user: str | None, field: str
+) -> Response:
+    """The file that the job's results name in this field."""
+    job_service = job_service_of(request)
+    job = await job_service.reporting_job(job_id, user=user)
+    if job.status not in FINAL_STATUSES:
+        return _not_finished(job_id)
+    name = (job.results or {}).get(field)
+    if not isinstance(name, str):
+        raise InvalidParameters(f"The job {job_id} has no such file")
+    return _file_response(request, await job_service.files.find(job, name), download=True)
 
 
 class JobFile(ResponseModel):

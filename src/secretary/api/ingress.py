@@ -79,6 +79,7 @@ TEMPLATE_EXAMPLE = {
 ROUTES = (
     IngressRoute("/pdf/process", "pdf", PDF_TYPES),
     IngressRoute("/pdf/process-url", "pdf", PDF_TYPES),
+    IngressRoute("/pdf/process-mistral-ocr", "pdf", PDF_TYPES, {"mistral_ocr": True}),
     IngressRoute("/office/process", "office", OFFICE_TYPES),
     IngressRoute("/office/process-via-pdf", "office", OFFICE_TYPES, {"via_pdf": True}),
     IngressRoute("/imageocr/process", "imageocr", IMAGE_TYPES),

@@ -128,7 +128,6 @@ class Metadata(Document):
     format: str | None = None
     duration: float | None = Field(None, description="Recordings: in seconds")
     engine: str | None = Field(None, description="Recordings: the transcription engine")
-    chapters: list[Chapter] | None = None
     language: str | None = None
     source_language: str | None = None
     target_language: str | None = None
@@ -196,6 +195,14 @@ class ResultWarning(Document):
     time: float | None = Field(None, description="In seconds")
 
 
+class MistralOcrMetadata(Document):
+    """What `mistral_ocr_raw_url` says about the document as a whole."""
+
+    model: str
+    pages_count: int
+    usage_info: JsonObject
+
+
 class Results(Document):
     """The results of a job. All job types share one shape; fields after `context` are present
     only where they apply. Every file is given as a URL of this API."""
@@ -216,9 +223,9 @@ class Results(Document):
     context: JsonObject | None
 
     metadata: Metadata | None = None
+    warnings: list[ResultWarning] | None = Field(None, description="What was not perfect")
     is_from_cache: bool | None = None
     llm_info: LlmInfo | None = None
-    warnings: list[ResultWarning] | None = Field(None, description="What was not perfect")
     processId: str | None = Field(None, description="The id of the job")
     # pdf, office, imageocr
     extracted_text: str | None = None
@@ -227,6 +234,9 @@ class Results(Document):
     pages_archive_url: str | None = None
     images_archive_url: str | None = None
     previews_archive_url: str | None = None
+    mistral_ocr_raw_url: str | Omitted = Field(None, description="With `mistral_ocr`: JSON")
+    mistral_ocr_raw_metadata: MistralOcrMetadata | Omitted = None
+    mistral_ocr_images_url: str | Omitted = Field(None, description="A ZIP of the pictures")
     # audio, video
     transcription: Transcription | None = None
     transcript_file: str | None = None
@@ -237,6 +247,7 @@ class Results(Document):
     output_text: str | None = Field(
         None, description="What the template made of the transcript, in the response to a request"
     )
+    chapters: list[Chapter] | None = None
     # session
     missing: list[MissingPart] | None = None
     # transformer

@@ -24,10 +24,10 @@ class MediaPlayer {
   }
 
   draw() {
-    const { transcription, subtitles, metadata } = this.results;
+    const { transcription, subtitles, chapters, metadata } = this.results;
     const hasVideo = this.frames.length > 0 || this.results.recording?.media_type?.startsWith("video/");
     render(this.container, html`<div class="media ${hasVideo ? "has-video" : ""}">${this.frameStrip()}
-      <div class="stage"><div class="player"><div id="player"></div><div id="player-note" class="muted"></div></div>${chapterButtons(metadata?.chapters)}</div>
+      <div class="stage"><div class="player"><div id="player"></div><div id="player-note" class="muted"></div></div>${chapterButtons(chapters ?? metadata?.chapters)}</div>
       <div class="transcript-pane">${this.segments.length ? html`<div class="bar"><p class="transcript-search"><label class="visually-hidden" for="transcript-query">${t("player.search")}</label><input type="search" id="transcript-query" placeholder="${t("player.search")}">
         <label class="check"><input type="checkbox" id="auto-scroll" checked> ${t("player.auto_scroll")}</label> <span class="muted" id="matches" role="status"></span></p>
         <p class="actions">${downloadButtons({ ...subtitles, txt: this.results.transcript_file })}</p></div>` : ""}

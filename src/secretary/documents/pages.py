@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Required, TypedDict
@@ -18,6 +18,40 @@ from ..storage.append_log import RecordRef
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A picture that is part of a page: its file in the store, and its box in pixels of the page
+    from the top left."""
+
+    file: str
+    left: int = 0
+    top: int = 0
+    right: int = 0
+    bottom: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PageSize:
+    """In pixels at this resolution."""
+
+    width: int
+    height: int
+    dpi: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageImages:
+    """The image files of one page."""
+
+    #: Renderings of the whole page.
+    pictures: tuple[str, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    size: PageSize | None = None
+
+
+NO_IMAGES = PageImages()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +72,10 @@ class Page:
     texts: Mapping[str, str] = field(default_factory=dict)
     #: Names of the page's image files in the store.
     pictures: tuple[str, ...] = ()
+    #: The pictures the Markdown refers to, by the names of their files in the store.
+    figures: tuple[Figure, ...] = ()
+    #: None if it is not a page of a PDF.
+    size: PageSize | None = None
     #: Further metadata, such as the OCR confidence.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -74,7 +112,8 @@ class PageStore:
         try:
             record = orjson.dumps(fields)
         except TypeError:  # a lone surrogate, which could not be decoded again
-            record = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
+            text = json.dumps(fields, ensure_ascii=False, default=asdict)
+            record = text.encode("utf-8", "replace")
         append_log.append(self.directory, page.number, record, not_before=self.made_after)
 
     def write(self, name: str, content: bytes) -> None:
@@ -118,7 +157,10 @@ def link_pages(page_store: PageStore, refs: Iterable[RecordRef]) -> None:
 
 def load_pages(refs: Iterable[RecordRef]) -> Iterator[Page]:
     for record in map(orjson.loads, append_log.read(refs)):
-        yield Page(**{**record, "pictures": tuple(record["pictures"])})
+        record["pictures"] = tuple(record["pictures"])
+        record["figures"] = tuple(Figure(**figure) for figure in record.get("figures", ()))
+        record["size"] = PageSize(**record["size"]) if record.get("size") else None
+        yield Page(**record)
 
 
 def page_text_file(number: int) -> str:
@@ -133,6 +175,8 @@ class ExtractionMethod:
     preview: bool = False
     #: Decide per page: OCR only where the text layer is unusable.
     auto: bool = False
+    #: An endpoint with the Mistral OCR API reads the document.
+    endpoint: bool = False
 
 
 METHODS: dict[str, ExtractionMethod] = {
@@ -145,16 +189,41 @@ METHODS: dict[str, ExtractionMethod] = {
     "llm_and_native": ExtractionMethod(llm=True, native=True),
     "llm_and_ocr": ExtractionMethod(llm=True, ocr=True),
     "auto": ExtractionMethod(native=True, ocr=True, auto=True),
+    "preview_and_ocr": ExtractionMethod(preview=True, ocr=True),
+    "mistral_ocr": ExtractionMethod(endpoint=True),
 }
 METHOD_ALIASES = {"tesseract_ocr": "ocr"}
 #: Part of the cache key: change it when preprocessing or layout of recognised text changes.
 OCR_PIPELINE_VERSION = "1"
 
-#: Longest side in pixels, and JPEG quality.
-PREVIEW_SIDE, PREVIEW_QUALITY = 640, 75
-IMAGE_SIDE, IMAGE_QUALITY = 4096, 85
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendering:
+    """A JPEG of each page: `<prefix>001<suffix>` and so on."""
+
+    prefix: str
+    suffix: str = ".jpg"
+    #: Longest side in pixels; None for the size at `dpi`.
+    max_side: int | None = None
+    quality: int
+    #: At which a PDF is rendered before it is scaled down: enough to read on a screen.
+    dpi: int = 150
+
+    def file_name(self, number: int) -> str:
+        return f"{self.prefix}{number:03d}{self.suffix}"
+
+
+PREVIEW = Rendering(prefix="preview_", max_side=640, quality=75)
+PAGE_IMAGE = Rendering(prefix="image_", max_side=1280, quality=85)
+#: A picture of its own, upright.
+WHOLE_PICTURE = Rendering(prefix="image_", max_side=4096, quality=85)
+#: The two kinds of page images that the Mistral OCR route offers.
+SMALL_PREVIEW = Rendering(prefix="preview_", max_side=360, quality=80)
+HIGH_RESOLUTION = Rendering(prefix="page_", suffix=".jpeg", quality=85, dpi=200)
+
+FIGURE_QUALITY = 85
 #: Vision models scale larger images down anyway.
-MODEL_SIDE = 2000
+MODEL_SIDE, MODEL_QUALITY = 2000, 85
 
 
 class DocumentInfo(TypedDict, total=False):
@@ -170,6 +239,11 @@ class DocumentInfo(TypedDict, total=False):
     modified_at: str
     #: The PDF was damaged; this is what could be recovered of it.
     is_mended: bool
+    #: Of a picture: width and height in pixels, its format, Pillow's mode, and its resolution.
+    dimensions: list[int]
+    format: str
+    color_mode: str
+    dpi: list[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +255,9 @@ class PageTask:
     method: ExtractionMethod
     #: The name of the method in the results.
     method_name: str
-    with_images: bool = False
+    renderings: tuple[Rendering, ...] = ()
+    #: Whether to extract the pictures on the pages, with references in the Markdown.
+    with_figures: bool = False
     languages: str | None = None
     ocr_engine: str = "tesseract"
     ocr_data_directory: str | None = None
@@ -206,59 +282,97 @@ class PageReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingPage:
-    """A page that its process could not finish: it needs OCR, which runs in a separate call, or a
-    vision model, which gets `model_image`."""
+    """A page that its process could not finish: it needs OCR, which runs in a separate call, a
+    vision model, which gets `model_image`, or an OCR endpoint."""
 
     number: int
     readings: Mapping[str, PageReading] = field(default_factory=dict)
-    pictures: tuple[str, ...] = ()
+    images: PageImages = NO_IMAGES
     #: Path of the image to send to the model.
     model_image: str | None = None
     reason: str | None = None
 
 
 def save_page(
-    task: PageTask, number: int, readings: Mapping[str, PageReading], pictures: Sequence[str]
+    task: PageTask, number: int, readings: Mapping[str, PageReading], images: PageImages = NO_IMAGES
 ) -> Page:
     """Build a page from its readings, the preferred one first, and save it."""
     texts = {name: reading.text for name, reading in readings.items()}
     usable = [reading for reading in readings.values() if reading.text.strip()]
     best = next((reading for reading in usable if not reading.fault), usable[0] if usable else None)
-    joined = "\n".join(f"--- {name} ---\n{text}\n" for name, text in texts.items())
+    text = next(iter(texts.values()), "")
+    if len(texts) > 1 and usable:
+        text = "\n".join(f"--- {name} ---\n{text}\n" for name, text in texts.items())
     page = Page(
         number=number,
-        text=next(iter(texts.values())) if len(texts) == 1 else joined,
-        markdown=best.markdown if best else "",
+        text=text,
+        markdown=_with_figures(best.markdown if best else "", images.figures),
         method=task.method_name if len(readings) != 1 else next(iter(readings)),
         reason=task.reasons.get(number),
         texts=texts if len(texts) > 1 else {},
-        pictures=tuple(pictures),
+        pictures=images.pictures,
+        figures=images.figures,
+        size=images.size,
         facts={key: fact for reading in readings.values() for key, fact in reading.facts.items()},
     )
     task.page_store.save(page)
     return page
 
 
-def finish_page(
-    task: PageTask, number: int, readings: Mapping[str, PageReading], image: "Image"
-) -> PendingPage | None:
-    """Save a page with its full-size image and preview, as the task requires. Return the page
-    instead if a vision model has to read it."""
+def figure_markdown(file: str) -> str:
+    return f"![{file}]({file})"
+
+
+def _with_figures(markdown: str, figures: Sequence[Figure]) -> str:
+    """Refer to the figures at the end of the page, unless their places in the text are known."""
+    references = (figure_markdown(figure.file) for figure in figures)
+    missing = [reference for reference in references if reference not in markdown]
+    return "\n\n".join(filter(None, [markdown.rstrip("\n"), *missing])) if missing else markdown
+
+
+def save_renderings(task: PageTask, number: int, image: "Image") -> tuple[str, ...]:
+    """Save the images of the whole page that the task requires, and return their names."""
     from .ocr.images import save_jpeg  # the worker imports this module, but never renders images
 
     names = []
-    for is_wanted, name, side, quality in (
-        (task.with_images, f"image_{number:03d}.jpg", IMAGE_SIDE, IMAGE_QUALITY),
-        (task.method.preview, f"preview_{number:03d}.jpg", PREVIEW_SIDE, PREVIEW_QUALITY),
-    ):
-        if is_wanted:
-            file = BytesIO()
-            save_jpeg(image, file, max_side=side, quality=quality)
-            task.page_store.write(name, file.getvalue())
-            names.append(name)
+    for rendering in task.renderings:
+        file = BytesIO()
+        save_jpeg(image, file, max_side=rendering.max_side, quality=rendering.quality)
+        names.append(rendering.file_name(number))
+        task.page_store.write(names[-1], file.getvalue())
+    return tuple(names)
+
+
+def save_figure(page_store: PageStore, name: str, image: "Image") -> None:
+    """Save a figure for the assembly, which gives it the name that clients see."""
+    from .ocr.images import save_jpeg
+
+    file = BytesIO()
+    save_jpeg(image, file, quality=FIGURE_QUALITY)
+    write_new(f"{page_store.directory}/{name}", file.getvalue())
+
+
+def figure_file(number: int, index: int, suffix: str = ".jpeg") -> str:
+    """The name in the store of a figure of this page."""
+    return f"figure_{number:03d}_{index}{suffix}"
+
+
+def finish_page(
+    task: PageTask,
+    number: int,
+    readings: Mapping[str, PageReading],
+    image: "Image",
+    images: PageImages = NO_IMAGES,
+) -> PendingPage | None:
+    """Save a page with its renderings. Return the page instead if a model has to read it."""
+    from .ocr.images import save_jpeg
+
+    images = replace(images, pictures=save_renderings(task, number, image))
+    if task.method.endpoint:
+        return PendingPage(number=number, images=images)
     if not task.method.llm:
-        save_page(task, number, readings, names)
+        save_page(task, number, readings, images)
         return None
     path = f"{task.scratch}/model_{number:03d}.jpg"
-    save_jpeg(image, path, max_side=MODEL_SIDE, quality=IMAGE_QUALITY)
-    return PendingPage(number=number, readings=readings, pictures=tuple(names), model_image=path)
+    save_jpeg(image, path, max_side=MODEL_SIDE, quality=MODEL_QUALITY)
+    return PendingPage(number=number, readings=readings, images=images, model_image=path)

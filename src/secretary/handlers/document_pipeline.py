@@ -22,18 +22,28 @@ from ..documents.assembly import (
     RESULTS_FILE,
     TEXT_FILE,
     Assembly,
+    TextForm,
     assemble,
     is_assembled,
+)
+from ..documents.mistral_ocr import (
+    FIGURES_ARCHIVE,
+    PAGES_ARCHIVE,
+    RAW_FILE,
+    RawDocument,
+    save_answer,
 )
 from ..documents.ocr.engines import open_engine
 from ..documents.pages import (
     METHODS,
     OCR_PIPELINE_VERSION,
+    PREVIEW,
     DocumentInfo,
     PageReading,
     PageStore,
     PageTask,
     PendingPage,
+    Rendering,
     link_pages,
     save_page,
 )
@@ -43,7 +53,13 @@ from ..storage.append_log import RecordRef
 from ..storage.cache import CacheEntry, sha256_of
 from ..storage.sources import SourceFile
 from ..version import __version__
-from .parameters import DocumentResults, LanguageParameters, is_from_cache, reusable_since
+from .parameters import (
+    DocumentResults,
+    LanguageParameters,
+    ResultWarning,
+    is_from_cache,
+    reusable_since,
+)
 from .text_generation import apply_requested_template, requested_template
 
 DocumentContext = JobContext[LanguageParameters]
@@ -68,9 +84,9 @@ async def resolve_document(
     ctx: DocumentContext, accepted: frozenset[str], options: "PageOptions | None" = None
 ) -> Document:
     """Fetch the source file of the job, which must be of one of the accepted types. Fail before
-    any work if the options need a vision model and none is configured."""
-    if options and METHODS[options.method].llm:
-        ctx.llm.model("vision")
+    any work if the options need a model that is not configured."""
+    if options:
+        require_model(ctx, options)
     await start(ctx)
     return await check_source(await ctx.source(), accepted)
 
@@ -108,11 +124,31 @@ class PageOptions:
     """How the pages of a document are to be read."""
 
     method: str
-    images: bool = False
+    #: Images of the pages, beside the previews that some methods make.
+    renderings: tuple[Rendering, ...] = ()
+    #: Whether to extract the pictures on the pages.
+    figures: bool = False
+    text_form: TextForm = "pages"
+    #: Whether to write the results in the form of the Mistral OCR API, too.
+    mistral_ocr: bool = False
     languages: str | None = None
     password: str | None = None
     first_page: int | None = None
     last_page: int | None = None
+
+    @property
+    def all_renderings(self) -> tuple[Rendering, ...]:
+        prefixes = {rendering.prefix for rendering in self.renderings}
+        needs_preview = METHODS[self.method].preview and PREVIEW.prefix not in prefixes
+        return (*self.renderings, PREVIEW) if needs_preview else self.renderings
+
+
+def require_model(ctx: DocumentContext, options: PageOptions) -> str | None:
+    """The name of the model that reads the pages, if any. Fails if it is not configured."""
+    method = METHODS[options.method]
+    if method.endpoint:
+        return ctx.llm.model("ocr")
+    return ctx.llm.model("vision") if method.llm else None
 
 
 async def open_page_cache(
@@ -120,26 +156,29 @@ async def open_page_cache(
 ) -> CacheEntry:
     """The cache of pages that are processed one by one. `library` renders them."""
     method, limits = METHODS[options.method], ctx.documents
-    is_rendered = method.ocr or method.llm or method.preview or options.images
+    renderings = options.all_renderings
+    is_rendered = method.ocr or method.llm or renderings or options.figures
     has_other_engine = method.ocr and limits.ocr_engine != DEFAULT_ENGINE
     has_other_limit = is_rendered and limits.max_pixels != DEFAULT_MAX_PIXELS
     made_with = [package_version(library)]
+    engines = [*made_with]
     if method.ocr:
         engine = open_engine(limits.ocr_engine, limits.ocr_data_directory)
         made_with.append(f"{engine.name} {engine.version} {OCR_PIPELINE_VERSION}")
-    engines = [package_version(library)]
-    if method.ocr:
         engines.append(f"{engine.name} {engine.version}")
-    if method.llm:
-        engines.append(ctx.llm.model("vision"))
+    if model := require_model(ctx, options):
+        engines.append(model)
     languages = _languages(ctx, options)
     expected = f"; expected languages: {languages}" if languages else ""
     await ctx.log(f"Method {options.method} with {', '.join(engines)}{expected}")
     key = {
-        "images": options.images,
-        "languages": _languages(ctx, options),
+        "images": [[one.prefix, one.max_side, one.quality] for one in renderings],
+        "figures": options.figures,
+        "text_form": options.text_form if options.text_form == "markdown_pages" else None,
+        "mistral_ocr": options.mistral_ocr,
+        "languages": languages,
         "password": options.password,
-        "model": ctx.llm.model("vision") if method.llm else None,
+        "model": model,
         "about": context_for_model(ctx.parameters) if method.llm else None,
         "engine": limits.ocr_engine if has_other_engine else None,
         "max_pixels": limits.max_pixels if has_other_limit else None,
@@ -190,6 +229,8 @@ ProcessPages = Callable[[PageTask, Sequence[int]], list[PendingPage]]
 
 #: Pages per call: text layers take a millisecond each, images longer, OCR and models longest.
 NATIVE_BATCH, RENDERED_BATCH, OCR_BATCH = 64, 8, 1
+#: Pages per request to an OCR endpoint: its response contains their images.
+ENDPOINT_BATCH = 32
 #: Opening the document takes longer than reading the text layer of fewer pages than this.
 MIN_NATIVE_BATCH = 16
 
@@ -223,7 +264,8 @@ async def read_pages(
         password=options.password,
         method=method,
         method_name=options.method,
-        with_images=options.images,
+        renderings=options.all_renderings,
+        with_figures=options.figures,
         languages=_languages(ctx, options),
         ocr_engine=limits.ocr_engine,
         ocr_data_directory=limits.ocr_data_directory,
@@ -238,8 +280,26 @@ async def read_pages(
         page_numbers,
         metadata={**info, "extraction_method": options.method},
         processed=await PageProcessor(ctx, task, process, entry, page_numbers).run(),
-        images=options.images,
-        previews=method.preview,
+        archives=page_archives(options),
+        text_form=options.text_form,
+        raw=RawDocument(
+            model=require_model(ctx, options) or f"secretary-{__version__}",
+            document_bytes=document.source.path.stat().st_size,
+            pages_count=len(page_numbers),
+        )
+        if options.mistral_ocr
+        else None,
+    )
+
+
+def page_archives(options: PageOptions) -> dict[str, tuple[str, ...]]:
+    """The archives of page images, and the prefixes of their members."""
+    prefixes = tuple(rendering.prefix for rendering in options.all_renderings)
+    if options.mistral_ocr:
+        return {PAGES_ARCHIVE: prefixes}
+    archives = {IMAGES: prefixes} if options.renderings else {}
+    return (
+        {**archives, PREVIEWS: (PREVIEW.prefix,)} if METHODS[options.method].preview else archives
     )
 
 
@@ -327,9 +387,11 @@ class PageProcessor:
     ) -> list[PendingPage]:
         """Run as many calls at a time as there are processes, or as the model takes requests."""
         method, concurrency = task.method, self.ctx.processes
-        max_batch = RENDERED_BATCH if method.preview or task.with_images else NATIVE_BATCH
+        max_batch = RENDERED_BATCH if task.renderings or task.with_figures else NATIVE_BATCH
         if method.llm or (method.ocr and not method.auto):
             max_batch = OCR_BATCH
+        elif method.endpoint:  # each request has the whole document in it
+            concurrency, max_batch = 1, ENDPOINT_BATCH
         if method.llm:
             concurrency = self.ctx.llm.options.models["vision"].provider.max_concurrent
         unfinished: list[PendingPage] = []
@@ -338,6 +400,9 @@ class PageProcessor:
             remaining = await self._process(task, batch)
             if method.llm:
                 await self._read_with_model(task, remaining)
+                remaining = []
+            elif method.endpoint:
+                await self._read_with_endpoint(task, remaining)
                 remaining = []
             unfinished.extend(remaining)
             await self._advance(len(batch) - len(remaining))
@@ -377,7 +442,17 @@ class PageProcessor:
             )
             await asyncio.to_thread(image.unlink)
             readings = {"llm": PageReading(text=markdown, markdown=markdown), **page.readings}
-            await asyncio.to_thread(save_page, task, page.number, readings, page.pictures)
+            await asyncio.to_thread(save_page, task, page.number, readings, page.images)
+
+    async def _read_with_endpoint(self, task: PageTask, pages: Sequence[PendingPage]) -> None:
+        content = await asyncio.to_thread(Path(task.path).read_bytes)
+        indexes = [page.number - 1 for page in pages]
+        answers = await self.ctx.llm.ocr(content, pages=indexes, with_images=task.with_figures)
+        by_index = {answer.index: answer for answer in answers}
+        for page in pages:
+            if page.number - 1 not in by_index:
+                raise errors.UpstreamFailed(f"The OCR endpoint left out page {page.number}")
+            await asyncio.to_thread(save_answer, task, page, by_index[page.number - 1])
 
 
 def split_into_batches(
@@ -399,6 +474,7 @@ def split_into_batches(
 # Assemble the results ---------------------------------------------------------------------------
 
 IMAGES, PREVIEWS = "images.zip", "previews.zip"
+NO_TEXT = "No text was found in the document"
 
 
 async def assemble_results(
@@ -409,18 +485,22 @@ async def assemble_results(
     *,
     metadata: Mapping[str, Any],
     processed: bool,
-    images: bool,
-    previews: bool = False,
+    archives: Mapping[str, tuple[str, ...]],
+    text_form: TextForm,
+    raw: RawDocument | None = None,
     is_print: bool = True,
+    warnings: Sequence[ResultWarning] = (),
 ) -> DocumentResults:
-    """Join the pages, and apply the template if the job names one."""
+    """Join the pages, and apply the template if the job names one. A document without any text is
+    an error, unless its images were requested."""
     await ctx.progress("postprocessing", 90, "Assembling the pages")
     page_store = open_page_store(ctx, entry)
-    archives = {IMAGES: "image_"} if images else {}
     assembly = Assembly(
         page_store=page_store,
         numbers=page_numbers,
-        archives={**archives, PREVIEWS: "preview_"} if previews else archives,
+        archives=archives,
+        text_form=text_form,
+        raw=raw,
         is_print=is_print,
         made_after=page_store.made_after,
         may_reuse=not processed and not page_store.made_after,
@@ -431,9 +511,14 @@ async def assemble_results(
         raise errors.UnsupportedFile(
             "The PDF has no text layer: it may be a scan. Use the method 'auto' or 'ocr'."
         )
+    made = {name: name for name in assembled.files}
+    if not assembled.has_text:
+        if not any(name.endswith(".zip") for name in made):
+            raise errors.UnsupportedFile(NO_TEXT)
+        if metadata.get("extraction_method") != "preview":
+            warnings = [*warnings, ResultWarning(code="NO_TEXT", message=NO_TEXT)]
     source = document.source
     metadata = {"file_name": source.name, "file_size": source.path.stat().st_size, **metadata}
-    made = {name: name for name in assembled.files}
     texts, pictures = counted(len(assembled.page_texts), "page"), len(assembled.pictures)
     archives_made = [name for name in (IMAGES, PREVIEWS) if name in made]
     await ctx.log(
@@ -445,16 +530,23 @@ async def assemble_results(
         extracted_text_file=TEXT_FILE if assembled.has_text else None,
         page_texts=assembled.page_texts,
         page_markdown_file=made.get(PAGES_FILE),
-        assets=assembled.pictures,
+        assets=list(dict.fromkeys(assembled.pictures)),
         asset_dir=entry.name,
         target_dir=entry.name,
         archive_filename=f"{PurePath(metadata['file_name']).stem or 'document'}_files.zip",
-        pages_archive=made.get(IMAGES, made.get(PREVIEWS)),
+        # The pictures in an office file are not pages.
+        pages_archive=made.get(PAGES_ARCHIVE, made.get(IMAGES, made.get(PREVIEWS)))
+        if is_print
+        else None,
         images_archive=made.get(IMAGES),
         previews_archive=made.get(PREVIEWS),
+        mistral_ocr_raw_file=made.get(RAW_FILE),
+        mistral_ocr_raw_metadata=raw.metadata() if raw else None,
+        mistral_ocr_images_archive=made.get(FIGURES_ARCHIVE),
         context=ctx.parameters.context,
         is_from_cache=is_from_cache(ctx, processed=processed),
         metadata=metadata,
+        warnings=list(warnings),
         llm_info=ctx.llm.info(),
         more_in=RESULTS_FILE,
     )

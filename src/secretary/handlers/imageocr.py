@@ -1,23 +1,28 @@
 """Job type `imageocr`: reads the text in an image, by OCR or a vision model."""
 
 from functools import partial
-from typing import Literal
 
 from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..core.files import IMAGE_TYPES
-from ..documents.pages import METHOD_ALIASES, DocumentInfo, PendingPage
+from ..documents.pages import METHOD_ALIASES, WHOLE_PICTURE, DocumentInfo, PendingPage
 from ..jobs.handler import JobContext, handles
 from .document_pipeline import PageOptions, open_page_cache, read_pages, resolve_document
 from .parameters import DocumentResults, LanguageParameters, ocr_language_field
-from .pdf import TIMEOUT
+from .pdf import TIMEOUT, MethodName
 
-#: Clients send `native` and `auto` as for PDFs, but an image has no text layer.
-MethodName = Literal["ocr", "tesseract_ocr", "llm", "llm_and_ocr", "preview", "native", "auto"]
-IMAGE_METHODS = {**METHOD_ALIASES, "native": "ocr", "auto": "ocr"}
+#: Clients send the methods of PDFs, but an image has no text layer.
+IMAGE_METHODS = {
+    **METHOD_ALIASES,
+    "native": "ocr",
+    "auto": "ocr",
+    "both": "ocr",
+    "preview_and_native": "preview_and_ocr",
+    "llm_and_native": "llm_and_ocr",
+}
 
-INSPECT: LazyCallable[DocumentInfo] = LazyCallable("documents.ocr.recognition", "inspect_image")
+INSPECT: LazyCallable[DocumentInfo] = LazyCallable("documents.ocr.images", "inspect_image")
 PROCESS_PAGES: LazyCallable[list[PendingPage]] = LazyCallable(
     "documents.ocr.recognition", "process_image_pages"
 )
@@ -25,7 +30,7 @@ PROCESS_PAGES: LazyCallable[list[PendingPage]] = LazyCallable(
 
 class ImageParameters(LanguageParameters):
     extraction_method: MethodName = Field(
-        default="ocr", description="How to read the image; `native` and `auto` mean `ocr`"
+        default="ocr", description="How to read the image; `native`, `both` and `auto` mean `ocr`"
     )
     include_images: bool = Field(default=False, description="Return the image as an upright JPEG")
     ocr_language: str | None = ocr_language_field()
@@ -33,7 +38,8 @@ class ImageParameters(LanguageParameters):
     def page_options(self) -> PageOptions:
         return PageOptions(
             method=IMAGE_METHODS.get(self.extraction_method, self.extraction_method),
-            images=self.include_images,
+            renderings=(WHOLE_PICTURE,) if self.include_images else (),
+            text_form="plain",
             languages=self.ocr_language,
         )
 

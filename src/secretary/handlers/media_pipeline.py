@@ -294,11 +294,11 @@ async def assemble_results(
             "format": media.recording.format,
             "duration": media.recording.duration,
             **(transcript.metadata if transcript else {}),
-            "chapters": [asdict(chapter) for chapter in media.chapters],
             **(_site_metadata(media.site) if media.site else {}),
         },
         recording=recording,
         warnings=warnings,
+        chapters=[asdict(chapter) for chapter in media.chapters],
         llm_info=ctx.llm.info(),
         more_in=RESULTS_FILE,
     )

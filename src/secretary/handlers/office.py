@@ -1,15 +1,18 @@
 """Job type `office`: converts documents, spreadsheets and presentations to Markdown."""
 
-from typing import ClassVar, cast
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
 
 from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..core.files import OFFICE_TYPES
-from ..documents.pages import DocumentInfo
+from ..documents.pages import PREVIEW, DocumentInfo, Rendering
 from ..jobs.handler import JobContext, handles
 from ..jobs.job_log import counted
 from .document_pipeline import (
+    IMAGES,
     Document,
     DocumentContext,
     assemble_results,
@@ -19,8 +22,8 @@ from .document_pipeline import (
     package_version,
     resolve_document,
 )
-from .parameters import DocumentResults, reusable_since
-from .pdf import CONVERTIBLE, TIMEOUT, PdfParameters, read_pdf
+from .parameters import DocumentResults, ResultWarning, reusable_since
+from .pdf import CONVERTIBLE, TIMEOUT, PdfParameters, page_options, read_pdf
 
 PROCESS_PAGES: LazyCallable[DocumentInfo] = LazyCallable(
     "documents.office.pages", "process_office_document"
@@ -30,26 +33,47 @@ PROCESS_PAGES: LazyCallable[DocumentInfo] = LazyCallable(
 class OfficeParameters(PdfParameters):
     """With `via_pdf`, all options of a PDF apply."""
 
-    ignored_fields: ClassVar[frozenset[str]] = frozenset({"include_previews"})
-
     include_images: bool = Field(default=False, description="Extract the images in the document")
+    include_previews: bool = Field(
+        default=False, description="With `via_pdf`: render a preview of each page"
+    )
     via_pdf: bool = Field(
         default=False, description="Convert to PDF with LibreOffice and read the printed pages"
     )
+
+    @property
+    def renderings(self) -> tuple[Rendering, ...]:
+        renderings = super().renderings
+        has_previews = any(one.prefix == PREVIEW.prefix for one in renderings)
+        wants_previews = self.include_previews and not has_previews
+        return (*renderings, PREVIEW) if wants_previews else renderings
+
+
+NO_PREVIEWS = ResultWarning(
+    code="PREVIEWS_NOT_RENDERED",
+    message="Previews of office files are rendered only with via_pdf",
+)
+#: Prefix of the names of pictures in office files; see `documents.office.blocks`.
+PICTURES = "img-"
 
 
 @handles("office", OfficeParameters, timeout=TIMEOUT)
 async def office(ctx: JobContext[OfficeParameters]) -> DocumentResults:
     if ctx.parameters.via_pdf:
-        options = ctx.parameters.page_options()
+        options = replace(page_options(ctx), text_form="markdown_pages")
         document = await resolve_document(ctx, CONVERTIBLE | {"html", "text"}, options)
         return await read_pdf(ctx, document, options)
     document = await resolve_document(ctx, OFFICE_TYPES)
-    return await read_office(ctx, document, images=ctx.parameters.include_images)
+    warnings = [NO_PREVIEWS] if ctx.parameters.include_previews else []
+    return await read_office(ctx, document, images=ctx.parameters.include_images, warnings=warnings)
 
 
 async def read_office(
-    ctx: DocumentContext, document: Document, *, images: bool = False
+    ctx: DocumentContext,
+    document: Document,
+    *,
+    images: bool = False,
+    warnings: Sequence[ResultWarning] = (),
 ) -> DocumentResults:
     # Only its name says whether a text file is a table.
     suffix = document.source.path.suffix.lower() if document.file_type == "text" else None
@@ -82,6 +106,8 @@ async def read_office(
         range(1, info["page_count"] + 1),
         metadata=info,
         processed=processed,
-        images=images,
+        archives={IMAGES: (PICTURES,)} if images else {},
+        text_form="markdown",
         is_print=False,
+        warnings=warnings,
     )

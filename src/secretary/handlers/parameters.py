@@ -237,6 +237,11 @@ class DocumentResults(FileResults):
     pages_archive: str | None
     images_archive: str | None
     previews_archive: str | None
+    #: With `mistral_ocr`: the document in the form of that API, what it says about the document as
+    #: a whole, and the archive of the figures.
+    mistral_ocr_raw_file: str | None = None
+    mistral_ocr_raw_metadata: dict[str, Any] | None = None
+    mistral_ocr_images_archive: str | None = None
 
 
 class SubtitleFiles(BaseModel):
@@ -276,6 +281,8 @@ class RecordingResults(FileResults):
     original_subtitles: SubtitleFiles | None
     frames: list[Frame]
     recording: KeptRecording
+    #: Not part of the metadata: clients take metadata with chapters for a finished analysis.
+    chapters: list[dict[str, Any]]
 
 
 class TransformerResults(Results):

@@ -1,15 +1,25 @@
 """Job type `pdf`: reads a PDF page by page, by its text layer, OCR or a vision model."""
 
 import os
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from ..core.callables import LazyCallable
 from ..documents.office.libreoffice import clear_profiles
-from ..documents.pages import METHOD_ALIASES, DocumentInfo, PendingPage
+from ..documents.pages import (
+    HIGH_RESOLUTION,
+    METHOD_ALIASES,
+    PAGE_IMAGE,
+    PREVIEW,
+    SMALL_PREVIEW,
+    DocumentInfo,
+    PendingPage,
+    Rendering,
+)
 from ..jobs.handler import JobContext, handles
 from .document_pipeline import (
     Document,
@@ -44,9 +54,25 @@ TO_PDF: LazyCallable[str] = LazyCallable("documents.office.libreoffice", "conver
 
 class PdfParameters(LanguageParameters):
     extraction_method: MethodName = Field(
-        default="native", description="How to read the pages; `auto` decides page by page"
+        default="auto", description="How to read the pages; `auto` decides page by page"
     )
-    include_images: bool = Field(default=False, description="Render an image of each page")
+    include_images: bool = Field(
+        default=False, description="Render an image and a preview of each page"
+    )
+    mistral_ocr: bool = Field(
+        default=False, description="Return the results in the form of the Mistral OCR API, too"
+    )
+    include_ocr_images: bool = Field(
+        default=True,
+        validation_alias=AliasChoices("include_ocr_images", "includeOcrImages", "includeOCRImages"),
+        description="With `mistral_ocr`: extract the pictures on the pages",
+    )
+    include_preview_pages: bool = Field(
+        default=True, description="With `mistral_ocr`: render a small preview of each page"
+    )
+    include_high_res_pages: bool = Field(
+        default=False, description="With `mistral_ocr`: render each page at 200 dpi"
+    )
     page_start: int | None = Field(default=None, ge=1, description="First page to read")
     page_end: int | None = Field(default=None, ge=1, description="Last page to read")
     password: str | None = Field(
@@ -57,10 +83,17 @@ class PdfParameters(LanguageParameters):
     )
     ocr_language: str | None = ocr_language_field()
 
+    @property
+    def renderings(self) -> tuple[Rendering, ...]:
+        if not self.mistral_ocr:
+            return (PAGE_IMAGE, PREVIEW) if self.include_images else ()
+        high_resolution = (HIGH_RESOLUTION,) if self.include_high_res_pages else ()
+        return (*high_resolution, SMALL_PREVIEW) if self.include_preview_pages else high_resolution
+
     def page_options(self) -> PageOptions:
         return PageOptions(
             method=METHOD_ALIASES.get(self.extraction_method, self.extraction_method),
-            images=self.include_images,
+            renderings=self.renderings,
             languages=self.ocr_language,
             password=self.password,
             first_page=self.page_start,
@@ -70,9 +103,27 @@ class PdfParameters(LanguageParameters):
 
 @handles("pdf", PdfParameters, timeout=TIMEOUT)
 async def pdf(ctx: JobContext[PdfParameters]) -> DocumentResults:
-    options = ctx.parameters.page_options()
+    options = page_options(ctx)
     document = await resolve_document(ctx, CONVERTIBLE | {"pdf"}, options)
     return await read_pdf(ctx, document, options)
+
+
+def page_options(ctx: JobContext[PdfParameters]) -> PageOptions:
+    """With `mistral_ocr`, an OCR endpoint reads the pages if one is configured, unless the request
+    names a method. It cannot open encrypted files."""
+    parameters = ctx.parameters
+    options = parameters.page_options()
+    if not parameters.mistral_ocr:
+        return options
+    is_default = "extraction_method" not in parameters.model_fields_set
+    has_endpoint = "ocr" in ctx.llm.options.models and not parameters.password
+    return replace(
+        options,
+        method="mistral_ocr" if is_default and has_endpoint else options.method,
+        text_form="markdown_pages",
+        mistral_ocr=True,
+        figures=parameters.include_ocr_images,
+    )
 
 
 async def read_pdf(

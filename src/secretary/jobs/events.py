@@ -205,7 +205,16 @@ class EventHub:
 
 #: The results that events contain, by job type: those always present (null if missing), and
 #: those present only if the job produced them.
-_TEXT_FIELDS = (("extracted_text", "metadata"), ("pages_archive_url", "images_archive_url"))
+_TEXT_FIELDS = (
+    ("extracted_text", "metadata"),
+    (
+        "pages_archive_url",
+        "images_archive_url",
+        "mistral_ocr_raw_url",
+        "mistral_ocr_raw_metadata",
+        "mistral_ocr_images_url",
+    ),
+)
 _SPEECH_FIELDS = (("transcription",), ("subtitles",))
 EVENT_FIELDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "pdf": _TEXT_FIELDS,

@@ -7,7 +7,14 @@ from typing import Any
 
 from ..config import LlmPriceSettings as Price
 from ..core.errors import UpstreamFailed
-from .endpoints import CountedEndpoints, Endpoints, LlmOptions, Model, Provider, Purpose
+from .endpoints import (
+    CountedEndpoints,
+    Endpoints,
+    LlmOptions,
+    Model,
+    Provider,
+    Purpose,
+)
 from .structured import fill
 from .transcription import transcribe
 from .translation import translate

@@ -1,9 +1,10 @@
 """The HTTP client of language models: options, requests, time limits, responses, errors, usage."""
 
 import asyncio
+import base64
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from ..config import LlmProviderSettings, LlmSettings
 from ..core import errors
 from ..core.http_headers import read_retry_after
 from ..core.job import ResourceCalculator
+from ..documents.mistral_ocr import OcrPage, OcrResponse
 
 if TYPE_CHECKING:
     from openai import APIError, AsyncOpenAI
@@ -25,9 +27,11 @@ if TYPE_CHECKING:
 MAX_RETRIES = 3
 CONNECT_TIMEOUT = 10.0
 
-Purpose = Literal["chat", "vision", "transcription"]
+Purpose = Literal["chat", "vision", "transcription", "ocr"]
+#: A chat model can do neither, so `llm.model` is no fallback for them.
+WITHOUT_FALLBACK: frozenset[Purpose] = frozenset({"transcription", "ocr"})
 Messages = list[dict[str, Any]]
-Response = TypeVar("Response", "Completion", "TranscriptionResponse")
+Response = TypeVar("Response", "Completion", "TranscriptionResponse", OcrResponse)
 
 
 class Provider(LlmProviderSettings):
@@ -56,8 +60,7 @@ class LlmOptions:
     def from_settings(cls, llm: LlmSettings) -> "LlmOptions":
         models: dict[Purpose, Model] = {}
         for purpose in get_args(Purpose):
-            # A chat model cannot transcribe, so llm.model is no fallback for that.
-            general = None if purpose == "transcription" else llm.model
+            general = None if purpose in WITHOUT_FALLBACK else llm.model
             name = getattr(llm, f"{purpose}_model") or general
             provider_name = getattr(llm, f"{purpose}_provider")
             given = llm.providers[provider_name] if provider_name else llm.default_provider
@@ -154,7 +157,7 @@ class Endpoints:
         try:
             return self.options.models[purpose]
         except KeyError:
-            general = "" if purpose == "transcription" else "llm.model or "
+            general = "" if purpose in WITHOUT_FALLBACK else "llm.model or "
             raise errors.EngineUnavailable(
                 f"No language model is configured for {purpose}: set {general}llm.{purpose}_model,"
                 " and llm.base_url or, for OpenAI, llm.api_key"
@@ -246,6 +249,30 @@ class CountedEndpoints:
         billed = seconds if used.seconds is None else used.seconds
         self.usage.record(model, "transcription", used, seconds=elapsed, sound_seconds=billed)
         return response
+
+    async def ocr(self, pdf: bytes, *, pages: Sequence[int], with_images: bool) -> list[OcrPage]:
+        """Read pages of a PDF, by their indexes from 0, with the Mistral OCR API."""
+        model = self.endpoints.model("ocr")
+        encoded = await asyncio.to_thread(base64.b64encode, pdf)
+        document = {
+            "type": "document_url",
+            "document_url": f"data:application/pdf;base64,{encoded.decode('ascii')}",
+        }
+
+        async def send(client: "AsyncOpenAI") -> bytes:
+            body = {
+                "model": model.name,
+                "document": document,
+                "pages": [*pages],
+                "include_image_base64": with_images,
+                **model.parameters,
+            }
+            return await client.post("/ocr", cast_to=bytes, body=body)
+
+        content, seconds = await self.endpoints.send(model, send)
+        response = await asyncio.to_thread(_parse, OcrResponse, content)
+        self.usage.record(model, "ocr", TokenUsage(), seconds=seconds)
+        return response.pages
 
 
 def _make_client(provider: Provider) -> "AsyncOpenAI":

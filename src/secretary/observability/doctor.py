@@ -131,6 +131,7 @@ PURPOSES: tuple[tuple[Purpose, str, str], ...] = (
     ("chat", "llm.model", "translations and generated text"),
     ("vision", "llm.model", "extraction methods with `llm`"),
     ("transcription", "llm.transcription_model", "transcription by an endpoint"),
+    ("ocr", "llm.ocr_model", "PDFs read by an OCR endpoint"),
 )
 
 

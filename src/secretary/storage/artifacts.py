@@ -429,6 +429,8 @@ def with_urls(job: Job, results: dict[str, Any]) -> dict[str, Any]:
     rendered = {**results}
     rendered |= {name: url(results[name]) for name in FILES if name in results}
     rendered |= {f"{name}_url": url(rendered.pop(name)) for name in ARCHIVES if name in results}
+    if "mistral_ocr_raw_file" in results:
+        rendered = _with_mistral_ocr_urls(job, rendered)
     for name, route in (("assets", "/api/files"), ("page_texts", text_route)):
         if name in results:
             rendered[name] = [url(file, route) for file in results[name]]
@@ -443,6 +445,25 @@ def with_urls(job: Job, results: dict[str, Any]) -> dict[str, Any]:
     if results.get("archive_filename"):
         rendered["archive_url"] = f"/api/jobs/{job.job_id}/download-archive"
     return rendered
+
+
+def _with_mistral_ocr_urls(job: Job, results: dict[str, Any]) -> dict[str, Any]:
+    """The files of jobs with `mistral_ocr` have routes of their own. Other jobs have no such
+    fields."""
+    metadata = results.pop("mistral_ocr_raw_metadata")
+    raw, images = results.pop("mistral_ocr_raw_file"), results.pop("mistral_ocr_images_archive")
+    if not raw:
+        return results
+    path = f"/api/pdf/jobs/{job.job_id}"
+    results |= {
+        "mistral_ocr_raw_url": f"{path}/mistral-ocr-raw",
+        "mistral_ocr_raw_metadata": metadata,
+    }
+    if images:
+        results["mistral_ocr_images_url"] = f"{path}/mistral-ocr-images"
+    if results.get("pages_archive_url"):
+        results["pages_archive_url"] = f"{path}/download-pages-archive"
+    return results
 
 
 def _create_archive(job: Job, directory: Path, name: str) -> None:

@@ -14,6 +14,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 from ...core import errors
 from ...core.files import IMAGE_TYPES, detect_file_type
+from ..pages import DocumentInfo
 
 #: A progressive JPEG is decoded at full size in memory, even if it is scaled down.
 PROGRESSIVE_FACTOR = 4
@@ -39,6 +40,18 @@ def count_frames(path: str, *, max_pixels: int) -> int:
             f"The TIFF has more than {MAX_FRAMES:,} pages", limit_pages=MAX_FRAMES
         )
     return count
+
+
+def inspect_image(path: str, max_pixels: int) -> DocumentInfo:
+    """Check that an image can be decoded, count its pages and describe the first one."""
+    info = DocumentInfo(page_count=count_frames(path, max_pixels=max_pixels))
+    with _open_image(path, 1) as picture:
+        info["dimensions"] = [*picture.size]
+        info["format"] = picture.format or ""
+        info["color_mode"] = picture.mode
+        if dpi := dpi_of(picture):
+            info["dpi"] = [dpi, dpi]
+    return info
 
 
 def open_frame(path: str, number: int, *, max_pixels: int) -> Image.Image:

@@ -11,9 +11,9 @@ from PIL import Image
 
 from ...core.languages import detect_language, language_codes
 from ..markdown import escape_inline, escape_line_start, pipe_table
-from ..pages import DocumentInfo, PageReading, PageTask, PendingPage, finish_page
+from ..pages import PageReading, PageTask, PendingPage, finish_page
 from .engines import OcrEngine, OcrLine, OcrWord, open_engine, weighted_median
-from .images import count_frames, dpi_of, open_frame
+from .images import dpi_of, open_frame
 from .preprocess import PreparedImage, analyse, despeckle, prepare
 
 #: Used together if the language cannot be detected, as far as installed.
@@ -45,11 +45,6 @@ class OcrResult:
     rotation: int = 0
     #: Degrees clockwise of additional deskewing.
     skew: float = 0.0
-
-
-def inspect_image(path: str, max_pixels: int) -> DocumentInfo:
-    """Check that an image can be decoded and count its pages."""
-    return DocumentInfo(page_count=count_frames(path, max_pixels=max_pixels))
 
 
 def process_image_pages(task: PageTask, numbers: Sequence[int]) -> list[PendingPage]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from ...core.errors import FileTooLarge
+from ...core.errors import FileTooLarge, SecretaryError
 from ..pages import Page
 
 
@@ -190,6 +190,12 @@ _BEGINNINGS = {
 }  # fmt: skip
 
 
+#: Formats that are converted to PNG.
+_CONVERTED = (".gif", ".bmp", ".tiff", ".webp")
+#: Larger pictures are not converted.
+MAX_PIXELS = 40_000_000
+
+
 class Pictures:
     """Saves the pictures of a document; without a directory none is saved."""
 
@@ -220,9 +226,10 @@ class Pictures:
             if len(self._names) >= MAX_PICTURES:
                 text = f"The document has more than {MAX_PICTURES} pictures"
                 raise FileTooLarge(text, limit=MAX_PICTURES)
-            name = f"image_{len(self._names) + 1:03}.{extension}"
-            (self._directory / name).write_bytes(data)
-            self._names[digest] = name
+            # Not `image_001`: that is what the images of pages are called.
+            path = self._directory / f"img-{len(self._names) + 1:03}.{extension}"
+            path.write_bytes(data)
+            name = self._names[digest] = convert_to_png(path).name
         self._on_page[name] = None
         return name
 
@@ -230,6 +237,23 @@ class Pictures:
         """Return the pictures of the page that ends here."""
         names, self._on_page = tuple(self._on_page), {}
         return names
+
+
+def convert_to_png(path: Path) -> Path:
+    """Convert a picture in a format that many programs cannot display; return its new path. It
+    stays as it is if it cannot be decoded."""
+    if path.suffix not in _CONVERTED:
+        return path
+    from ..ocr.images import open_frame  # loads an image library
+
+    try:
+        picture = open_frame(str(path), 1, max_pixels=MAX_PIXELS)
+    except SecretaryError:
+        return path
+    converted = path.with_suffix(".png")
+    picture.save(converted, "PNG")
+    path.unlink()
+    return converted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

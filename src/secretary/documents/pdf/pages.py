@@ -5,8 +5,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice, repeat
+from math import ceil
 from typing import cast
 
 import pypdfium2
@@ -14,8 +16,18 @@ import pypdfium2.raw as raw
 from PIL import Image
 
 from ...core.errors import FileCorrupt
-from ..pages import DocumentInfo, PageReading, PageTask, PendingPage, finish_page, save_page
+from ..pages import (
+    DocumentInfo,
+    PageImages,
+    PageReading,
+    PageSize,
+    PageTask,
+    PendingPage,
+    finish_page,
+    save_page,
+)
 from . import pdfium
+from .figures import PageFigure, find_figures, place_figures, save_figures
 from .layout import headings
 from .layout.analysis import analyse_page
 from .layout.blocks import to_markdown, to_text
@@ -26,8 +38,10 @@ from .pdfium import PdfFile, open_page, open_pdf, read_structure, require_comple
 POINTS_PER_INCH = 72
 #: The best trade-off between quality and time; docs/explanation/ocr.md has the figures.
 OCR_DPI = 200
-#: Enough to read on a screen, and for a vision model.
-IMAGE_DPI = 150
+#: Enough for a vision model.
+MODEL_DPI = 150
+#: The resolution of figures, and of the pixels in which their positions are given.
+FIGURE_DPI = 200
 #: Larger pages, such as posters, are rendered at a lower resolution: their print is larger too.
 MAX_PIXELS = 40_000_000
 #: Share of the page that an image must cover to be its main content.
@@ -66,30 +80,64 @@ def _process_page(
 ) -> PendingPage | None:
     method = task.method
     needs_ocr = method.ocr and not method.auto
+    finds_figures = task.with_figures and not method.endpoint
+    figures = find_figures(page, number) if finds_figures else []
     readings = {}
     if method.native:
-        native = read_page(page, font_stats)
+        native = read_page(page, font_stats, [each for each in figures if not each.fills_page])
         if method.auto and native.fault:
             return PendingPage(number=number, reason=native.fault)
         readings["native"] = native
-    needs_images = method.llm or method.preview or task.with_images
-    if not (needs_ocr or needs_images):
-        save_page(task, number, readings, ())
-        return None
-    dpi = OCR_DPI if needs_ocr else IMAGE_DPI
     max_pixels = min(task.max_pixels, MAX_PIXELS)
-    image = render_page(page, dpi=dpi, max_pixels=max_pixels, grey=not needs_images)
+    images = PageImages(size=_size(page, max_pixels))
+    if not (needs_ocr or method.llm or task.renderings or figures):
+        if method.endpoint:
+            return PendingPage(number=number, images=images)
+        save_page(task, number, readings, images)
+        return None
+    needs_colour = method.llm or task.renderings or figures
+    image = render_page(page, dpi=_dpi(task, figures), max_pixels=max_pixels, grey=not needs_colour)
     if needs_ocr:
-        from ..ocr.recognition import ocr_page  # heavy, and most pages do not need it
+        readings["ocr"] = _ocr_page(task, number, page, image)
+    has_text = any(reading.text.strip() for reading in readings.values())
+    if has_text or not readings:  # otherwise an image of the whole page is all there is
+        figures = [each for each in figures if not each.fills_page]
+    images = replace(images, figures=save_figures(page, image, figures, task.page_store))
+    return finish_page(task, number, readings, image, images)
 
-        actual_dpi = int(image.width / max(page.get_width(), 1) * POINTS_PER_INCH)
-        readings["ocr"] = ocr_page(task, image, dpi=actual_dpi)
-        if not readings["ocr"].text.strip() and has_broken_image(page):
-            raise FileCorrupt(f"Page {number} of the PDF has a damaged picture", page=number)
-    return finish_page(task, number, readings, image)
+
+def _dpi(task: PageTask, figures: Sequence[PageFigure]) -> int:
+    """The highest resolution that is needed of a page."""
+    dpi = [rendering.dpi for rendering in task.renderings]
+    dpi += [OCR_DPI] if task.method.ocr and not task.method.auto else []
+    dpi += [MODEL_DPI] if task.method.llm else []
+    return max([*dpi, FIGURE_DPI] if figures else dpi)
 
 
-def read_page(page: pypdfium2.PdfPage, font_stats: "FontStats | None" = None) -> PageReading:
+def _size(page: pypdfium2.PdfPage, max_pixels: int) -> PageSize:
+    """The size of a page as `render_page` renders it for figures."""
+    scale = _scale(page, dpi=FIGURE_DPI, max_pixels=max_pixels)
+    width, height = (ceil(side * scale) for side in page.get_size())
+    return PageSize(width, height, round(scale * POINTS_PER_INCH))
+
+
+def _ocr_page(
+    task: PageTask, number: int, page: pypdfium2.PdfPage, image: Image.Image
+) -> PageReading:
+    from ..ocr.recognition import ocr_page  # heavy, and most pages do not need it
+
+    dpi = int(image.width / max(page.get_width(), 1) * POINTS_PER_INCH)
+    reading = ocr_page(task, image, dpi=dpi)
+    if not reading.text.strip() and has_broken_image(page):
+        raise FileCorrupt(f"Page {number} of the PDF has a damaged picture", page=number)
+    return reading
+
+
+def read_page(
+    page: pypdfium2.PdfPage,
+    font_stats: "FontStats | None" = None,
+    figures: Sequence[PageFigure] = (),
+) -> PageReading:
     """Read the text layer. `font_stats` of the document make heading levels consistent."""
     with pdfium.open_text_layer(page) as layer:
         box = Box(*page.get_bbox())
@@ -101,7 +149,8 @@ def read_page(page: pypdfium2.PdfPage, font_stats: "FontStats | None" = None) ->
             headings.mark_tagged_headings(blocks, font_sizes)
         else:
             headings.mark_headings(blocks, font_sizes or headings.page_font_sizes(blocks))
-        text, markdown = to_text(blocks), to_markdown(blocks)
+        text = to_text(blocks)
+        markdown = to_markdown(place_figures(blocks, figures, layout.rotation))
         if not is_clean(layer.text):
             text, markdown = clean_text(text), clean_text(markdown)
     fault = text_layer_fault(text, layout.hidden_share, layout.drawings, box)
@@ -113,17 +162,21 @@ def render_page(
     page: pypdfium2.PdfPage, *, dpi: float, max_pixels: int, grey: bool = False
 ) -> Image.Image:
     """Render a page, at a lower resolution if it would exceed `max_pixels`."""
-    width, height = page.get_size()
-    scale = dpi / POINTS_PER_INCH
-    pixels = max(width * scale, 1) * max(height * scale, 1)
-    if pixels > max_pixels:
-        scale *= (max_pixels / pixels) ** 0.5
-    bitmap = page.render(scale=scale, grayscale=grey)
+    bitmap = page.render(scale=_scale(page, dpi=dpi, max_pixels=max_pixels), grayscale=grey)
     try:
         image: Image.Image = bitmap.to_pil().convert("L" if grey else "RGB")
         return image
     finally:
         bitmap.close()
+
+
+def _scale(page: pypdfium2.PdfPage, *, dpi: float, max_pixels: int) -> float:
+    width, height = page.get_size()
+    scale = dpi / POINTS_PER_INCH
+    pixels = max(width * scale, 1) * max(height * scale, 1)
+    if pixels > max_pixels:
+        scale *= (max_pixels / pixels) ** 0.5
+    return scale
 
 
 def has_broken_image(page: pypdfium2.PdfPage) -> bool:

@@ -38,6 +38,8 @@ class PageLayout(NamedTuple):
     hidden_share: float
     #: Whether the structure tree marks headings on this page.
     tagged_headings: bool = False
+    #: Quarter turns that make the text upright; the blocks are turned already.
+    rotation: int = 0
 
 
 def analyse_page(page: int, layer: TextLayer, box: Box, *, tagged: bool = False) -> PageLayout:
@@ -69,7 +71,7 @@ def analyse_page(page: int, layer: TextLayer, box: Box, *, tagged: bool = False)
     total = sum(len(run.text) for run in all_runs)
     hidden_count = sum(len(run.text) for run in all_runs if run.style.hidden)
     hidden_share = hidden_count / total if total else 0.0
-    return PageLayout(blocks, drawings, hidden_share, structure.has_headings)
+    return PageLayout(blocks, drawings, hidden_share, structure.has_headings, page_runs.rotation)
 
 
 def _blocks(

@@ -9,6 +9,7 @@ from statistics import median
 from typing import NamedTuple
 
 from ...markdown import code_fence, escape_line_start, pipe_table
+from ...pages import figure_markdown
 from ..pdfium import Tag
 from .rows import TextLine, parse_list_marker
 from .runs import join_lines
@@ -21,6 +22,7 @@ class BlockKind(Enum):
     ITEM = "item"
     CODE = "code"
     TABLE = "table"
+    FIGURE = "figure"
     #: Page numbers and the like: part of the text, but not of the Markdown.
     MARGIN = "margin"
 
@@ -34,6 +36,8 @@ class Block:
     #: Of a list item, as Markdown.
     marker: str = ""
     table: Table | None = None
+    #: Of a figure: the name of its file.
+    file: str = ""
     #: The structure tag of the block, in a tagged PDF.
     tag: Tag | None = None
     #: A term or the title of a note.
@@ -232,6 +236,8 @@ def _block_markdown(block: Block) -> str:
                 [_escape(cell).replace("|", "\\|").replace("\n", " ") for cell in row]
                 for row in block.table.cells
             ])  # fmt: skip
+        case BlockKind.FIGURE:
+            return figure_markdown(block.file)
         case _ if block.strong:
             return f"**{_escape(block.text)}**"
         case _:

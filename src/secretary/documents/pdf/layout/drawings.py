@@ -62,6 +62,18 @@ def read_drawings(page: int, rotation: int) -> Drawings:
     return drawings
 
 
+def read_images(page: int) -> list[Box]:
+    """The boxes of the images on a page, in its own coordinates."""
+    object_count = min(pdfium.count_objects(page), MAX_OBJECTS)
+    addresses = (pdfium.get_object(page, number) for number in range(object_count))
+    boxes = (
+        _bounds(address, matrix)
+        for address, matrix in _walk_objects(addresses, IDENTITY, 0)
+        if pdfium.object_type(address) == pdfium.PICTURE
+    )
+    return [box for box in boxes if box is not None]
+
+
 def _walk_objects(
     addresses: Iterator[int], matrix: Matrix, depth: int
 ) -> Iterator[tuple[int, Matrix]]:
