@@ -16,8 +16,8 @@ from secretary.jobs.handler import Registry
 from secretary.jobs.submission import BatchRequest, parse_request
 from secretary.llm import LlmOptions
 from secretary.llm.templates import Library, parse
+from secretary.llm.templates.field_types import TYPE_NAMES
 from secretary.llm.templates.library import GERMAN_NAMES
-from secretary.llm.templates.parsing import TYPE_NAMES
 from secretary.webhooks.request import headers_for
 from tests.requirements import needed
 

@@ -266,7 +266,8 @@ class TestValues:
         template = (
             "---\na: {{a|A (optional)}}\nb: {{b|Array (optional)}}\nc: {{c|C}}\n---\n{{a}}\n\nx"
         )
-        for answers in ({"a": None, "b": []}, {"a": ""}, {}):
+        silent: list[dict[str, Any]] = [{"a": None, "b": []}, {"a": ""}, {}]
+        for answers in silent:
             document = made(template, c="", **answers)
             assert document.structured_data == {"c": ""}
             assert document.markdown == '---\nc: ""\n---\n\nx\n'

@@ -111,8 +111,8 @@ def test_any_answer_makes_a_document_or_a_named_error(
         keys = [entry.key for entry in template.entries if entry.key not in empty]
         assert list(front_matter(document.markdown)) == keys
     assert validate_answer(template.fields, {}) != []
-    empty = fill_without_model(template.fields, filled)
-    assert set(empty) == {field.name for field in template.fields}
+    unfilled = fill_without_model(template.fields, filled)
+    assert set(unfilled) == {field.name for field in template.fields}
 
 
 def is_null(value: Any, filled: dict[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 """Parses templates, and reports errors with their lines."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ...core.errors import InvalidTemplate
@@ -79,6 +79,31 @@ def parse(text: str, name: str = "inline", *, language: str | None = None) -> Te
         source=source,
         warnings=tuple(warnings),
     )
+
+
+def with_fields(template: Template, descriptions: Mapping[str, str]) -> Template:
+    """The template with more fields, and with more about those it has."""
+    fields = {field.name: field for field in template.fields}
+    faults: list[Diagnostic] = []
+    for name, description in descriptions.items():
+        slot = f"{{{{{name}|{description}}}}}"
+        pieces = find_placeholders(
+            slot, 1, lambda line, text: faults.append(Diagnostic(line, text))
+        )
+        if not faults and (len(pieces) != 3 or any(pieces[::2])):
+            faults.append(Diagnostic(1, f"`{name[:40]}` is no description of a field"))
+        if faults:
+            raise invalid_template(template.name, faults)
+        if (known := fields.get(name)) is not None:
+            instruction = f"{known.instruction}\n{description.strip()}"
+            fields[name] = replace(known, instruction=instruction)
+        else:
+            fields |= _fields(pieces, (), lambda line, text: None)
+    if len(fields) > MAX_FIELDS:
+        fault = Diagnostic(1, f"There are more than {MAX_FIELDS} fields")
+        raise invalid_template(template.name, [fault])
+    keys = tuple(key for key in template.context_keys if key not in fields)
+    return replace(template, fields=tuple(fields.values()), context_keys=keys)
 
 
 def invalid_template(name: str, faults: Iterable[Diagnostic]) -> InvalidTemplate:

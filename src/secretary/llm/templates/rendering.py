@@ -14,7 +14,7 @@ from ...core.errors import InvalidParameters, UpstreamFailed
 from ...core.languages import english_name, language_code
 from .front_matter import dump_entry
 from .parsing import NAME_KEY, SOURCE_KEY
-from .template import FORM, Field, FieldType, Json, Section, Slot, Template
+from .template import FORM, Entry, Field, FieldType, Json, Section, Slot, Template
 
 MAX_DEPTH = 20
 #: Python does not convert integers with more digits to text.
@@ -22,6 +22,34 @@ MAX_INTEGER = 10**4000
 #: A longer source is no JSON object to be translated.
 MAX_JSON_SOURCE = 1_000_000
 SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def asks_for_links(template: Template) -> bool:
+    """Whether a field is an address, by its name."""
+    names = [
+        name
+        for field in template.fields
+        for name in (field.name, *(part for part, _ in field.field_type.properties))
+    ]
+    return any(name.lower().endswith(("url", "link", "links")) for name in names)
+
+
+def list_template(template: Template) -> Template:
+    """The template of a list with the fields of this one in each of its `items`."""
+    fields = template.fields
+    listed = "\n".join(f"`{field.name}`: {field.instruction}" for field in fields)
+    items = Field(
+        "items",
+        f"One object for each entry of the source, in its order. {listed}",
+        FieldType(
+            base="object",
+            is_list=True,
+            properties=tuple((field.name, field.field_type) for field in fields),
+        ),
+        line=1,
+    )
+    entry = Entry("items", Slot("items"), line=1)
+    return replace(template, fields=(items,), entries=(entry,), sections=(), context_keys=())
 
 
 def to_json(value: Any, depth: int = 0) -> Json:

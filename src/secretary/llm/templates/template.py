@@ -147,8 +147,8 @@ def _schema_of(field_type: FieldType) -> Schema:
         is_text = field_type.base in ("text", "date", "choice")
         single = {"type": "string" if is_text else field_type.base}
         if field_type.choices:
-            null = [None] if field_type.nullable else []
-            single["enum"] = [*field_type.choices, *null]
+            null: list[str | None] = [None] if field_type.nullable else []
+            single = {**single, "enum": [*field_type.choices, *null]}
     return {**single, "type": [single["type"], "null"]} if field_type.nullable else single
 
 
