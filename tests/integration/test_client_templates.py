@@ -191,7 +191,12 @@ structured_data:
         self, tmp_path: Path
     ) -> None:
         chapters = [{"order": 1, "level": 1, "title": "Eins", "startPage": 3}]
-        answer = {"title": "Äpfel", "subtitle": None, "teaser": "", "tags": ["Obst"]}
+        answer: dict[str, Any] = {
+            "title": "Äpfel",
+            "subtitle": None,
+            "teaser": "",
+            "tags": ["Obst"],
+        }
         answer |= {"chapters": chapters}
         async with talking(tmp_path, says(json.dumps(answer))) as (service, _):
             source = json.dumps(self.SOURCE, indent=2)

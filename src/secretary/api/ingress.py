@@ -190,12 +190,12 @@ def _endpoint(route: IngressRoute) -> Any:
         form = await read_form(request, job_service.files.uploads, job_id=new_id("job"))
         async with job_service.adding(form.uploads) as job_ids:
             submitted = with_trace(request, read_submission(form, route))
-            wait_seconds = _wait_seconds(request, form.fields, submitted, route)
+            seconds = wait_seconds(request, form.fields, submitted, waits=route.waits)
             job = await job_service.submit(submitted, user=user, key=key, upload=form.upload)
             job_ids.append(job.job_id)
-        response = await _wait_for_result(request, job, wait_seconds) if wait_seconds else None
+        response = await wait_for_result(request, job, seconds) if seconds else None
         response = response or accepted(job)
-        if applied := _applied_preference(request, waited=bool(wait_seconds)):
+        if applied := applied_preference(request, waited=bool(seconds)):
             response.headers["Preference-Applied"] = applied
         return response
 
@@ -252,10 +252,11 @@ def require_file_type(
 # Waiting for the result
 
 
-def _wait_seconds(
-    request: Request, fields: Mapping[str, Any], submitted: JobRequest, route: IngressRoute
+def wait_seconds(
+    request: Request, fields: Mapping[str, Any], submitted: JobRequest, *, waits: bool
 ) -> float:
-    """How long the response waits for the result; 0 for not at all."""
+    """How long the response waits for the result; 0 for not at all. `waits` is whether it does if
+    the request says nothing about it."""
     limit: float = request.app.state.max_wait_seconds
     given = {name.replace("_", "").lower(): value for name, value in fields.items()}
     sync, is_async = _read_flag("sync", given), _read_flag("async", given)
@@ -273,7 +274,7 @@ def _wait_seconds(
         return min(wait, limit)
     is_async = is_async or sync is False or "respond-async" in _preferences(request)
     starts_now = submitted.webhook is None and submitted.run_at is None
-    return limit if route.waits and starts_now and not is_async else 0
+    return limit if waits and starts_now and not is_async else 0
 
 
 def _read_flag(name: str, given: Mapping[str, Any]) -> bool | None:
@@ -295,13 +296,13 @@ def _preferred_wait(request: Request) -> float:
     return float(text[:6]) if text.isascii() and text.isdigit() else 0.0
 
 
-def _applied_preference(request: Request, *, waited: bool) -> str | None:
+def applied_preference(request: Request, *, waited: bool) -> str | None:
     if seconds := _preferred_wait(request):
         return f"wait={min(seconds, request.app.state.max_wait_seconds):g}"
     return "respond-async" if "respond-async" in _preferences(request) and not waited else None
 
 
-async def _wait_for_result(request: Request, job: Job, seconds: float) -> Response | None:
+async def wait_for_result(request: Request, job: Job, seconds: float) -> Response | None:
     """The outcome of the job, or None if it has not finished in time or the client has left."""
     hub: EventHub = request.app.state.hub
     waiting = asyncio.create_task(hub.wait_until_final(job.job_id, seconds))

@@ -299,6 +299,11 @@ class MissingPart(BaseModel):
     error: PartError
 
 
+class TrackResults(Results):
+    structured_data: dict[str, Any] | None = None
+    target_dir: str
+
+
 class SessionResults(Results):
     web_text: str | None = None
     video_transcript: str | None = None
