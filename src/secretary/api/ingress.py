@@ -19,12 +19,13 @@ from ..jobs.submission import JobRequest, parse_request
 from ..storage.artifacts import JobFiles
 from ..storage.sources import Upload
 from .auth import Caller
-from .models import Envelope, ProcessInfo, ResponseModel, Results
+from .models import Envelope, ProcessInfo, ResponseModel, Results, TalkOutput
 from .openapi import (
     FILE,
     LOCATION,
     URL,
     WAITED,
+    Responses,
     Schema,
     error_responses,
     form_body,
@@ -153,6 +154,8 @@ RESPONSES = error_responses((415, *JOB_STATUS.values())) | {
     202: {"headers": LOCATION | WAITED},
 }
 
+TALK_RESPONSE: Responses = {200: {**RESPONSES[200], "model": Envelope[TalkOutput]}}
+
 
 def ingress_router(registry: Registry) -> APIRouter:
     """Request bodies are documented with the parameters of the registered job types."""
@@ -178,7 +181,7 @@ def ingress_router(registry: Registry) -> APIRouter:
             + (WAITS if route.waits else RETURNS_AT_ONCE),
             response_model=Accepted,
             response_description="The job was created",
-            responses=RESPONSES,
+            responses=RESPONSES | (TALK_RESPONSE if route.job_type == "session" else {}),
             openapi_extra={"parameters": [PREFER], **body},
         )
     return router

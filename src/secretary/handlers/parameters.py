@@ -304,6 +304,17 @@ class TrackResults(Results):
     target_dir: str
 
 
+class SlideInfo(BaseModel):
+    """A slide of a talk. `image_url` is the path of its image in the archive; `time` is when the
+    video shows it first, in seconds."""
+
+    page_num: int
+    title: str
+    summary: str
+    image_url: str
+    time: float | None = None
+
+
 class SessionResults(Results):
     web_text: str | None = None
     video_transcript: str | None = None
@@ -313,4 +324,8 @@ class SessionResults(Results):
     assets: list[str]
     asset_dir: str
     target_dir: str
+    page_texts: list[str]
+    slides: list[SlideInfo]
     missing: list[MissingPart]
+    #: The directory of which the archive is made.
+    archive_root: str

@@ -230,8 +230,8 @@ async def apply_template(
                 aim=("Fill these fields:\n" + "\n".join(listed))[:MAX_AIM],
                 progress=progress,
             )
-        if complete is not None:
-            filled = complete(filled)
+    if complete is not None:
+        filled = complete(filled)
     rendered = await asyncio.to_thread(render, template, values, filled, text)
     for warning in rendered.warnings:
         await ctx.log(warning, "warning")

@@ -16,7 +16,7 @@ from ..jobs.handler import JobContext, handles
 from ..web.talk import ROOT, track_path
 from .parameters import ModelParameters, TrackResults, text_field
 from .progress import StepProgress
-from .session import publish
+from .session_document import publish
 from .text_generation import apply_template, find_template
 
 TIMEOUT = timedelta(hours=6)
