@@ -48,6 +48,7 @@ RESULTS = {
     "pdf": "[Documents](documents.md#results)",
     "selftest": "`structured_data {seconds, steps, python}`",
     "session": "[Conference talks](sessions.md#results)",
+    "track": "[Tracks](tracks.md#results)",
     "transformer": "[Texts](transformer.md#results)",
     "video": "[Recordings](recordings.md#results)",
 }

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import posixpath
 import re
 import zipfile
 from collections.abc import AsyncIterator, Mapping
@@ -10,16 +11,21 @@ from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import pytest
 import yaml
+from PIL import Image
 from reportlab.pdfgen.canvas import Canvas
 
 from ..audio_files import WORDS
+from ..client_front_matter import client_front_matter
 from ..llm_server import KEY, Reads, llm_server, says
 from ..service_fixture import ServiceClient, running_service
 from ..speech import word_error_rate
+from ..video_files import five_slides, slide
 from ..web_server import Web, WebRequest, serving
-from .test_video_jobs import talk
+from .test_video_jobs import SECONDS, talk
 
 PAGE = """<!DOCTYPE html><html lang="en">
 <head><title>FOSDEM 2025 - Forked Communities</title></head>
@@ -145,17 +151,12 @@ class TestWithoutAModel:
             )
             assert results["markdown_file"].endswith(path.replace(" ", "%20"))
             assert (await service.get(results["markdown_file"])).text == markdown
-            pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", markdown)
-            assert len(pictures) == 3
             names = set(await service.archived(results["archive_url"]))
-            assert path in names
-            directory = Path(path).parent
-            for picture in pictures:
-                assert str((tmp_path / directory / picture.replace("%20", " ")).resolve()).endswith(
-                    tuple(names)
-                )
+            assert path.removeprefix("sessions/") in names
             assert (tmp_path / path).read_text() == markdown
-            assert results["missing"] == []
+            # Three pages, and five frames of a video that shows something else.
+            assert len(linked_files(markdown, path, names, tmp_path)) == 3 + 5 + 3
+            assert missing(results) == {"summary": "ENGINE_UNAVAILABLE", "slide_times": "NOT_FOUND"}
         assert await service.leftovers() == []
 
     async def test_a_waiting_client_receives_document_and_archive(self, tmp_path: Path) -> None:
@@ -170,8 +171,15 @@ class TestWithoutAModel:
                 assert ("archive_data" in output) is create_archive
                 if create_archive:
                     archive = zipfile.ZipFile(io.BytesIO(base64.b64decode(output["archive_data"])))
-                    document = archive.read(output["markdown_file"]).decode()
-                    assert document == output["markdown_content"]
+                    names = archive.namelist()
+                    member = output["markdown_file"].removeprefix("sessions/")
+                    assert archive.read(member).decode() == output["markdown_content"]
+                    assert not any(name.startswith("sessions/") for name in names)
+                    assert all(name.startswith("FOSDEM 2025/") for name in names)
+                    images = [slide["image_url"] for slide in output["slides"]]
+                    assert len(images) == 3 and set(images) < set(names)
+                    assert [slide["title"] for slide in output["slides"]] == SLIDES
+                    assert "archive_root" not in output
                     job = (await service.get(response.headers["location"])).json()["data"]
                     assert "archive_data" not in job["results"]
 
@@ -179,8 +187,11 @@ class TestWithoutAModel:
         gone: Any = {"/talk.mp4": None, "/slides.pdf": None}
         async with conference(**gone) as web, running_service(tmp_path, network=ALLOWED) as service:
             results = await done(service, **seed_example(web, target_language=None))
-        assert {one["part"] for one in results["missing"]} == {"video", "slides"}
-        assert {one["error"]["code"] for one in results["missing"]} == {"DOWNLOAD_FAILED"}
+        assert missing(results) == {
+            "video": "DOWNLOAD_FAILED",
+            "slides": "DOWNLOAD_FAILED",
+            "summary": "ENGINE_UNAVAILABLE",
+        }
         assert "## Not available" in results["markdown_content"]
         assert "/slides.pdf" in results["markdown_content"]
 
@@ -201,7 +212,128 @@ class TestWithoutAModel:
             example = seed_example(web, subtitles_url=web.url("/talk.vtt"), target_language="en")
             results = await done(service, **example)
         assert results["video_transcript"].strip() == "Written by the organisers"
-        assert results["missing"] == []
+        assert missing(results) == {"summary": "ENGINE_UNAVAILABLE"}
+
+    async def test_a_transcript_of_the_client_is_used_and_no_video_is_fetched(
+        self, tmp_path: Path
+    ) -> None:
+        gone: Any = {"/talk.mp4": None}
+        async with conference(**gone) as web, running_service(tmp_path, network=ALLOWED) as service:
+            given = {"video_transcript": "Said by the *speaker*", "video_url": web.url("/talk.mp4")}
+            more = {"target": "obsidian", "target_language": "en"}
+            results = await done(service, **seed_example(web, **given, **more))
+        assert results["video_transcript"] == "Said by the *speaker*"
+        assert "Said by the *speaker*" in results["markdown_content"]
+        assert missing(results) == {"summary": "ENGINE_UNAVAILABLE"}
+
+    async def test_frames_of_the_video_stand_for_missing_slides_and_can_be_opened(
+        self, tmp_path: Path
+    ) -> None:
+        gone: Any = {"/slides.pdf": None}
+        async with conference(**gone) as web, running_service(tmp_path, network=ALLOWED) as service:
+            example = seed_example(web, target_language="en", attachments_url=None)
+            results = await done(service, **example)
+            names = set(await service.archived(results["archive_url"]))
+        path = f"{results['target_dir']}/{Path(results['markdown_file']).name}"
+        linked = linked_files(results["markdown_content"], path, names, tmp_path)
+        assert sum("frame_" in name for name in linked) == 5
+        assert [slide["time"] for slide in results["slides"]] == pytest.approx(STARTS, abs=0.5)
+
+
+STARTS = [sum(SECONDS[:number]) for number in range(5)]
+
+
+@cache
+def scanned_slides() -> bytes:
+    """The slides of the video as pictures without text, in another order and with a title page."""
+    pictures = five_slides()
+    order = [
+        slide("Annual meeting", "A talk by Jo"),
+        *(pictures[index] for index in (2, 0, 1, 3, 4)),
+    ]
+    pages = [Image.fromarray(picture).resize((1280, 720)) for picture in order]
+    file = io.BytesIO()
+    pages[0].save(file, "PDF", save_all=True, append_images=pages[1:], resolution=150)
+    return file.getvalue()
+
+
+class TestSlidesAndVideo:
+    async def test_scanned_slides_are_read_and_found_in_the_video(self, tmp_path: Path) -> None:
+        files: Any = {"/slides.pdf": (scanned_slides(), "application/pdf")}
+        async with (
+            conference(**files) as web,
+            llm_server(Reads(analysed)) as server,
+        ):
+            llm = {"base_url": server.web.url("/v1"), "api_key": KEY, "model": "scripted"}
+            async with running_service(tmp_path, network=ALLOWED, llm=llm) as service:
+                body = seed_example(
+                    web,
+                    template="Session_analyze",
+                    target_language="de",
+                    speakers_url=["https://example.org/jo"],
+                    create_archive=True,
+                )
+                del body["extra"]
+                response = await service.client.post("/api/session/process", json=body)
+                assert response.status_code == 200, response.text
+                output = response.json()["data"]["output"]
+                pages = [(await service.get(url)).json()["content"] for url in output["page_texts"]]
+        assert missing(output) == {}
+        assert [page.split()[0] for page in pages] == [
+            "Annual", "The", "The", "Costs", "Objections", "Questions",
+        ]  # fmt: skip
+        times = [slide["time"] for slide in output["slides"]]
+        assert times[0] is None
+        order = [STARTS[index] for index in (2, 0, 1, 3, 4)]
+        assert times[1:] == pytest.approx(order, abs=0.5)
+        asked = json.dumps(server.requests[-1], ensure_ascii=False)
+        assert "From 00:07: slide 2 is shown" in asked
+        self.check_document(output)
+
+    def check_document(self, output: dict[str, Any]) -> None:
+        archive = zipfile.ZipFile(io.BytesIO(base64.b64decode(output["archive_data"])))
+        path = output["markdown_file"].removeprefix("sessions/")
+        assert path.startswith("FOSDEM 2025/de/Main-Track-Janson-7/")
+        document = archive.read(path).decode()
+        fields = client_front_matter(document)
+        assert [slide["page_num"] for slide in fields["slides"]] == [1, 2, 3, 4, 5, 6]
+        for described, found in zip(fields["slides"], output["slides"], strict=True):
+            assert described["image_url"] == found["image_url"]
+            assert described["image_url"] in archive.namelist()
+        assert fields["slides"][1]["title"] == "Titel 2"  # of the model
+        assert fields["slides"][2]["title"].startswith("The harvest")  # which left this one out
+        assert fields["speakers_url"] == ["https://example.org/jo"]
+        assert fields["template"] == "Session_analyze"
+        assert output["structured_data"]["slides"] == fields["slides"]
+
+
+def analysed(request: Mapping[str, Any]) -> Any:
+    """A model that describes one slide and fills the other fields."""
+    schema = request["response_format"]["json_schema"]["schema"]
+    answer: dict[str, Any] = {}
+    for name, field in schema["properties"].items():
+        kind = field["type"]
+        answer[name] = ["Eins"] if kind == "array" else None if "null" in kind else f"Über {name}"
+    slide = {"page_num": 2, "title": "Titel 2", "summary": "Über 2", "image_url": ""}
+    return says(json.dumps({**answer, "slides": [slide]}, ensure_ascii=False))
+
+
+def missing(results: dict[str, Any]) -> dict[str, str]:
+    return {part["part"]: part["error"]["code"] for part in results["missing"]}
+
+
+def linked_files(markdown: str, path: str, names: set[str], data_dir: Path) -> set[str]:
+    """The files that the document links to; each exists in the archive and in the directory."""
+    links = re.findall(r"\]\(([^)\s]+)\)", markdown)
+    members = set()
+    for link in links:
+        if "://" in link:
+            continue
+        member = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(link)))
+        assert (data_dir / member).is_file(), link
+        assert member.removeprefix("sessions/") in names, link
+        members.add(member)
+    return members
 
     async def test_a_talk_in_another_language_is_not_translated_which_a_warning_says(
         self, tmp_path: Path

@@ -141,7 +141,7 @@ class TestWhatIsAskedFor:
         assert error["code"] == "VALIDATION_ERROR"
         error = await failed(service, text="x", template="Nowhere")
         assert error["code"] == "VALIDATION_ERROR"
-        assert "there are Blog_de" in error["message"]
+        assert "not found; there are Besprechung, Blog_de" in error["message"]
 
     async def test_what_needs_no_model_works_without(self, service: ServiceClient) -> None:
         results = await made(service, text="# A\n\n*b*", target_format="txt")

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
-from secretary.handlers.session import publish
+from secretary.handlers.session_document import publish
 
 
 def test_translations_of_a_talk_that_end_at_the_same_time_share_its_files(tmp_path: Path) -> None:

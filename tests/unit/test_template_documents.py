@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from secretary.core.errors import InvalidParameters, InvalidTemplate, UpstreamFailed
 from secretary.llm.templates import Rendered, parse
 from secretary.llm.templates.rendering import fill_without_model, render, validate_answer
+from tests.client_front_matter import client_front_matter
 from tests.unit.test_templates import PARTS
 
 
@@ -90,8 +91,8 @@ kind: talk
             ("a: '{{a|A}}'", 'a: "2026: \\"x\\""'),
             ("a: >\n  {{a|A}}", 'a: "2026: \\"x\\""'),
             ("a: by {{a|A}}", 'a: "by 2026: \\"x\\""'),
-            ("a: [{{a|A}}, b]", 'a:\n  - "2026: \\"x\\""\n  - b'),
-            ("a:\n  b:\n    - {{a|A}}", 'a:\n  b:\n    - "2026: \\"x\\""'),
+            ("a: [{{a|A}}, b]", 'a: ["2026: \\"x\\"", "b"]'),
+            ("a:\n  b:\n    - {{a|A}}", 'a: {"b": ["2026: \\"x\\""]}'),
         ],
     )
     def test_nothing_is_quoted_twice(self, line: str, written: str) -> None:
@@ -99,26 +100,59 @@ kind: talk
         assert document == f"---\n{written}\n---\n"
 
     def test_constants_are_kept_as_they_are_written(self) -> None:
-        constants = 'day: 2026-01-31\nat: 10:30\nno: yes  # really\nn: 1.10\nx:\n  - {b: "c"}'
+        constants = 'day: 2026-01-31\nat: 10:30\nno: yes\nn: 1.10\nx: [{"b": "c"}]\ny:'
         document = made(f"---\n{constants}\n# not this\nz: {{{{a|A}}}}\n---\n", a="b")
         assert document.markdown == f"---\n{constants}\nz: b\n---\n"
         assert document.front_matter == {
-            "day": "2026-01-31", "at": "10:30", "no": "yes", "n": 1.1, "x": [{"b": "c"}], "z": "b",
+            "day": "2026-01-31", "at": "10:30", "no": "yes", "n": 1.1, "x": [{"b": "c"}],
+            "y": None, "z": "b",
         }  # fmt: skip
+
+    def test_constants_that_take_several_lines_or_are_no_json_are_written_anew(self) -> None:
+        constants = "a:\n  - b\n  - c\nd: [e, f]\ng: 'h'  # a remark\ni: null\nj: |\n  k\n  l"
+        assert body(f"---\n{constants}\n---\n") == (
+            '---\na: ["b", "c"]\nd: ["e", "f"]\ng: h\ni:\nj: "k\\nl\\n"\n---\n'
+        )
+
+    def test_the_block_of_the_client_application_is_left_out(self) -> None:
+        document = made(
+            "---\na: {{a|A}}\ncreation:\n  supportedSources:\n    - id: b\n---\n", a="b"
+        )
+        assert document.markdown == "---\na: b\n---\n"
 
     def test_constants_that_a_reader_would_stumble_over_get_quotes(self) -> None:
         document = body("---\na: =\n<<: 1\nb: 2026-02-30\nc: |\n  d\n  # e\n# f\n---\n")
-        assert document == '---\na: "="\n"<<": 1\nb: "2026-02-30"\nc: |\n  d\n  # e\n---\n'
+        assert document == '---\na: "="\n"<<": 1\nb: "2026-02-30"\nc: "d\\n# e\\n"\n---\n'
         assert front_matter(document) == {"a": "=", "<<": 1, "b": "2026-02-30", "c": "d\n# e\n"}
 
     def test_a_list_in_a_list_becomes_a_part_of_it(self) -> None:
         for line in ("a: [x, {{a|list: A}}]", "a:\n  - x\n  - {{a|list: A}}"):
             assert made(f"---\n{line}\n---\n", a=["y", "z"]).front_matter == {"a": ["x", "y", "z"]}
 
-    def test_several_lines_stay_readable(self) -> None:
+    def test_several_lines_become_one(self) -> None:
         assert body("---\na: {{a|A}}\n---\n", a="one\n\n# two: 'x'") == (
-            "---\na: |-\n  one\n\n  # two: 'x'\n---\n"
+            "---\na: \"one\\n\\n# two: 'x'\"\n---\n"
         )
+
+    def test_null_is_left_out(self) -> None:
+        document = made("---\nyear: {{year|YYYY oder null}}\nkind: talk\n---\n", year=None)
+        assert document.markdown == "---\nkind: talk\n---\n"
+        assert document.structured_data == {"year": None}
+
+    @given(VALUES)
+    @settings(max_examples=200, deadline=None)
+    def test_a_client_that_reads_line_by_line_reads_every_value(self, value: Any) -> None:
+        document = made(
+            "---\na: {{a}}\ntags: {{tags|list: T}}\nd: e\n---\nx", {"a": value}, tags=["b"]
+        )
+        fields = client_front_matter(document.markdown)
+        assert fields["d"] == "e"
+        assert fields["tags"] == ["b"]
+        written = whole("" if value is None else value)
+        if isinstance(written, float) and "e" in repr(written):
+            written = repr(written)  # no plain number
+            fields["a"] = repr(float(fields["a"]))
+        assert fields["a"] == written
 
     def test_texts_that_look_like_something_else_stay_texts(self) -> None:
         for text in ("1e3", "0o17", "no", "2026-01-31", "null", "10:30", "0x1F"):
@@ -227,6 +261,38 @@ class TestValues:
         answers = fill_without_model(fields, {"a": "known", "b": "no list", "e": ["known"]})
         assert answers == {"a": "known", "b": [], "c": None, "d": "", "e": ["known"], "f": None}
         assert not validate_answer(fields, answers)
+
+    def test_an_optional_field_without_a_value_is_left_out(self) -> None:
+        template = (
+            "---\na: {{a|A (optional)}}\nb: {{b|Array (optional)}}\nc: {{c|C}}\n---\n{{a}}\n\nx"
+        )
+        silent: list[dict[str, Any]] = [{"a": None, "b": []}, {"a": ""}, {}]
+        for answers in silent:
+            document = made(template, c="", **answers)
+            assert document.structured_data == {"c": ""}
+            assert document.markdown == '---\nc: ""\n---\n\nx\n'
+        assert made(template, a="1", b=["2"], c="3").structured_data == {
+            "a": "1",
+            "b": ["2"],
+            "c": "3",
+        }
+
+    def test_the_translation_of_an_object_has_no_fields_that_the_object_lacks(self) -> None:
+        template = """---
+structured_data:
+  title: {{title|Title}}
+  subtitle: {{subtitle|Subtitle}}
+  year: {{year|YYYY oder null}}
+  tags: {{tags|Array}}
+  chapters: {{chapters|Array von Objekten}}
+---
+"""
+        source = {"title": "Old", "tags": [], "chapters": [{"order": 1, "title": "One"}]}
+        chapters = [{"order": 1, "title": "Eins"}]
+        filled = {"title": "Neu", "subtitle": "", "year": None, "tags": [], "chapters": chapters}
+        document = made(template, None, json.dumps(source, indent=2), **filled)
+        assert document.structured_data == {"title": "Neu", "tags": [], "chapters": chapters}
+        assert document.front_matter == {"structured_data": document.structured_data}
 
     def test_answers_take_the_form_that_was_asked_for(self) -> None:
         template = "{{a|integer: A}}{{b|list of {x, y: number}: B}}"

@@ -11,11 +11,12 @@ from secretary.core.errors import InvalidTemplate, UnknownTemplate
 from secretary.llm.templates import Library, Template
 from secretary.llm.templates.library import SHIPPED
 from secretary.llm.templates.rendering import render
-from secretary.llm.templates.template import FieldType, schema
+from secretary.llm.templates.template import FieldType, Slot, schema
 
 GOLDEN = Path(__file__).parents[1] / "golden_documents"
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.md"))
-KINDS = sorted({name.rpartition("_")[0] for name in NAMES})
+KINDS = sorted({name[:-3] for name in NAMES if name.endswith("_de")})
+GERMAN = {"Besprechung", "Gedanken", "Interview", "Zusammenfassung", "Youtube", "pdfanalyse"}
 
 
 @pytest.fixture
@@ -39,8 +40,7 @@ class TestFinding:
             ("Session", None, "Session_en"),
             ("Session.md", None, "Session_en"),
             ("Session_de", "en", "Session_de"),
-            ("Besprechung", None, "Meeting_de"),
-            ("gedanken", "en", "Notes_de"),
+            ("Blogeintrag", None, "Blog_de"),
         ],
     )
     def test_a_name_and_a_language_lead_to_it(
@@ -49,6 +49,23 @@ class TestFinding:
         template = Library().find(name, language=language)
         assert template.name == expected
         assert template.language == expected[-2:]
+
+    @pytest.mark.parametrize(
+        ("name", "expected", "language"),
+        [
+            ("Session_fr", "Session_en", "fr"),
+            ("session_analyze_DE", "Session_analyze", "de"),
+            ("track_eco_social_de", "Track_eco_social_de", "de"),
+            ("track_eco_social_it", "Track_eco_social_en", "it"),
+            ("TRACK_TECHNOLOGY_en", "Track_technology", "en"),
+            ("besprechung", "Besprechung", None),
+        ],
+    )
+    def test_a_language_that_does_not_exist_is_written_with_another_variant(
+        self, name: str, expected: str, language: str | None
+    ) -> None:
+        template = Library().find(name)
+        assert (template.name, template.language) == (expected, language)
 
     @pytest.mark.parametrize(
         "name",
@@ -76,8 +93,9 @@ class TestFinding:
         assert "Session_de" not in listed
 
     def test_a_german_name_of_ours_may_be_an_own_one(self, own: Path) -> None:
-        (own / "Besprechung.md").write_text("mine {{a|A}}")
-        assert Library(own).find("besprechung").source == "mine {{a|A}}"
+        for name in ("Besprechung", "Blogeintrag"):
+            (own / f"{name}.md").write_text("mine {{a|A}}")
+            assert Library(own).find(name.lower()).source == "mine {{a|A}}"
 
     def test_a_changed_file_is_seen_at_once(self, own: Path) -> None:
         library = Library(own)
@@ -208,11 +226,8 @@ class TestShipped:
         template = Library().find(name)
         assert not template.warnings
         assert template.title != name
-        forbidden = {
-            "en": ("ollow them",),
-            "de": ("efolge sie nicht",),
-        }
-        assert all(words in template.system_prompt for words in forbidden[name[-2:]])
+        is_german = name in GERMAN or name.endswith("_de")
+        assert ("efolge sie nicht" if is_german else "ot follow them") in template.system_prompt
         assert len({field.instruction for field in template.fields}) == len(template.fields)
 
 
@@ -226,10 +241,15 @@ def _words(part: dict[str, Any], words: set[str]) -> int:
 
 
 def expected(template: Template, filled: dict[str, Any]) -> dict[str, Any]:
-    """All their entries are `key: {{name}}`."""
-    values = {**CONTEXT, **filled}
-    names = {entry.key: entry.value.name for entry in template.entries}
-    return {key: "" if values[name] is None else values[name] for key, name in names.items()}
+    """All their entries are `key: {{name}}` or constants."""
+    values = {**CONTEXT, "template": template.name, **filled}
+    values = {name: "" if value is None else value for name, value in values.items()}
+    return {
+        entry.key: values.get(entry.value.name, "")
+        if isinstance(entry.value, Slot)
+        else entry.value
+        for entry in template.entries
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -247,5 +267,50 @@ def test_both_languages_ask_for_the_same(kind: str) -> None:
         assert len(theirs.field_type.choices) == len(ours.field_type.choices)
 
 
-def test_there_are_six_of_them() -> None:
-    assert KINDS == ["Blog", "Document", "Meeting", "Metadata", "Notes", "Session"]
+def test_these_exist_in_german_and_english() -> None:
+    assert KINDS == [
+        "Blog", "Document", "Meeting", "Metadata", "Notes", "Session", "Track_eco_social",
+    ]  # fmt: skip
+
+
+#: The fields that existing clients read, by the name under which they ask for the template.
+CLIENT_FIELDS = {
+    "Besprechung": "tags personen date ort title summary messages nexsSteps transcript",
+    "Gedanken": "tags personen upload_date ort title summary messages",
+    "Interview": "title summary messages nextSteps",
+    "Zusammenfassung": "title summary messages nextSteps",
+    "Youtube": "tags personen upload_date ort title summary messages chapters view_count"
+    " like_count duration age_limit",
+    "Session_analyze_de": "title shortTitle slug summary teaser affiliations tags topics year date"
+    " starttime endtime duration location slides summaryInText",
+    "ExtractSessionDataFromWebsite": "event session subtitle description filename track image_url"
+    " speakers speakers_url speakers_image_url video_url attachments_url url day starttime endtime"
+    " language",
+    "ExtractSessionListFromWebsite": "event items",
+    "pdfanalyse": "title shortTitle slug summary teaser authors tags topics docType year region"
+    " language source project chapters toc",
+    "track_eco_social_de": "tags topic general_summary event_list eco_social_relevance"
+    " eco_social_applications challenges",
+    "Event_eco_social_de": "tags event general_summary track_list eco_social_relevance"
+    " eco_social_applications challenges",
+    "track_technology_de": "tags topic general_summary event_list challenges",
+    "track_business_de": "tags topic general_summary event_list challenges",
+    "image_classify": "title category tags description objects mood quality",
+}
+LISTS = frozenset(
+    {"affiliations", "topics", "authors", "items", "chapters", "toc", "slides", "speakers",
+     "speakers_url", "speakers_image_url"}
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLIENT_FIELDS)
+def test_a_template_that_clients_name_has_the_fields_that_they_read(name: str) -> None:
+    types = {field.name: field.field_type for field in Library().find(name).fields}
+    assert set(CLIENT_FIELDS[name].split()) <= types.keys()
+    lists = {field for field, kind in types.items() if kind.is_list}
+    if name in ("Session_analyze_de", "pdfanalyse"):
+        assert lists - {"tags"} == LISTS & types.keys() and "tags" in lists
+    elif name == "Youtube":
+        assert not lists  # here the chapters are Markdown
+    else:
+        assert lists == LISTS & types.keys()

@@ -15,7 +15,7 @@ from secretary.llm.templates.rendering import (
     render,
     validate_answer,
 )
-from secretary.llm.templates.template import Field, FieldType, schema
+from secretary.llm.templates.template import Field, FieldType, Slot, schema
 
 from ..strategies import ANY_TEXT, JSON, TEXT
 from .test_template_documents import front_matter
@@ -88,7 +88,8 @@ def test_what_keeps_to_the_schema_makes_a_document(template: Template, data: st.
     document.markdown.encode()
     fields = front_matter(document.markdown)
     # Whatever a value contains, it is only the value of its key.
-    assert list(fields) == [entry.key for entry in template.entries]
+    empty = {entry.key for entry in template.entries if is_null(entry.value, filled)}
+    assert list(fields) == [entry.key for entry in template.entries if entry.key not in empty]
     assert fields["last"] == 1
     assert isinstance(fields["first"], str)
     json.dumps(document.structured_data, allow_nan=False)
@@ -106,10 +107,16 @@ def test_any_answer_makes_a_document_or_a_named_error(
     except (UpstreamFailed, InvalidParameters) as error:
         assert error.code in ("UPSTREAM_FAILED", "VALIDATION_ERROR")
     else:
-        assert list(front_matter(document.markdown)) == [entry.key for entry in template.entries]
+        empty = {entry.key for entry in template.entries if is_null(entry.value, filled)}
+        keys = [entry.key for entry in template.entries if entry.key not in empty]
+        assert list(front_matter(document.markdown)) == keys
     assert validate_answer(template.fields, {}) != []
-    empty = fill_without_model(template.fields, filled)
-    assert set(empty) == {field.name for field in template.fields}
+    unfilled = fill_without_model(template.fields, filled)
+    assert set(unfilled) == {field.name for field in template.fields}
+
+
+def is_null(value: Any, filled: dict[str, Any]) -> bool:
+    return isinstance(value, Slot) and value.name in filled and filled[value.name] is None
 
 
 def is_writable(value: Any) -> bool:

@@ -13,7 +13,18 @@ from ..jobs.service import JobService
 from ..llm.templates import Library
 from ..observability.metrics import CachedQuery, Metrics, ServiceStats
 from ..version import __version__
-from . import batches, dashboard, event_job, files, ingress, jobs, legacy_routes, streams, system
+from . import (
+    batches,
+    dashboard,
+    event_job,
+    files,
+    ingress,
+    jobs,
+    legacy_routes,
+    streams,
+    system,
+    tracks,
+)
 from .auth import Authenticator
 from .middleware import BODY_TIMEOUT, RequestMiddleware, StartSpan
 from .openapi import DESCRIPTION, TAGS
@@ -53,6 +64,7 @@ def create_api(
         system.templates_router,
         streams.router,
         ingress.ingress_router(job_service.registry),
+        tracks.tracks_router(job_service.registry),
         files.router,
         event_job.router,
         system.health_router,

@@ -19,12 +19,13 @@ from ..jobs.submission import JobRequest, parse_request
 from ..storage.artifacts import JobFiles
 from ..storage.sources import Upload
 from .auth import Caller
-from .models import Envelope, ProcessInfo, RequestWarnings, ResponseModel, Results
+from .models import Envelope, ProcessInfo, RequestWarnings, ResponseModel, Results, TalkOutput
 from .openapi import (
     FILE,
     LOCATION,
     URL,
     WAITED,
+    Responses,
     Schema,
     error_responses,
     form_body,
@@ -157,6 +158,8 @@ RESPONSES = error_responses((415, *JOB_STATUS.values())) | {
     202: {"headers": LOCATION | WAITED},
 }
 
+TALK_RESPONSE: Responses = {200: {**RESPONSES[200], "model": Envelope[TalkOutput]}}
+
 
 def ingress_router(registry: Registry) -> APIRouter:
     """Request bodies are documented with the parameters of the registered job types."""
@@ -182,7 +185,7 @@ def ingress_router(registry: Registry) -> APIRouter:
             + (WAITS if route.waits else RETURNS_AT_ONCE),
             response_model=Accepted,
             response_description="The job was created",
-            responses=RESPONSES,
+            responses=RESPONSES | (TALK_RESPONSE if route.job_type == "session" else {}),
             openapi_extra={"parameters": [PREFER], **body},
         )
     return router
@@ -190,10 +193,10 @@ def ingress_router(registry: Registry) -> APIRouter:
 
 def _endpoint(route: IngressRoute) -> Any:
     async def endpoint(request: Request, user: Caller, key: IdempotencyKey = None) -> Response:
-        job_id, wait_seconds, response = await _submit(request, route, user, key)
-        if wait_seconds:
-            response = await _wait_for_result(request, route, job_id, wait_seconds) or response
-        if applied := _applied_preference(request, waited=bool(wait_seconds)):
+        job_id, seconds, response = await _submit(request, route, user, key)
+        if seconds:
+            response = await wait_for_result(request, job_id, seconds) or response
+        if applied := applied_preference(request, waited=bool(seconds)):
             response.headers["Preference-Applied"] = applied
         return response
 
@@ -209,13 +212,13 @@ async def _submit(
     form = await read_form(request, job_service.files.uploads, job_id=new_id("job"))
     async with job_service.adding(form.uploads) as job_ids:
         submitted = with_trace(request, read_submission(form, route))
-        wait_seconds = _wait_seconds(request, form.fields, submitted, route)
+        seconds = wait_seconds(request, form.fields, submitted, waits=route.waits)
         if submitted.webhook is None or key is not None:
             job = await job_service.submit(submitted, user=user, key=key, upload=form.upload)
         else:
             job = await job_service.submit_for_callback(submitted, user=user, upload=form.upload)
         job_ids.append(job.job_id)
-    return job.job_id, wait_seconds, accepted(job, job_service.warnings(submitted))
+    return job.job_id, seconds, accepted(job, job_service.warnings(submitted))
 
 
 def parameters_of(registry: Registry, job_type: str) -> Schema:
@@ -268,10 +271,11 @@ def require_file_type(
 # Waiting for the result
 
 
-def _wait_seconds(
-    request: Request, fields: Mapping[str, Any], submitted: JobRequest, route: IngressRoute
+def wait_seconds(
+    request: Request, fields: Mapping[str, Any], submitted: JobRequest, *, waits: bool
 ) -> float:
-    """How long the response waits for the result; 0 for not at all."""
+    """How long the response waits for the result; 0 for not at all. `waits` is whether it does if
+    the request says nothing about it."""
     limit: float = request.app.state.max_wait_seconds
     given = {name.replace("_", "").lower(): value for name, value in fields.items()}
     sync, is_async = _read_flag("sync", given), _read_flag("async", given)
@@ -289,7 +293,7 @@ def _wait_seconds(
         return min(wait, limit)
     is_async = is_async or sync is False or "respond-async" in _preferences(request)
     starts_now = submitted.webhook is None and submitted.run_at is None
-    return limit if route.waits and starts_now and not is_async else 0
+    return limit if waits and starts_now and not is_async else 0
 
 
 def _read_flag(name: str, given: Mapping[str, Any]) -> bool | None:
@@ -311,15 +315,13 @@ def _preferred_wait(request: Request) -> float:
     return float(text[:6]) if text.isascii() and text.isdigit() else 0.0
 
 
-def _applied_preference(request: Request, *, waited: bool) -> str | None:
+def applied_preference(request: Request, *, waited: bool) -> str | None:
     if seconds := _preferred_wait(request):
         return f"wait={min(seconds, request.app.state.max_wait_seconds):g}"
     return "respond-async" if "respond-async" in _preferences(request) and not waited else None
 
 
-async def _wait_for_result(
-    request: Request, route: IngressRoute, job_id: str, seconds: float
-) -> Response | None:
+async def wait_for_result(request: Request, job_id: str, seconds: float) -> Response | None:
     """The outcome of the job, or None if it has not finished in time or the client has left."""
     hub: EventHub = request.app.state.hub
     waiting = asyncio.create_task(hub.wait_until_final(job_id, seconds))
@@ -335,7 +337,7 @@ async def _wait_for_result(
     if ended.status is JobStatus.COMPLETED:
         files = job_service_of(request).files
         complete = await files.load_results(ended)
-        if route.job_type == "session":
+        if ended.job_type == "session":
             return finished(request, complete, {"output": await _talk(files, ended, complete)})
         return finished(request, complete, _with_output_text(complete))
     assert ended.error is not None

@@ -178,6 +178,16 @@ class Recording(Document):
     )
 
 
+class SlideInfo(Document):
+    """A slide of a talk."""
+
+    page_num: int
+    title: str
+    summary: str
+    image_url: str = Field(description="Path of its image in the archive")
+    time: float | None = Field(None, description="When the video shows it first, in seconds")
+
+
 class MissingPart(Document):
     """A part of a talk that could not be retrieved."""
 
@@ -249,10 +259,24 @@ class Results(Document):
     )
     chapters: list[Chapter] | None = None
     # session
+    slides: list[SlideInfo] | None = None
     missing: list[MissingPart] | None = None
     # transformer
     text: str | None = None
     text_file: str | None = None
+
+
+class Talk(Results):
+    markdown_file: str | None = Field(
+        description="Its path, which in the archive is without `sessions/`"
+    )
+    archive_data: str | None = Field(None, description="The archive as base64, if it was requested")
+
+
+class TalkOutput(ResponseModel):
+    """The results of a talk, as clients that wait for them read them."""
+
+    output: Talk
 
 
 class AccessControlInfo(ResponseModel):

@@ -20,6 +20,7 @@ poll it, stream its progress, or receive a webhook when it finishes."""
 
 TAGS = [
     {"name": "ingress", "description": "Upload a file or name a URL; get a job."},
+    {"name": "tracks", "description": "Summaries of the talks of a conference track."},
     {"name": "jobs", "description": "Submit, inspect and control jobs."},
     {"name": "batches", "description": "Groups of jobs that are submitted together."},
     {"name": "files", "description": "The files jobs produce."},

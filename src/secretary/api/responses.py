@@ -43,8 +43,14 @@ class JsonResponse(JSONResponse):
 
 
 def success(
-    request: Request, processor: str, data: dict[str, Any], *, process_id: str = ""
+    request: Request,
+    processor: str,
+    data: dict[str, Any],
+    *,
+    process_id: str = "",
+    more: Mapping[str, Any] | None = None,
 ) -> JSONResponse:
+    """`more` is put beside `data`."""
     arrived = _arrived(request)
     process = {
         "id": process_id or f"request-{uuid4()}",
@@ -55,7 +61,7 @@ def success(
         "llm_info": {"requests": [], "total_tokens": 0},
     }
     parameters = {**request.query_params, **request.path_params}
-    return JsonResponse(_envelope(arrived, processor, parameters, process, data))
+    return JsonResponse(_envelope(arrived, processor, parameters, process, data) | dict(more or {}))
 
 
 def enqueued(

@@ -305,6 +305,8 @@ LARGE_FIELDS = frozenset({"results", "logs"})
 #: In stored results: the name of the artifact with the long texts, which are too large for the
 #: store. `JobFiles.load_results` merges them back.
 RESULTS_FILE_KEY = "more_in"
+#: In stored results: the directory whose files the archive has, if not all artifacts.
+ARCHIVE_ROOT_KEY = "archive_root"
 
 
 class Job(OwnedResource):

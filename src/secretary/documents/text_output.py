@@ -161,6 +161,8 @@ class TextOutput:
     front_matter: Mapping[str, Any] | None = None
     title: str | None = None
     language: str | None = None
+    #: `text` of the results, if it is not the result in the target format.
+    text: str | None = None
 
 
 def write_text_output(output: TextOutput) -> None:
@@ -171,6 +173,7 @@ def write_text_output(output: TextOutput) -> None:
     if output.target_format != "markdown":
         name = OUTPUT_FILES[output.target_format]
         write_new(directory / name, text.encode("utf-8", "replace"))
+    text = text if output.text is None else output.text
     is_short = len(text) + len(output.markdown) <= MAX_RESULTS_BYTES
     results: dict[str, Any] = {
         "text": text if is_short else None,

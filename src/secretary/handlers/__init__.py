@@ -6,7 +6,8 @@ from .office import office
 from .pdf import pdf
 from .selftest import selftest
 from .session import session
+from .track import track
 from .transformer import transformer
 from .video import video
 
-BUILTIN = (audio, imageocr, office, pdf, selftest, session, transformer, video)
+BUILTIN = (audio, imageocr, office, pdf, selftest, session, track, transformer, video)

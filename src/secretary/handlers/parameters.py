@@ -23,7 +23,7 @@ from pydantic.alias_generators import to_camel
 from ..core.errors import InvalidTemplate
 from ..core.json_codec import encode_json
 from ..jobs.handler import JobContext
-from ..llm.templates import parse
+from ..llm.templates import Template, parse, with_fields
 from ..storage import append_log
 from ..storage.cache import CacheEntry
 from ..version import __version__
@@ -122,6 +122,32 @@ class LanguageParameters(SourceParameters):
             except InvalidTemplate as error:
                 raise ValueError(error.message) from None
         return text
+
+
+MAX_DESCRIPTION = 10_000
+
+
+class ModelParameters(LanguageParameters):
+    """Parameters of job types whose result a model writes."""
+
+    model: str | None = text_field(200, "Model to use instead of the configured one")
+    provider: str | None = text_field(100, "Name of a configured endpoint to use")
+    additional_field_descriptions: Annotated[
+        dict[str, str] | None, BeforeValidator(_parse_json)
+    ] = Field(default=None, description="More fields for the template, or more about its fields")
+
+    @field_validator("additional_field_descriptions")
+    @classmethod
+    def _are_fields(cls, descriptions: dict[str, str] | None) -> dict[str, str] | None:
+        for name, description in (descriptions or {}).items():
+            if len(description) > MAX_DESCRIPTION:
+                raise ValueError(f"{name[:40]!r}: longer than {MAX_DESCRIPTION:,} characters")
+        if descriptions:
+            try:
+                with_fields(Template(name="inline"), descriptions)
+            except InvalidTemplate as error:
+                raise ValueError(error.message) from None
+        return descriptions
 
 
 def reusable_since(ctx: JobContext[SourceParameters]) -> float:
@@ -305,6 +331,22 @@ class MissingPart(BaseModel):
     error: PartError
 
 
+class TrackResults(Results):
+    structured_data: dict[str, Any] | None = None
+    target_dir: str
+
+
+class SlideInfo(BaseModel):
+    """A slide of a talk. `image_url` is the path of its image in the archive; `time` is when the
+    video shows it first, in seconds."""
+
+    page_num: int
+    title: str
+    summary: str
+    image_url: str
+    time: float | None = None
+
+
 class SessionResults(Results):
     web_text: str | None = None
     video_transcript: str | None = None
@@ -314,4 +356,8 @@ class SessionResults(Results):
     assets: list[str]
     asset_dir: str
     target_dir: str
+    page_texts: list[str]
+    slides: list[SlideInfo]
     missing: list[MissingPart]
+    #: The directory of which the archive is made.
+    archive_root: str

@@ -3,12 +3,13 @@ document."""
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast
-from urllib.parse import quote
+from typing import Any, TypeVar, cast
 
 from pydantic import Field
 
@@ -20,14 +21,14 @@ from ..core.errors import (
     ProcessDied,
     UnsupportedFile,
 )
-from ..core.files import atomic_write
-from ..core.json_codec import encode_json
 from ..core.languages import language_code
-from ..documents.assembly import MAX_RESULTS_BYTES, RESULTS_FILE
+from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext, handles
 from ..jobs.job_log import counted
-from ..llm.templates import Rendered
-from ..media.speech.engines import Transcription
+from ..llm.templates import Rendered, Template, parse
+from ..llm.templates.template import FieldType
+from ..media.slide_alignment import SlideImage
+from ..media.speech.engines import TimedText, Transcription
 from ..media.transcript import (
     SRT_FILE,
     TEXT_FILE,
@@ -35,14 +36,14 @@ from ..media.transcript import (
     StoredTranscript,
     Transcript,
     encode_record,
-    escaped_line,
-    format_clock,
 )
 from ..storage import append_log
 from ..web.talk import ROOT, VIDEO_KINDS, LinkKind, SessionPaths, TalkPage, best_url, session_paths
-from .media_pipeline import TIMEOUT, WRITE_TRANSCRIPT, link_or_copy
-from .office import OfficeParameters, office
+from .document_pipeline import PageOptions, check_source
+from .media_pipeline import TIMEOUT, WRITE_TRANSCRIPT
+from .office import read_office
 from .parameters import (
+    MAX_TEXT,
     Frame,
     MissingPart,
     PartError,
@@ -52,47 +53,44 @@ from .parameters import (
     StringList,
     text_field,
 )
-from .pdf import PdfParameters, pdf
+from .pdf import CONVERTIBLE, PdfParameters, read_pdf
 from .progress import ScaledReporter
+from .session_document import (
+    Talk,
+    TalkSlide,
+    TalkTranscript,
+    appendix,
+    long_results,
+    publish,
+    slide_infos,
+    source_text,
+    template_context,
+    write_files,
+    write_page_texts,
+)
 from .text_generation import apply_template, find_template
 from .transcription import DETECT_LANGUAGE, LOAD, LOAD_TIMEOUT
-from .translation import TranslationParameters, check_translation, untranslated_warnings
+from .translation import (
+    TranslationParameters,
+    check_translation,
+    detect_text_language,
+    untranslated_warnings,
+)
 from .video import VideoParameters, video
 
 T = TypeVar("T")
 P = TypeVar("P", bound=SourceParameters)
 
 READ_PAGE: LazyCallable[TalkPage] = LazyCallable("web.page", "read_talk_page")
+ALIGN: LazyCallable[list[int | None]] = LazyCallable("media.slide_alignment", "align_slides")
 PAGE_TIMEOUT = timedelta(minutes=2)
+ALIGN_TIMEOUT = timedelta(minutes=10)
 DEFAULT_TEMPLATE = "Session"
 #: Files of a transcript that are published with the document.
 TRANSCRIPT_FILES = (TEXT_FILE, SRT_FILE, VTT_FILE)
 
-#: Texts of the document that come from neither a model nor a template, in English and German.
-LABELS: Mapping[str, tuple[str, str]] = {
-    "about": ("About the talk", "Über den Vortrag"),
-    "transcript": ("Transcript", "Mitschrift"),
-    "slide": ("Slide", "Folie"),
-    "text": ("Text", "Text"),
-    "video": ("Video", "Video"),
-    "files": ("Transcript: {}", "Mitschrift: {}"),
-    "missing": ("Not available", "Nicht verfügbar"),
-    "no_model": (
-        "This document has no summary: no language model is set.",
-        "Ohne Zusammenfassung: Es ist kein Sprachmodell eingestellt.",
-    ),
-    "missing page": ("The page", "Die Seite"),
-    "missing video": ("The video", "Das Video"),
-    "missing subtitles": ("The subtitles", "Die Untertitel"),
-    "missing slides": ("The slides", "Die Folien"),
-}
-
 
 class SessionParameters(TranslationParameters):
-    ignored_fields: ClassVar[frozenset[str]] = frozenset({
-        "speakers_url", "speakers_image_url", "target", "video_transcript",
-    })  # fmt: skip
-
     event: str | None = text_field(500, "Name of the conference")
     session: str | None = text_field(1000, "Title of the talk")
     filename: str | None = text_field(500, "File name of the document")
@@ -103,75 +101,40 @@ class SessionParameters(TranslationParameters):
     speakers: StringList = Field(
         default_factory=list, description="Names, as a list or separated by commas"
     )
+    speakers_url: StringList = Field(
+        default_factory=list, description="Addresses of the speakers' pages"
+    )
+    speakers_image_url: StringList = Field(
+        default_factory=list, description="Addresses of the speakers' pictures"
+    )
     video_url: str | None = text_field(8000, "The video: a file, or a page of a media site")
+    video_transcript: str | None = text_field(
+        MAX_TEXT, "Transcript of the video, used instead of the video"
+    )
     subtitles_url: str | None = text_field(
         8000, "Subtitles of the video, used instead of transcribing it"
     )
     attachments_url: str | None = text_field(8000, "The slides")
+    target: str | None = text_field(500, "Ignored; some clients send it")
     create_archive: bool = Field(default=True, description="Make a ZIP of all files")
 
 
 SessionContext = JobContext[SessionParameters]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TalkTranscript:
-    """The transcript of a talk; `directory` contains its files."""
-
-    directory: Path
-    language: str
-    text: str
-    markdown: str
-    #: Slides found in the video.
-    frames: Sequence[Frame] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TalkSlide:
-    """A page of the slides, or a frame of the video."""
-
-    number: int
-    image: Path | None
-    text: str
-    time: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Talk:
-    """All that is known about a talk."""
-
-    facts: Mapping[str, Any]
-    language: str
-    page_text: str
-    links: Sequence[tuple[str, str]]
-    transcript: TalkTranscript | None
-    slides: Sequence[TalkSlide]
-    missing: Sequence[MissingPart]
-
-    @property
-    def spoken_in(self) -> str | None:
-        """The language of the talk; None if it is unknown."""
-        if self.transcript is not None:
-            return self.transcript.language
-        return language_code(self.facts["source_language"] or "")
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        is_german = self.language == "de"
-        return {name: german if is_german else text for name, (text, german) in LABELS.items()}
-
-
 @handles("session", SessionParameters, timeout=TIMEOUT)
 async def session(ctx: SessionContext) -> SessionResults:
     parameters = ctx.parameters
     sources = (parameters.url, parameters.video_url, parameters.attachments_url)
-    if not any((*sources, parameters.subtitles_url)):
+    if not any((*sources, parameters.subtitles_url, parameters.video_transcript)):
         raise InvalidParameters("url: send the page of the talk, its video or its slides")
     await ctx.progress("initializing", 0)
     template = await find_template(ctx, default=DEFAULT_TEMPLATE)
     assert template is not None
     if parameters.strict:
         check_translation(ctx, parameters.source_language)
+    template = prepared_template(template)
+    has_model = "chat" in ctx.llm.options.models or not template.fields
     talk = await _read_talk(ctx)
     if not (talk.page_text.strip() or talk.transcript or talk.slides):
         if not talk.missing:
@@ -196,19 +159,70 @@ async def session(ctx: SessionContext) -> SessionResults:
     )
     warnings = await untranslated_warnings(ctx, talk.spoken_in) if talk.spoken_in else []
     await ctx.progress("writing", 80, "Writing the document")
-    has_model = "chat" in ctx.llm.options.models or not template.fields
+    if not has_model:
+        reason = PartError(code=EngineUnavailable.code, message="No language model is configured")
+        talk = replace(
+            talk, missing=[*talk.missing, MissingPart(part="summary", url=None, error=reason)]
+        )
+    context = template_context(talk, paths)
+    if "video_transcript" not in template.context_keys:
+        del context["video_transcript"]  # the model sees it in the source
+
+    def with_slides(filled: dict[str, Any]) -> dict[str, Any]:
+        if not _describes_slides(template):
+            return filled
+        infos = slide_infos(talk, paths, filled["slides"])
+        return {**filled, "slides": [info.model_dump(exclude={"time"}) for info in infos]}
+
     rendered = await apply_template(
         ctx,
         source_text(talk),
         template,
-        context={**template_context(talk, paths), **(parameters.context or {})},
+        context={"cache_key": ctx.job.job_id, **context, **(parameters.context or {})},
         target_language=talk.language,
         use_model=has_model,
+        complete=with_slides,
     )
-    more = appendix(talk, has_model=has_model)
+    more = appendix(talk, paths, has_model=has_model)
     markdown = f"{rendered.markdown.rstrip()}\n\n{more}\n" if more else rendered.markdown
     results = await _write_results(ctx, talk, paths, rendered, markdown)
     return results.model_copy(update={"warnings": warnings})
+
+
+#: How older templates write the places of the slides and the video.
+SINGLE_BRACES = re.compile(r"(?<!\{)\{(slides|videoplayer)\}(?!\})")
+
+
+def prepared_template(template: Template) -> Template:
+    """The template with slots for `{slides}` and `{videoplayer}`, and with the address of the image
+    of each slide that it asks for."""
+    head, marker, prompt = template.source.partition("--- systemprompt")
+    if SINGLE_BRACES.search(head):
+        source = SINGLE_BRACES.sub(r"{{\1}}", head) + marker + prompt
+        template = parse(source, template.name, language=template.language)
+    if not _describes_slides(template):
+        return template
+    fields = tuple(
+        replace(field, field_type=_with_image(field.field_type))
+        if field.name == "slides"
+        else field
+        for field in template.fields
+    )
+    return replace(template, fields=fields)
+
+
+def _describes_slides(template: Template) -> bool:
+    """Whether a model describes each slide."""
+    types = [field.field_type for field in template.fields if field.name == "slides"]
+    return any(kind.is_list and kind.base == "object" for kind in types)
+
+
+def _with_image(kind: FieldType) -> FieldType:
+    names = [name for name, _ in kind.properties]
+    if not names or "image_url" in names:
+        return kind
+    image = ("image_url", FieldType(optional=True))
+    return replace(kind, properties=(*kind.properties, image))
 
 
 # Read the parts ---------------------------------------------------------------------------------
@@ -221,27 +235,22 @@ async def _read_talk(ctx: SessionContext) -> Talk:
         await ctx.progress("reading_page", 3, "Reading the page of the talk")
     page = await _attempt(ctx, missing, "page", ctx.parameters.url, _read_page)
     facts = _facts(ctx.parameters, page)
-    slides = await _attempt(ctx, missing, "slides", facts["attachments_url"], _read_slides) or []
-    language = language_code(facts["source_language"] or "")
-    # A person wrote the subtitles.
-    transcript = await _attempt(
-        ctx, missing, "subtitles", facts["subtitles_url"], _read_subtitles, language
+    deck = await _attempt(
+        ctx, missing, "slides", facts["attachments_url"], partial(_read_slides, missing=missing)
     )
-    if transcript is None:
-        with_frames = not slides
+    slides = deck or []
+    language = language_code(facts["source_language"] or "")
+    transcript = await _given_transcript(ctx, language)
+    if transcript is None:  # a person wrote the subtitles
         transcript = await _attempt(
-            ctx, missing, "video", facts["video_url"], _read_video, language, with_frames
+            ctx, missing, "subtitles", facts["subtitles_url"], _read_subtitles, language
         )
-    if transcript is not None and not slides:
-        slides = [
-            TalkSlide(
-                number=number,
-                image=transcript.directory / frame.file,
-                text=frame.text or "",
-                time=frame.time,
-            )
-            for number, frame in enumerate(transcript.frames, start=1)
-        ]
+    if transcript is None:
+        transcript = await _attempt(
+            ctx, missing, "video", facts["video_url"], _read_video, language
+        )
+    if transcript is not None and transcript.frames:
+        slides = await _aligned(ctx, slides, transcript, missing)
     target = language_code(ctx.parameters.target_language or "")
     spoken = transcript.language if transcript else language
     others = [link for link in page.links if link.kind is LinkKind.OTHER] if page else []
@@ -287,6 +296,8 @@ def _facts(parameters: SessionParameters, page: TalkPage | None) -> dict[str, An
     from_page = {
         "session": page.title if page else None,
         "speakers": list(page.speakers) if page else [],
+        "speakers_url": [],
+        "speakers_image_url": [],
         **{
             name: getattr(page, name, None)
             for name in ("event", "track", "day", "starttime", "endtime")
@@ -323,30 +334,72 @@ def _subjob(
     return cast(JobContext[P], subjob)
 
 
-async def _read_slides(ctx: SessionContext, url: str) -> list[TalkSlide]:
-    """The pages of the slides as images with their texts; without LibreOffice only the texts of an
-    office file."""
-    method = {"extraction_method": "preview_and_native"}
-    part = _subjob(ctx, "slides", PdfParameters, (5, 30), url=url, **method)
+async def _read_slides(
+    ctx: SessionContext, url: str, *, missing: list[MissingPart]
+) -> list[TalkSlide]:
+    """The pages of the slides as images with their texts, by OCR where they have no text layer;
+    without LibreOffice only the texts of an office file."""
+    part = _subjob(ctx, "slides", PdfParameters, (5, 25))
+    file = await ctx.sources.download(url, part.scratch / "slides")
+    document = await check_source(file, CONVERTIBLE | {"pdf"})
     try:
-        await pdf.run(part)
+        await read_pdf(part, document, PageOptions(method="preview_and_native"))
     except EngineUnavailable as error:
         await ctx.log(f"slides: {error.message}; reading them without images", "warning")
-        await office.run(_subjob(ctx, "slides", OfficeParameters, (5, 30), url=url))
-
-    def load(directory: Path) -> list[TalkSlide]:
-        results = json.loads((directory / RESULTS_FILE).read_bytes())
-        slides = []
-        for content in results["metadata"]["text_contents"]:
-            number = int(content["page"])
-            image = directory / f"preview_{number:03d}.jpg"
-            file = directory / f"page_{number:03d}.txt"
-            text = file.read_text(encoding="utf-8") if file.exists() else ""
-            image_or_none = image if image.exists() else None
-            slides.append(TalkSlide(number=number, image=image_or_none, text=text))
+        await read_office(part, document)
+    slides = await asyncio.to_thread(_load_slides, part.directory)
+    if all(slide.text.strip() for slide in slides):
         return slides
+    by_ocr = _subjob(ctx, "slides_ocr", PdfParameters, (25, 30))
+    try:
+        await read_pdf(by_ocr, document, PageOptions(method="auto"))
+    except JobFailed as error:
+        await ctx.log(f"slides: {error.message}; some have no text", "warning")
+        reason = PartError(code=error.code, message=error.message)
+        missing.append(MissingPart(part="slide_texts", url=url, error=reason))
+        return slides
+    texts = {
+        slide.number: slide.text
+        for slide in await asyncio.to_thread(_load_slides, by_ocr.directory)
+    }
+    return [
+        slide if slide.text.strip() else replace(slide, text=texts.get(slide.number, ""))
+        for slide in slides
+    ]
 
-    return await asyncio.to_thread(load, part.directory)
+
+def _load_slides(directory: Path) -> list[TalkSlide]:
+    results = json.loads((directory / RESULTS_FILE).read_bytes())
+    slides = []
+    for content in results["metadata"]["text_contents"]:
+        number = int(content["page"])
+        image = directory / f"preview_{number:03d}.jpg"
+        file = directory / f"page_{number:03d}.txt"
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        image_or_none = image if image.exists() else None
+        slides.append(TalkSlide(number=number, image=image_or_none, text=text))
+    return slides
+
+
+async def _given_transcript(ctx: SessionContext, language: str | None) -> TalkTranscript | None:
+    text = (ctx.parameters.video_transcript or "").strip()
+    if not text:
+        return None
+    directory = ctx.scratch / "given"
+
+    def write() -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / TEXT_FILE).write_text(f"{text}\n", encoding="utf-8", errors="replace")
+
+    await asyncio.to_thread(write)
+    detected = language or await asyncio.to_thread(detect_text_language, text)
+    return TalkTranscript(
+        directory=directory,
+        language=detected or "und",
+        text=text,
+        markdown=text,
+        files=(TEXT_FILE,),
+    )
 
 
 async def _read_subtitles(ctx: SessionContext, url: str, language: str | None) -> TalkTranscript:
@@ -364,9 +417,7 @@ async def _read_subtitles(ctx: SessionContext, url: str, language: str | None) -
     return await asyncio.to_thread(_load_transcript, part.directory, [])
 
 
-async def _read_video(
-    ctx: SessionContext, url: str, language: str | None, with_frames: bool
-) -> TalkTranscript:
+async def _read_video(ctx: SessionContext, url: str, language: str | None) -> TalkTranscript:
     part = _subjob(
         ctx,
         "video",
@@ -374,8 +425,8 @@ async def _read_video(
         (30, 80),
         url=url,
         source_language=language,
-        include_frames=with_frames,
-        include_slide_text=with_frames,
+        include_frames=True,
+        include_slide_text=True,
     )
     results = await video.run(part)
     assert isinstance(results, RecordingResults)
@@ -384,13 +435,50 @@ async def _read_video(
 
 def _load_transcript(directory: Path, frames: Sequence[Frame]) -> TalkTranscript:
     results = json.loads((directory / RESULTS_FILE).read_bytes())
+    segments = results["transcription"]["segments"]
     return TalkTranscript(
         directory=directory,
         language=results["transcription"]["source_language"],
         text=(directory / TEXT_FILE).read_text(encoding="utf-8"),
         markdown=results["markdown_content"] or "",
+        files=TRANSCRIPT_FILES,
+        segments=[TimedText(one["start"], one["end"], one["text"]) for one in segments],
         frames=frames,
     )
+
+
+async def _aligned(
+    ctx: SessionContext,
+    slides: Sequence[TalkSlide],
+    transcript: TalkTranscript,
+    missing: list[MissingPart],
+) -> list[TalkSlide]:
+    """The slides with the times at which the video shows them. Without slides, the frames of the
+    video take their place."""
+    frames = transcript.frames
+    paths = [transcript.directory / frame.file for frame in frames]
+    if not slides:
+        return [
+            TalkSlide(
+                number=number, image=path, text=frame.text or "", time=frame.time, frames=[frame]
+            )
+            for number, (frame, path) in enumerate(zip(frames, paths, strict=True), start=1)
+        ]
+    pages = [SlideImage(slide.text, str(slide.image) if slide.image else None) for slide in slides]
+    shown = [
+        SlideImage(frame.text or "", str(path)) for frame, path in zip(frames, paths, strict=True)
+    ]
+    matches = await ctx.run(ALIGN, pages, shown, wall_time=ALIGN_TIMEOUT)
+    aligned = []
+    for number, slide in enumerate(slides):
+        own = [frame for frame, match in zip(frames, matches, strict=True) if match == number]
+        aligned.append(replace(slide, frames=own, time=own[0].time if own else None))
+    found = sum(1 for slide in aligned if slide.frames)
+    await ctx.log(f"slides: {found} of {len(slides)} were found in the video")
+    if not found:
+        reason = PartError(code="NOT_FOUND", message="The video shows none of the slides")
+        missing.append(MissingPart(part="slide_times", url=None, error=reason))
+    return aligned
 
 
 # Write the document -----------------------------------------------------------------------------
@@ -403,10 +491,12 @@ async def _write_results(
     directory = ctx.directory
     assets = await asyncio.to_thread(write_files, directory, paths, talk, markdown)
     await ctx.log(f"Output: {len(markdown):,} characters, {counted(len(assets), 'file')} beside it")
+    page_texts = await asyncio.to_thread(write_page_texts, directory, talk)
     await asyncio.to_thread(publish, directory / ROOT, ctx.cache.data_directory / ROOT)
     more = long_results(talk, rendered.structured_data, markdown)
     await asyncio.to_thread((directory / RESULTS_FILE).write_bytes, more)
     with_archive = ctx.parameters.create_archive
+    described = rendered.structured_data.get("slides")
     return SessionResults(
         markdown_file=str(paths.document),
         attachments_url=talk.facts["attachments_url"],
@@ -414,6 +504,9 @@ async def _write_results(
         asset_dir=str(paths.assets),
         target_dir=str(paths.document.parent),
         archive_filename=f"{paths.document.stem}.zip" if with_archive else None,
+        archive_root=ROOT,
+        page_texts=page_texts,
+        slides=slide_infos(talk, paths, described if isinstance(described, list) else ()),
         context=ctx.parameters.context,
         missing=list(talk.missing),
         metadata={
@@ -425,122 +518,3 @@ async def _write_results(
         llm_info=ctx.llm.info(),
         more_in=RESULTS_FILE,
     )
-
-
-def source_text(talk: Talk) -> str:
-    """All texts of the talk, for a model."""
-    slides = (
-        f"## Slide {slide.number}\n\n{slide.text.strip()}"
-        for slide in talk.slides
-        if slide.text.strip()
-    )
-    texts = {
-        "The page of the talk": talk.page_text.strip(),
-        "Transcript of the video": talk.transcript.text.strip() if talk.transcript else "",
-        "Texts of the slides": "\n\n".join(slides),
-    }
-    return "\n\n".join(f"# {heading}\n\n{text}" for heading, text in texts.items() if text)
-
-
-def template_context(talk: Talk, paths: SessionPaths) -> dict[str, Any]:
-    """Values for the template. What the talk lacks is empty, not missing."""
-    labels, directory = talk.labels, quote(str(paths.assets_from_document))
-    video = []
-    if url := talk.facts.get("video_url"):
-        video.append(f"[{labels['video']}]({url})")
-    if talk.transcript is not None:
-        files = ", ".join(f"[{name}]({directory}/{name})" for name in TRANSCRIPT_FILES)
-        video.append(labels["files"].format(files))
-    table = [f"| {labels['slide']} | {labels['text']} |", "|---|---|"] if talk.slides else []
-    for slide in talk.slides:
-        name = f"{labels['slide']} {slide.number}"
-        if slide.time is not None:
-            name += f" ({format_clock(slide.time)})"
-        image = f"![{name}]({directory}/{slide.image.name})" if slide.image else name
-        text = "<br>".join(_one_line(line) for line in slide.text.splitlines() if line.strip())
-        table.append(f"| {image} | {text} |")
-    return {
-        **{name: value if value is not None else "" for name, value in talk.facts.items()},
-        "target_language": talk.language,
-        "video": "\n\n".join(video),
-        "slides": "\n".join(table),
-        "links": "\n".join(f"- [{_one_line(title)}]({url})" for title, url in talk.links),
-    }
-
-
-def appendix(talk: Talk, *, has_model: bool) -> str:
-    """What is added below the template: all texts if there is no model, and the missing parts."""
-    blocks = []
-    labels = talk.labels
-    if not has_model:
-        blocks.append(f"> {labels['no_model']}")
-        if talk.page_text.strip():
-            blocks.append(f"## {labels['about']}\n\n{_lower_headings(talk.page_text)}")
-        if talk.transcript is not None:
-            text = _lower_headings(talk.transcript.markdown)
-            blocks.append(f"## {labels['transcript']}\n\n{text}")
-    if talk.missing:
-        lines = [
-            f"- {labels[f'missing {part.part}']}"
-            + (f" ({part.url})" if part.url else "")
-            + f": {_one_line(part.error.message)}"
-            for part in talk.missing
-        ]
-        blocks.append(f"## {labels['missing']}\n\n" + "\n".join(lines))
-    return "\n\n".join(blocks)
-
-
-def _lower_headings(markdown: str) -> str:
-    """Move the headings two levels down, below those of the document."""
-    return "\n".join(
-        f"##{line}" if line.startswith("#") else line for line in markdown.strip().splitlines()
-    )
-
-
-def _one_line(text: str) -> str:
-    """Escaped for Markdown, also inside a table."""
-    return escaped_line(text).replace("|", "\\|")
-
-
-def long_results(talk: Talk, structured: Mapping[str, Any], markdown: str) -> bytes:
-    """The part of the results that is stored in a file. Texts that are too long for a response are
-    left out."""
-    slides = "\n\n".join(slide.text.strip() for slide in talk.slides if slide.text.strip())
-    texts = {
-        "markdown_content": markdown,
-        "web_text": talk.page_text or None,
-        "video_transcript": talk.transcript.text if talk.transcript else None,
-        "attachments_text": slides or None,
-    }
-    room = MAX_RESULTS_BYTES
-    results: dict[str, Any] = {"structured_data": dict(structured)}
-    for name, text in texts.items():
-        if text is not None and len(text) <= room:
-            room -= len(text)
-            results[name] = text
-    return encode_json(results)
-
-
-def write_files(directory: Path, paths: SessionPaths, talk: Talk, markdown: str) -> list[str]:
-    """Write the directory tree of the talk, and return the names of its assets."""
-    document, assets = directory / paths.document, directory / paths.assets
-    document.parent.mkdir(parents=True, exist_ok=True)
-    document.write_text(markdown, encoding="utf-8", errors="replace")
-    files = [slide.image for slide in talk.slides if slide.image is not None]
-    if talk.transcript:
-        files += [talk.transcript.directory / name for name in TRANSCRIPT_FILES]
-    for path in files:
-        assets.mkdir(parents=True, exist_ok=True)
-        link_or_copy(path, assets / path.name)
-    return [f"{paths.assets}/{path.name}" for path in files]
-
-
-def publish(directory: Path, root: Path) -> None:
-    """Copy the tree to `root`, which has those of all talks, replacing files of the same name."""
-    for path in directory.rglob("*"):
-        if path.is_file():
-            target = root / path.relative_to(directory)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            # A unique name: translations of a talk share files and may be written concurrently.
-            with atomic_write(target) as temporary:
-                link_or_copy(path, temporary)

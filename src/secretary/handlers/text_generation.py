@@ -18,11 +18,17 @@ from ..documents.markdown import estimate_tokens, split_text
 from ..documents.text_output import RESULT_FILE, update_text_output
 from ..jobs.handler import JobContext
 from ..jobs.job_log import counted
-from ..llm.templates import Rendered, Template, parse
+from ..llm.templates import Rendered, Template, parse, with_fields
 from ..llm.templates.rendering import fill_without_model, prompt_messages, render
 from ..llm.templates.template import schema
 from ..version import __version__
-from .parameters import FileResults, LanguageParameters, RecordCache, SourceParameters
+from .parameters import (
+    FileResults,
+    LanguageParameters,
+    ModelParameters,
+    RecordCache,
+    SourceParameters,
+)
 from .progress import StepProgress
 
 T = TypeVar("T")
@@ -41,6 +47,8 @@ MAX_NOTES_SHARE = 0.9
 WORDS_PER_TOKEN = 0.5
 #: Characters of the field list that a request for notes contains.
 MAX_AIM = 4000
+#: The field of templates that collect entries from a long text.
+ITEMS = "items"
 SUMMARY_AIM = "Write a summary of it."
 
 
@@ -121,14 +129,18 @@ async def find_template(
 ) -> Template | None:
     """The same without looking for a model."""
     parameters = ctx.parameters
+    named = parameters.template or default
     if parameters.template_content:
         content, name = parameters.template_content, parameters.template or "inline"
-        return await asyncio.to_thread(parse, content, name)
-    named = parameters.template or default
-    if not named:
+        template = await asyncio.to_thread(parse, content, name)
+    elif named:
+        find = partial(ctx.templates.find, named, language=parameters.target_language)
+        template = await asyncio.to_thread(find)
+    else:
         return None
-    find = partial(ctx.templates.find, named, language=parameters.target_language)
-    return await asyncio.to_thread(find)
+    if isinstance(parameters, ModelParameters) and parameters.additional_field_descriptions:
+        return with_fields(template, parameters.additional_field_descriptions)
+    return template
 
 
 async def apply_requested_template(
@@ -191,9 +203,11 @@ async def apply_template(
     use_model: bool = True,
     llm: LlmCache | None = None,
     progress: StepProgress | None = None,
+    complete: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> Rendered:
     """Render the template. `{{text}}` is always the whole text; the model sees notes of it where
-    it is too long."""
+    it is too long, or its parts if the template collects `items`. `complete` changes the answers
+    of the model."""
     language = target_language or template.language
     values = {"target_language": language, **context} if language else dict(context)
     filled = {} if use_model else fill_without_model(template.fields, values)
@@ -206,23 +220,59 @@ async def apply_template(
             instructions=instructions,
         )
         cache, fields = llm or await open_llm_cache(ctx, text), schema(template)
-        prompt = "".join(message["content"] for message in messages(""))
-        form = json.dumps(fields, ensure_ascii=False)
-        listed = (f"- {field.name}: {field.instruction}" for field in template.fields)
-        filled = await ask_about_whole(
-            cache,
-            text,
-            lambda text: cache.fill(messages(text), fields),
-            overhead=estimate_tokens(prompt) + estimate_tokens(form),
-            aim=("Fill these fields:\n" + "\n".join(listed))[:MAX_AIM],
-            progress=progress or StepProgress(ctx, "filling_template", 92, 98),
-        )
+        progress = progress or StepProgress(ctx, "filling_template", 92, 98)
+
+        async def fill(text: str) -> dict[str, Any]:
+            return await cache.fill(messages(text), fields)
+
+        if any(field.name == ITEMS and field.field_type.is_list for field in template.fields):
+            filled = await _collect_items(cache, text, fill, progress)
+        else:
+            prompt = "".join(message["content"] for message in messages(""))
+            form = json.dumps(fields, ensure_ascii=False)
+            listed = (f"- {field.name}: {field.instruction}" for field in template.fields)
+            filled = await ask_about_whole(
+                cache,
+                text,
+                fill,
+                overhead=estimate_tokens(prompt) + estimate_tokens(form),
+                aim=("Fill these fields:\n" + "\n".join(listed))[:MAX_AIM],
+                progress=progress,
+            )
         if llm is None:  # else its owner logs it
             await ctx.log(cache.summary())
+    if complete is not None:
+        filled = complete(filled)
     rendered = await asyncio.to_thread(render, template, values, filled, text)
     for warning in rendered.warnings:
         await ctx.log(warning, "warning")
     return rendered
+
+
+async def _collect_items(
+    llm: LlmCache,
+    text: str,
+    fill: Callable[[str], Awaitable[dict[str, Any]]],
+    progress: StepProgress,
+) -> dict[str, Any]:
+    """Fill a template with a list of `items`, whose answer may be as long as the text: part by
+    part. The items of all parts are joined, other fields are of the first part that has them."""
+    max_tokens = max(MIN_TOKENS, round(llm.context_tokens * ANSWER))
+    parts = await asyncio.to_thread(split_text, text, max_tokens)
+    parts = [part for part in parts if part.strip()] or [text]
+    progress.expect(len(parts))
+
+    async def fill_and_report(part: str) -> dict[str, Any]:
+        answer = await fill(part)
+        await progress.advance()
+        return answer
+
+    merged: dict[str, Any] = {}
+    items: list[Any] = []
+    for answer in await map_limited(parts, llm.concurrency, fill_and_report):
+        items += [item for item in answer.pop(ITEMS, None) or [] if item not in items]
+        merged |= {name: value for name, value in answer.items() if not merged.get(name)}
+    return {**merged, ITEMS: items}
 
 
 async def summarize(

@@ -1,11 +1,13 @@
 """Job type `transformer`: summarizes, translates or rewrites a text, or applies a template."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
@@ -19,13 +21,16 @@ from ..documents.text_output import OUTPUT_FILES, RESULT_FILE, TargetFormat, Tex
 from ..jobs.handler import JobContext, handles
 from ..jobs.job_log import counted
 from ..llm.templates import Rendered, Template
+from ..llm.templates.rendering import asks_for_links, list_template
 from ..storage.sources import source_url
+from ..web.selectors import to_xpath
 from .document_pipeline import Document, PageOptions, check_source
 from .office import read_office
-from .parameters import MAX_TEXT, LanguageParameters, TransformerResults, is_from_cache, text_field
+from .parameters import MAX_TEXT, ModelParameters, TransformerResults, is_from_cache, text_field
 from .pdf import read_pdf
 from .progress import ScaledReporter, StepProgress
 from .text_generation import (
+    ITEMS,
     DetailLevel,
     LlmCache,
     apply_template,
@@ -62,16 +67,15 @@ def _canonical_format(value: Any) -> Any:
     return FORMAT_ALIASES.get(name, name)
 
 
-class TransformerParameters(LanguageParameters):
-    ignored_fields: ClassVar[frozenset[str]] = frozenset({
-        "additional_field_descriptions", "container_selector", "model", "provider",
-    })  # fmt: skip
-
+class TransformerParameters(ModelParameters):
     summarize: bool = Field(default=False, description="Summarize the text")
     detail_level: DetailLevel = Field(default="normal", description="Length of the summary")
     instructions: str | None = text_field(10_000, "What to do with the text, or how")
     target_format: Annotated[TargetFormat | None, BeforeValidator(_canonical_format)] = Field(
         default=None, validate_default=True, description="Format of the result; default `markdown`"
+    )
+    container_selector: str | None = text_field(
+        500, "Elements of a web page to read, as a CSS selector or an XPath"
     )
     #: The last field, because whether it is required depends on the others.
     text: str | None = Field(
@@ -90,6 +94,14 @@ class TransformerParameters(LanguageParameters):
                 raise ValueError(f"{language!r} is not a known language")
             return None
         return language if name else None
+
+    @field_validator("container_selector")
+    @classmethod
+    def _is_a_selector(cls, selector: str | None) -> str | None:
+        if selector is None or not selector.strip():
+            return None
+        to_xpath(selector)
+        return selector.strip()
 
     @field_validator("target_format")
     @classmethod
@@ -134,18 +146,28 @@ TransformerContext = JobContext[TransformerParameters]
 @handles("transformer", TransformerParameters, timeout=TIMEOUT, io_bound=True)
 async def transformer(ctx: TransformerContext) -> TransformerResults:
     await ctx.progress("initializing", 0)
+    parameters = ctx.parameters
+    llm = ctx.llm.with_model("chat", parameters.model, parameters.provider)
+    ctx = replace(ctx, llm=llm)
     template = await requested_template(ctx)
-    if ctx.parameters.needs_model:
+    if parameters.needs_model:
         ctx.llm.model("chat")
-    text = ctx.parameters.text
-    source = SourceText(text=text) if text is not None else await _read_file(ctx)
+    text = parameters.text
+    source = SourceText(text=text) if text is not None else await _read_file(ctx, template)
     if not source.text.strip():
         raise UnsupportedFile("There is no text in the source")
+    if template and source.selected > 1 and not any(one.name == ITEMS for one in template.fields):
+        template = list_template(template)
     transformation = _Transformation(ctx, source, source.text)
     await ctx.log(f"Text: {len(source.text):,} characters")
     await transformation.run(template)
     if transformation.llm:
         await ctx.log(transformation.llm.summary())
+    if parameters.provider and parameters.provider not in ctx.llm.options.providers:
+        warning = f"provider: {parameters.provider!r} is not configured; another one was used"
+        await ctx.log(warning, "warning")
+        others = transformation.metadata.get("warnings", [])
+        transformation.metadata["warnings"] = [*others, warning]
     await ctx.progress("postprocessing", 95)
     return await _write_results(transformation)
 
@@ -161,18 +183,28 @@ class SourceText:
     language: str | None = None
     url: str | None = None
     file_name: str | None = None
+    is_web_page: bool = False
+    #: How many elements of a web page were selected.
+    selected: int = 0
 
 
-async def _read_file(ctx: TransformerContext) -> SourceText:
+async def _read_file(ctx: TransformerContext, template: Template | None) -> SourceText:
     await ctx.progress("downloading_or_opening", 5)
     document = await check_source(await ctx.source(), READABLE)
     url = source_url(ctx.parameters)
-    file_name, title, language = document.source.name, None, None
+    file_name, title, language, selected = document.source.name, None, None, 0
     name = PurePath(file_name).stem
-    if document.file_type == "html" and url is not None:
+    is_web_page = document.file_type == "html" and url is not None
+    if is_web_page and url is not None:
+        read = partial(
+            READ_ARTICLE,
+            selector=ctx.parameters.container_selector,
+            with_links=template is not None and asks_for_links(template),
+        )
         limit = ctx.documents.conversion_timeout
-        article = await ctx.run(READ_ARTICLE, document.path, url, wall_time=limit)
+        article = await ctx.run(read, document.path, url, wall_time=limit)
         text, title, language = article.text, article.title, article.language
+        selected = article.selected
         name = PurePath(urlsplit(url).path).stem or name
     elif document.file_type == "text" and PurePath(file_name).suffix.lower() not in TABLES:
         text = await asyncio.to_thread(_read_plain_text, document.path)
@@ -191,6 +223,8 @@ async def _read_file(ctx: TransformerContext) -> SourceText:
         language=language,
         url=url,
         file_name=file_name,
+        is_web_page=is_web_page,
+        selected=selected,
     )
 
 
@@ -287,8 +321,29 @@ class _Transformation:
             llm=await self._open_llm() if template.fields else None,
             progress=progress,
         )
+        if ITEMS in self.rendered.structured_data:
+            self.rendered = replace(self.rendered, structured_data=self._item_list(self.rendered))
         self.text = self.rendered.markdown
         self.metadata |= template_metadata(template, self.rendered)
+
+    def _item_list(self, rendered: Rendered) -> dict[str, Any]:
+        selector = self.ctx.parameters.container_selector
+        selectors = {"selectors": {"container": selector}} if selector else {}
+        items = rendered.structured_data[ITEMS]
+        return {**selectors, **rendered.structured_data, "item_count": len(items)}
+
+    @property
+    def text_of_web_page(self) -> str | None:
+        """Clients that apply a template to a web page read its text, or the selected items, from
+        `text`, and the document from `markdown_content`."""
+        if not self.source.is_web_page or self.rendered is None:
+            return None
+        if self.ctx.parameters.target_format is not None:
+            return None
+        if self.source.selected and ITEMS in self.rendered.structured_data:
+            items = self.rendered.structured_data[ITEMS]
+            return json.dumps(items, ensure_ascii=False, indent=2)
+        return self.source.text
 
 
 async def _write_results(transformation: _Transformation) -> TransformerResults:
@@ -304,6 +359,7 @@ async def _write_results(transformation: _Transformation) -> TransformerResults:
         front_matter=rendered.front_matter if rendered else None,
         title=title if title and isinstance(title, str) else source.title,
         language=metadata.get("target_language") or metadata.get("source_language"),
+        text=transformation.text_of_web_page,
     )
     if target_format in ("html", "text"):  # parsing Markdown takes time
         await ctx.run(WRITE, output, wall_time=ctx.documents.conversion_timeout)

@@ -224,6 +224,7 @@ EVENT_FIELDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "video": _SPEECH_FIELDS,
     "transformer": (("text", "structured_data"), ()),
     "session": (("markdown_content", "markdown_file"), ()),
+    "track": (("markdown_content", "markdown_file", "structured_data"), ()),
 }
 
 

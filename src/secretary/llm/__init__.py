@@ -53,6 +53,16 @@ class Llm(CountedEndpoints):
         """The name of the model. Raises `EngineUnavailable` if none is configured."""
         return self.endpoints.model(purpose).name
 
+    def with_model(self, purpose: Purpose, name: str | None, provider: str | None = None) -> "Llm":
+        """The same with the model that a client chose; the requests of both are counted together.
+        A provider that is not configured is ignored."""
+        options = self.options.with_model(purpose, name, provider)
+        if options is self.options:
+            return self
+        other = Llm(self.endpoints.with_options(options))
+        other.usage = self.usage
+        return other
+
     async def read_picture(
         self, jpeg: bytes, *, language: str | None = None, context: str | None = None
     ) -> str:

@@ -2,11 +2,12 @@
 
 import asyncio
 import base64
+import copy
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
@@ -55,6 +56,9 @@ class LlmOptions:
     models: Mapping[Purpose, Model] = field(default_factory=dict)
     #: Context window of the chat model, prompt and answer.
     context_tokens: int = LlmSettings().context_tokens
+    #: The named endpoints, and the prices of models, which requests may choose.
+    providers: Mapping[str, Provider] = field(default_factory=dict)
+    prices: Mapping[str, Price] = field(default_factory=dict)
 
     @classmethod
     def from_settings(cls, llm: LlmSettings) -> "LlmOptions":
@@ -73,7 +77,27 @@ class LlmOptions:
                 parameters=getattr(llm, f"{purpose}_parameters"),
                 price=llm.prices.get(name),
             )
-        return cls(models, context_tokens=llm.context_tokens)
+        providers = {
+            name: Provider(setting=f"llm.providers.{name}", **given.model_dump())
+            for name, given in llm.providers.items()
+        }
+        return cls(models, llm.context_tokens, providers, llm.prices)
+
+    def with_model(
+        self, purpose: Purpose, name: str | None, provider: str | None = None
+    ) -> "LlmOptions":
+        """The same with another model for this purpose, and at another endpoint if `provider` is
+        one of `providers`. Without a configured model, there is none to replace."""
+        model = self.models.get(purpose)
+        if model is None or not (name or provider in self.providers):
+            return self
+        other = replace(
+            model,
+            name=name or model.name,
+            provider=self.providers.get(provider or "", model.provider),
+            price=self.prices.get(name) if name else model.price,
+        )
+        return replace(self, models={**self.models, purpose: other})
 
 
 class TokenUsage(BaseModel):
@@ -162,6 +186,12 @@ class Endpoints:
                 f"No language model is configured for {purpose}: set {general}llm.{purpose}_model,"
                 " and llm.base_url or, for OpenAI, llm.api_key"
             ) from None
+
+    def with_options(self, options: LlmOptions) -> "Endpoints":
+        """The same clients with other models."""
+        other = copy.copy(self)
+        other.options = options
+        return other
 
     def lacks(self, model: Model, feature: str) -> bool:
         """Whether the endpoint has rejected this feature before."""

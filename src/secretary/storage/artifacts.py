@@ -20,7 +20,7 @@ import orjson
 
 from ..core.errors import NotFound, StoreUnavailable
 from ..core.files import atomic_write, safe_name
-from ..core.job import RESULTS_FILE_KEY, Job, JobStatus, flatten_parameters
+from ..core.job import ARCHIVE_ROOT_KEY, RESULTS_FILE_KEY, Job, JobStatus, flatten_parameters
 from .blob_store import BlobInfo, BlobStore, is_safe_key, walk_files
 from .cache import ENTRY_FILE, Cache, CacheEntry
 from .sources import UPLOAD_GONE, Upload, Uploads
@@ -312,6 +312,7 @@ class JobFiles:
             return job
         results = dict(job.results or {})
         name = str(results.pop(RESULTS_FILE_KEY))
+        results.pop(ARCHIVE_ROOT_KEY, None)
         try:
             if self.blob_store is None:
                 texts = await asyncio.to_thread(
@@ -473,19 +474,20 @@ def _create_archive(job: Job, directory: Path, name: str) -> None:
     if not directory.is_dir() or target.exists():
         return
     results = job.results or {}
+    root = directory / str(results.get(ARCHIVE_ROOT_KEY) or "")
     pages = PurePosixPath(str(results.get("page_markdown_file") or "")).name
     excluded = {str(results[RESULTS_FILE_KEY]), pages, job.recording_name or ""}
     with (
         atomic_write(target) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
     ):
-        for path in sorted(directory.rglob("*")):
+        for path in sorted(root.rglob("*")):
             if not path.is_file() or path.name.startswith(".") or path.name in excluded:
                 continue
             if path.suffix != ".zip":
                 is_compressed = path.suffix in COMPRESSED
                 method = zipfile.ZIP_STORED if is_compressed else zipfile.ZIP_DEFLATED
-                archive.write(path, path.relative_to(directory), method)
+                archive.write(path, path.relative_to(root), method)
 
 
 def _remove_directories(job_directory: Path, unwanted: Callable[[str], bool]) -> None:

@@ -30,6 +30,7 @@ from .markup import (
     to_page_markdown,
     with_class,
 )
+from .selectors import select
 from .talk import (
     MAX_TITLE,
     Link,
@@ -49,31 +50,66 @@ from .talk import (
 )
 
 MAX_LINKS = 300
+#: Elements that are not read even where the whole page is.
+MENUS = ("nav", "footer", "form", "button", "dialog")
 
 
 @dataclass(frozen=True, slots=True)
 class Article:
-    """`text` is Markdown and starts with the title."""
+    """`text` is Markdown and starts with the title, unless it has the selected elements only."""
 
     title: str
     language: str | None
     text: str
+    #: How many elements were selected.
+    selected: int = 0
 
 
-def read_article(path: str, url: str) -> Article:
-    """Run this in a sandbox: the page is untrusted. Nothing is fetched, no script is run."""
+def read_article(path: str, url: str, *, selector: str | None, with_links: bool) -> Article:
+    """Run this in a sandbox: the page is untrusted. Nothing is fetched, no script is run.
+
+    The text is what the page is about; with links, all of the page with the addresses of its
+    images and videos; with a selector, the matching elements in that form."""
     root = parse_page(read_page(path), url)
     title = _heading(root) or _html_title(root)
-    language = parse_language(root.get("lang"))
+    language = parse_language(root.get("lang")) or None
     description = _description(root)
+    players = _player_links(root)
     remove_unread(root)
+    if with_links or selector:
+        _images_to_links(root)
+    if selector:
+        elements = select(root, selector)
+        parts = [to_page_markdown([_without_tail(element)]).strip() for element in elements]
+        text = "\n\n".join(part for part in parts if part)
+        return Article(title, language, text, selected=len(elements))
+    if with_links:
+        etree.strip_elements(root, *MENUS, with_tail=False)
+        videos = "\n".join(f"- [{link.kind}]({link.url})" for link in players)
+        text = "\n\n".join(filter(None, (to_page_markdown([root]).strip(), videos)))
+        return Article(title, language, f"{text}\n")
     text = main_text(root) or to_page_markdown([root])
     text = text or html_to_markdown(html.escape(description))
     if not text.strip():
         raise FileCorrupt("There is no text on the page")
     if title and not text.startswith("# "):
         text = f"{html_to_markdown(f'<h1>{html.escape(title)}</h1>').strip()}\n\n{text}"
-    return Article(title=title, language=language or None, text=text)
+    return Article(title, language, text)
+
+
+def _images_to_links(root: Element) -> None:
+    for image in root.iter("img"):
+        url = image.get("src") or image.get("data-src")
+        if url:
+            image.tag = "a"
+            image.set("href", url)
+            image.text = f"Image: {single_line(image.get('alt'), 200)}".strip()
+
+
+def _without_tail(element: Element) -> Element:
+    element = copy.deepcopy(element)
+    element.tail = None
+    return element
 
 
 def read_talk_page(path: str, url: str) -> TalkPage:

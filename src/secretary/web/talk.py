@@ -310,6 +310,12 @@ def session_paths(
     return SessionPaths(folder / f"{stem}{SUFFIX}", home / "assets" / stem)
 
 
+def track_path(*, event: str | None, language: str | None, track: str | None) -> PurePosixPath:
+    """`sessions/<Event>/<lang>/<Track>.md`: beside the folder of the talks, not among them."""
+    home = PurePosixPath(ROOT, folder_name(event, NO_EVENT), language_name(language))
+    return home / f"{folder_name(track, NO_TRACK)}{SUFFIX}"
+
+
 def folder_name(text: str | None, default: str) -> str:
     return _clean(text or "", _IN_FOLDERS, MAX_FOLDER) or default
 

@@ -1,6 +1,7 @@
 """Front matter: parses the YAML of a template, whose values may be slots, and writes YAML."""
 
 import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -86,38 +87,31 @@ YAML_KEYWORDS = frozenset(
 
 #: Characters that must be escaped: parsers reject or change them.
 ESCAPED = re.compile('[\x00-\x1f\x7f-\x9f"\\\\\u2028\u2029\ufeff\ufffe\uffff]')
-NOT_IN_BLOCK = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 NAMED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
-def dump_entry(key: str, value: Json, pad: str = "") -> Iterator[str]:
-    """The lines of one entry of a mapping as YAML."""
-    name = _text(key)
-    if len(name) > MAX_KEY:
+def dump_entry(key: str, value: Json) -> str:
+    """One entry on one line that is YAML and, for clients that read line by line, has a value that
+    is JSON or a text without quotes."""
+    if isinstance(value, dict | list):
+        return f"{_key(key, _text(key))}: {_dump_json(value)}"
+    plain = _text(value) if isinstance(value, str) else _dump_json(value)
+    return f"{_key(key, _text(key))}: {plain}"
+
+
+def _key(key: str, written: str) -> str:
+    if len(written) > MAX_KEY:
         raise InvalidParameters(f"The key {key[:40]}… is too long for a front matter")
-    if isinstance(value, dict | list) and value:
-        yield f"{pad}{name}:"
-        yield from _inner(value, pad + "  ")
-    else:
-        yield f"{pad}{name}: {_dump_scalar(value, pad)}"
+    return written
 
 
-def _inner(value: dict[str, Json] | list[Json], pad: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from dump_entry(key, item, pad)
-        return
-    for item in value:
-        if isinstance(item, dict | list) and item:
-            lines = _inner(item, pad + "  ")
-            yield f"{pad}- {next(lines).removeprefix(pad + '  ')}"
-            yield from lines
-        else:
-            yield f"{pad}- {_dump_scalar(item, pad)}"
-
-
-def _dump_scalar(value: Any, pad: str) -> str:
+def _dump_json(value: Json) -> str:
     match value:
+        case dict():
+            pairs = ((_key(key, _quoted(key)), item) for key, item in value.items())
+            return "{" + ", ".join(f"{key}: {_dump_json(item)}" for key, item in pairs) + "}"
+        case list():
+            return "[" + ", ".join(map(_dump_json, value)) + "]"
         case None:
             return "null"
         case bool():
@@ -127,10 +121,8 @@ def _dump_scalar(value: Any, pad: str) -> str:
             return text if "." in text or "e" not in text else text.replace("e", ".0e")
         case int():
             return str(value)
-        case str():
-            return _block(value, pad) or _text(value)
         case _:
-            return "[]" if isinstance(value, list) else "{}"
+            return _quoted(value)
 
 
 def _text(text: str) -> str:
@@ -141,26 +133,17 @@ def _text(text: str) -> str:
         and text.lower() not in YAML_KEYWORDS
     ):
         return text
+    return _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    """A string that JSON and YAML parsers read alike."""
     return '"' + ESCAPED.sub(_escaped, text) + '"'
 
 
 def _escaped(match: re.Match[str]) -> str:
     char = match[0]
-    return NAMED.get(char) or (f"\\x{ord(char):02x}" if char < "\xff" else f"\\u{ord(char):04x}")
-
-
-def _block(text: str, pad: str) -> str | None:
-    """A block scalar for several lines, if no parser could misread it."""
-    lines = text.split("\n")
-    ends = len(lines) > 1 and not lines[-1]
-    if ends:
-        lines.pop()
-    if len(lines) < 2 or not lines[-1] or lines[0][:1] in ("", " ", "\t"):
-        return None
-    if NOT_IN_BLOCK.search(text) or any(line and not line.strip() for line in lines):
-        return None
-    body = "\n".join(f"{pad}  {line}" if line else "" for line in lines)
-    return f"{'|' if ends else '|-'}\n{body}"
+    return NAMED.get(char) or f"\\u{ord(char):04x}"
 
 
 #: The beginning of an entry; its key may be quoted.
@@ -169,6 +152,8 @@ CONTINUATION = re.compile(r"[ \t#\]}]|-(?:\s|$)|$")
 COMMENT = re.compile(r"\s*(?:#|$)")
 #: Lines after an entry; an indented `#` may be part of its text.
 TRAILING = re.compile(r"#|\s*$")
+#: A block with settings of the client application, which no document has.
+CLIENT_KEY = "creation"
 #: A value that begins so is meant as YAML, not as text.
 STRUCTURE = frozenset("[{|>&*!%@`")
 
@@ -237,6 +222,8 @@ def read_entries(
             report_error(number, "This line of the front matter is not `key: value`")
     entries: dict[str, Entry] = {}
     for key, lines, numbers in blocks:
+        if key == CLIENT_KEY and any(line[:1] in (" ", "\t") for line in lines):
+            continue
         while TRAILING.match(lines[-1]):  # belongs to the next entry, or to none
             lines.pop()
         entry = _entry(key, "\n".join(lines), numbers, tokens, report_error, report_warning)
@@ -285,12 +272,25 @@ def _entry(
     if len(key) > MAX_KEY // 2:
         report_error(line, "The key is too long")
         return None
-    is_constant = not tokens.pattern.search(text) and _can_be_copied(text)
+    begin = ENTRY_START.match(text)
+    if value is None and begin is not None:  # the word `null` is a text to some clients
+        return Entry(key, value, line, text[: begin.end()])
+    written = text[begin.end() :].strip() if begin else text
+    is_constant = not tokens.pattern.search(text) and _can_be_copied(text, written, value)
     return Entry(key, value, line, text if is_constant else None)
 
 
-def _can_be_copied(text: str) -> bool:
-    """Older parsers fail on a date like 2026-02-30 or a key like `<<`."""
+def _can_be_copied(text: str, written: str, value: Any) -> bool:
+    """Clients that read line by line know JSON and texts without quotes. Older YAML parsers fail on
+    a date like 2026-02-30 or a key like `<<`."""
+    if "\n" in text or " #" in written or written.startswith("'"):
+        return False
+    if isinstance(value, dict | list) or written.startswith('"'):
+        try:
+            if json.loads(written) != value:
+                return False
+        except (ValueError, RecursionError):
+            return False
     try:
         yaml.safe_load(text)
     except (yaml.YAMLError, ArithmeticError, TypeError, ValueError, RecursionError):

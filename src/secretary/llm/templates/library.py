@@ -4,9 +4,9 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,8 +25,6 @@ VARIANT = re.compile(r"(.+)_([a-z]{2})")
 
 #: German names of the shipped templates, kept for existing clients.
 GERMAN_NAMES = {
-    "besprechung": "meeting_de",
-    "gedanken": "notes_de",
     "blogeintrag": "blog_de",
     "dokumentanalyse": "document_de",
     "metadaten": "metadata_de",
@@ -76,8 +74,9 @@ class Library:
         return listed.template
 
     def look_up(self, name: str, *, language: str | None = None) -> ListedTemplate:
-        """`Session` is found in the given language if possible; `Session_de` is that one only.
-        The operator's templates take precedence over shipped ones."""
+        """`Session` is found in the given language if possible. `Session_de` is that one if it
+        exists, else `Session` with the language `de`. The operator's templates take precedence over
+        shipped ones."""
         wanted = name.strip().casefold().removesuffix(SUFFIX)
         if not NAME.fullmatch(wanted):
             text = "The name of a template has only letters, digits, spaces, `.`, `_` and `-`"
@@ -86,10 +85,24 @@ class Library:
         by_name = {(origin, path.stem.casefold()): path for origin, path in reversed(files)}
         if not any(key[1] == wanted for key in by_name):
             wanted = GERMAN_NAMES.get(wanted, wanted)
+        if listed := self._find_variant(wanted, language, by_name):
+            return listed
+        variant = VARIANT.fullmatch(wanted)
+        code = language_code(variant[2]) if variant else None
+        if variant and code and (listed := self._find_variant(variant[1], code, by_name)):
+            template = listed.template and replace(listed.template, language=code)
+            return replace(listed, template=template)
+        available = ", ".join(sorted({path.stem for _, path in files}))
+        raise UnknownTemplate(f"The template {wanted} was not found; there are {available}")
+
+    def _find_variant(
+        self, wanted: str, language: str | None, by_name: Mapping[tuple[Origin, str], Path]
+    ) -> ListedTemplate | None:
         # `de` for `de-AT` and for `German`; none for an unknown language.
         tag = (language or "").strip().lower().replace("_", "-").partition("-")[0]
         code = language_code(language or "") or (tag if len(tag) == 2 and tag.isalpha() else None)
         names = [f"{wanted}_{code}", wanted] if code else [wanted]
+        order: list[tuple[Origin, str]]
         order = [(origin, name) for origin in ORIGINS for name in names]
         order += [(origin, f"{wanted}_en") for origin in ORIGINS]
         variants = [(key, VARIANT.fullmatch(key[1])) for key in sorted(by_name)]
@@ -97,8 +110,7 @@ class Library:
         for key in order:
             if key in by_name:
                 return self._read(key[0], by_name[key])
-        available = ", ".join(sorted({path.stem for _, path in files}))
-        raise UnknownTemplate(f"There is no template {wanted}; there are {available}")
+        return None
 
     def listed(self) -> list[ListedTemplate]:
         """All templates by name; one of the operator hides a shipped one of the same name."""

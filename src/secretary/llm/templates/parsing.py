@@ -1,16 +1,15 @@
 """Parses templates, and reports errors with their lines."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ...core.errors import InvalidTemplate
+from .field_types import field_type_of
 from .front_matter import read_entries
 from .template import (
-    BaseType,
     Diagnostic,
     Field,
-    FieldType,
     Placeholder,
     Report,
     Section,
@@ -82,6 +81,31 @@ def parse(text: str, name: str = "inline", *, language: str | None = None) -> Te
     )
 
 
+def with_fields(template: Template, descriptions: Mapping[str, str]) -> Template:
+    """The template with more fields, and with more about those it has."""
+    fields = {field.name: field for field in template.fields}
+    faults: list[Diagnostic] = []
+    for name, description in descriptions.items():
+        slot = f"{{{{{name}|{description}}}}}"
+        pieces = find_placeholders(
+            slot, 1, lambda line, text: faults.append(Diagnostic(line, text))
+        )
+        if not faults and (len(pieces) != 3 or any(pieces[::2])):
+            faults.append(Diagnostic(1, f"`{name[:40]}` is no description of a field"))
+        if faults:
+            raise invalid_template(template.name, faults)
+        if (known := fields.get(name)) is not None:
+            instruction = f"{known.instruction}\n{description.strip()}"
+            fields[name] = replace(known, instruction=instruction)
+        else:
+            fields |= _fields(pieces, (), lambda line, text: None)
+    if len(fields) > MAX_FIELDS:
+        fault = Diagnostic(1, f"There are more than {MAX_FIELDS} fields")
+        raise invalid_template(template.name, [fault])
+    keys = tuple(key for key in template.context_keys if key not in fields)
+    return replace(template, fields=tuple(fields.values()), context_keys=keys)
+
+
 def invalid_template(name: str, faults: Iterable[Diagnostic]) -> InvalidTemplate:
     ordered = sorted(faults, key=lambda fault: fault.line)[:MAX_DIAGNOSTICS]
     return InvalidTemplate(
@@ -143,7 +167,7 @@ def _fields(
             if not isinstance(piece, Placeholder) or piece.instruction is None:
                 continue
             name = piece.name
-            field_type, rest = _field_type(piece.instruction, in_front_matter=in_front_matter)
+            field_type, rest = field_type_of(piece.instruction, in_front_matter=in_front_matter)
             field = Field(name, rest.strip() or name, field_type, piece.line)
             first = fields.setdefault(name, field)
             if first.instruction != field.instruction:
@@ -164,93 +188,6 @@ def _slots_in(value: object) -> Iterator[Slot]:
         case list() | tuple():
             for item in value:
                 yield from _slots_in(item)
-
-
-TYPE_NAMES: dict[str, BaseType] = {
-    "text": "text", "string": "text",
-    "number": "number", "numbers": "number", "zahl": "number", "zahlen": "number",
-    "integer": "integer", "integers": "integer", "ganzzahl": "integer", "ganzzahlen": "integer",
-    "boolean": "boolean", "booleans": "boolean", "wahrheitswert": "boolean",
-    "date": "date", "dates": "date", "datum": "date",
-    "texts": "text", "strings": "text", "texte": "text",
-}  # fmt: skip
-
-WORD = "|".join(sorted(TYPE_NAMES, key=len, reverse=True))
-LIST = r"(?:list|liste|array)"
-OF = r"(?:of|von|aus)"
-LEADING_SORT = re.compile(rf"({WORD})\s*:\s*", re.IGNORECASE)
-LEADING_LIST = re.compile(rf"{LIST}(?:\s+{OF}\s+({WORD}))?\s*:\s*", re.IGNORECASE)
-LEADING_CHOICE = re.compile(
-    rf"({LIST}\s+{OF}\s+)?(?:one\s+of|eines\s+von)\s+([^|:\n]+(?:\|[^|:\n]+)+):\s*", re.IGNORECASE
-)
-LEADING_OBJECT = re.compile(
-    rf"(?:optional(?:es)?\s+)?({LIST}\s+{OF}\s+)?(?:(?:object|objekt)\s+)?"
-    r"\{([^{}]{1,2000})\}\s*:?\s*",
-    re.IGNORECASE,
-)
-#: Phrases by which templates without types name them.
-PHRASE_LIST = re.compile(
-    r"(?:optional(?:es)?\s+)?(?:array\b|list\s+of\b|liste\s+(?:von|der|aller|mit|aus|an)\b)",
-    re.IGNORECASE,
-)
-PHRASE_INTEGER = re.compile(
-    r"\b(?:als\s+ganzzahl(?:en)?|as\s+(?:an\s+)?integers?)\b", re.IGNORECASE
-)
-PHRASE_NUMBER = re.compile(r"\b(?:als\s+zahl(?:en)?|as\s+(?:a\s+)?numbers?)\b", re.IGNORECASE)
-PHRASE_NULL = re.compile(r"\bnull\b")
-PART = re.compile(rf"([^\W\d][\w-]{{0,63}})(?:\s*:\s*({LIST}|{WORD}))?", re.IGNORECASE)
-
-#: A type is looked for in this many characters; the rest is prose.
-MAX_TYPE_PREFIX = 4000
-
-
-def _field_type(instruction: str, *, in_front_matter: bool) -> tuple[FieldType, str]:
-    """The type, and the instruction without it. A phrase such as "as a number" sets the type in
-    the front matter only; in the body the value is part of a sentence."""
-    head, rest = instruction[:MAX_TYPE_PREFIX], instruction[MAX_TYPE_PREFIX:]
-    if match := LEADING_CHOICE.match(head):
-        choices = tuple(dict.fromkeys(part.strip() for part in match[2].split("|")))
-        field_type = FieldType(base="choice", is_list=bool(match[1]), choices=choices)
-        return field_type, head[match.end() :] + rest
-    if (match := LEADING_OBJECT.match(head)) and (properties := _properties(match[2])):
-        is_list = bool(match[1])
-        field_type = FieldType(
-            base="object", is_list=is_list, nullable=not is_list, properties=properties
-        )
-        return field_type, instruction
-    if match := LEADING_LIST.match(head):
-        base = TYPE_NAMES[(match[1] or "text").lower()]
-        return FieldType(base=base, is_list=True), head[match.end() :] + rest
-    if match := LEADING_SORT.match(head):
-        return _single(TYPE_NAMES[match[1].lower()]), head[match.end() :] + rest
-    base = "text"
-    if in_front_matter and PHRASE_INTEGER.search(instruction):
-        base = "integer"
-    elif in_front_matter and PHRASE_NUMBER.search(instruction):
-        base = "number"
-    if PHRASE_LIST.match(head):
-        return FieldType(base=base, is_list=True), instruction
-    if base == "text" and PHRASE_NULL.search(instruction):
-        return FieldType(nullable=True), instruction
-    return _single(base), instruction
-
-
-def _single(base: BaseType) -> FieldType:
-    """A text can be empty; an unknown number or date must be null."""
-    return FieldType(base=base, nullable=base != "text")
-
-
-def _properties(text: str) -> tuple[tuple[str, FieldType], ...]:
-    """Parse `name, pages: integer, tags: list`; empty if the text is something else."""
-    properties: dict[str, FieldType] = {}
-    for item in text.split(","):
-        match = PART.fullmatch(item.strip())
-        if match is None:
-            return ()
-        word = (match[2] or "text").lower()
-        is_list = word not in TYPE_NAMES
-        properties[match[1]] = FieldType(is_list=True) if is_list else _single(TYPE_NAMES[word])
-    return tuple(properties.items())
 
 
 HEADING = re.compile(r"(#{1,6})(?:[ \t]|$)")

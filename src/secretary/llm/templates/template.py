@@ -30,14 +30,16 @@ class FieldType:
     is_list: bool = False
     #: Null if the source does not say; a text is empty then.
     nullable: bool = False
+    #: Left out of the result if the source does not say.
+    optional: bool = False
     choices: tuple[str, ...] = ()
-    #: The properties of an object, by name.
+    #: The properties of an object, by name; without any, the object may have all.
     properties: tuple[tuple[str, "FieldType"], ...] = ()
 
     def __str__(self) -> str:
         if self.base == "choice":
-            inner = "one of " + " | ".join(self.choices)
-        elif self.base == "object":
+            inner = "one of " + " | ".join(filter(None, self.choices))
+        elif self.base == "object" and self.properties:
             inner = "{" + ", ".join(f"{name}: {kind}" for name, kind in self.properties) + "}"
         else:
             inner = self.base
@@ -122,13 +124,15 @@ Schema = dict[str, Any]
 
 
 def schema(template: Template) -> Schema:
-    """The JSON Schema of the answer: every field is required, and there are no others."""
+    """The JSON Schema of the answer: fields are required unless they are optional, and there are no
+    others."""
     properties = {}
     for one in template.fields:
         form = FORM.get(one.field_type.base)
         description = f"{one.instruction} ({form})" if form else one.instruction
         properties[one.name] = {**_schema_of(one.field_type), "description": description}
-    return _object(properties)
+    optional = {one.name for one in template.fields if one.field_type.optional}
+    return _object(properties, optional)
 
 
 def _schema_of(field_type: FieldType) -> Schema:
@@ -136,20 +140,23 @@ def _schema_of(field_type: FieldType) -> Schema:
         items = _schema_of(replace(field_type, is_list=False, nullable=False))
         return {"type": "array", "items": items}
     if field_type.base == "object":
-        single = _object({name: _schema_of(part) for name, part in field_type.properties})
+        parts = {name: _schema_of(part) for name, part in field_type.properties}
+        optional = {name for name, part in field_type.properties if part.optional}
+        single = _object(parts, optional) if parts else {"type": "object"}
     else:
         is_text = field_type.base in ("text", "date", "choice")
         single = {"type": "string" if is_text else field_type.base}
         if field_type.choices:
-            single["enum"] = list(field_type.choices)
+            null: list[str | None] = [None] if field_type.nullable else []
+            single = {**single, "enum": [*field_type.choices, *null]}
     return {**single, "type": [single["type"], "null"]} if field_type.nullable else single
 
 
-def _object(properties: Schema) -> Schema:
+def _object(properties: Schema, optional: set[str]) -> Schema:
     return {
         "type": "object",
         "properties": properties,
-        "required": list(properties),
+        "required": [name for name in properties if name not in optional],
         "additionalProperties": False,
     }
 
