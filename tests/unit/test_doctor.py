@@ -188,9 +188,16 @@ class TestRest:
 
     def test_missing_models_are_only_mentioned(self) -> None:
         findings = list(doctor.check_models(LlmOptions()))
-        assert [each.subject for each in findings] == ["chat", "vision", "transcription"]
+        assert [each.subject for each in findings] == [
+            "chat",
+            "vision",
+            "transcription",
+            "embedding",
+            "image",
+        ]
         assert {each.verdict for each in findings} == {Verdict.INFO}
-        assert "no model configured (llm.transcription_model)" in findings[-1].fact
+        for number, setting in ((2, "transcription"), (3, "embedding"), (4, "image")):
+            assert f"no model configured (llm.{setting}_model)" in findings[number].fact
 
     def test_templates_are_counted_and_faulty_ones_named(self, tmp_path: Path) -> None:
         assert doctor.check_templates(Library()).verdict is Verdict.OK
@@ -205,7 +212,7 @@ class TestRest:
     def test_a_model_is_listed_without_its_key(self) -> None:
         provider = Provider(setting="llm", base_url="https://llm.example/v1", api_key="SECRET")
         model = Model(provider=provider, name="seer")
-        _, finding, _ = doctor.check_models(LlmOptions({"vision": model}))
+        _, finding, *_ = doctor.check_models(LlmOptions({"vision": model}))
         assert finding.verdict == "ok"
         assert finding.fact == "seer at https://llm.example/v1, with a key"
 

@@ -45,6 +45,7 @@ class LlmRequestInfo(ResponseModel):
     purpose: str
     input_tokens: int
     output_tokens: int
+    tokens: int | Omitted = Field(None, description="Input and output together")
     duration_ms: float
     sound_seconds: float | Omitted = None
     cost: float | Omitted = None
@@ -175,6 +176,36 @@ class MissingPart(Document):
     error: JsonValue = None
 
 
+class Chunk(Document):
+    """A part of a text, with its embedding."""
+
+    chunk_index: int
+    text: str
+    embedding: list[float]
+    heading_context: str | None = Field(description="The headings above it")
+    start_char: int = Field(description="In Unicode code points, from 0")
+    end_char: int
+    document_id: str | None
+    metadata: JsonObject
+
+
+class Image(Document):
+    """A generated image."""
+
+    url: str
+    image_format: str
+    size: str
+    seed: int | None = Field(description="Null if the model accepts no seeds")
+    image_base64: str | None = Field(None, description="In synchronous responses only")
+
+
+class ResultWarning(Document):
+    """What is not as requested, although the job completed."""
+
+    code: str
+    message: str
+
+
 class Results(Document):
     """The results of a job. All job types share one shape; fields after `context` are present
     only where they apply. Every file is given as a URL of this API."""
@@ -213,9 +244,25 @@ class Results(Document):
     recording: Recording | None = None
     # session
     missing: list[MissingPart] | None = None
-    # transformer
+    # transformer, chat, imageanalyzer
     text: str | None = None
     text_file: str | None = None
+    # embedding
+    document_id: str | None = None
+    chunks: list[Chunk] | None = None
+    total_chunks: int | None = None
+    embedding_model: str | None = None
+    embedding_dimensions: int | None = None
+    created_at: UtcTime | None = None
+    # text2image
+    prompt: str | None = None
+    model: str | None = None
+    images: list[Image] | None = None
+    image_base64: str | None = Field(None, description="The first image, in synchronous responses")
+    image_format: str | None = None
+    size: str | None = None
+    seed: int | None = None
+    warnings: list[ResultWarning] | None = None
 
 
 class AccessControlInfo(ResponseModel):

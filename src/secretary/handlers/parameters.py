@@ -23,6 +23,7 @@ from pydantic.alias_generators import to_camel
 from ..core.errors import InvalidTemplate
 from ..core.json_codec import encode_json
 from ..jobs.handler import JobContext
+from ..llm import Llm, Purpose
 from ..llm.templates import parse
 from ..storage import append_log
 from ..storage.cache import CacheEntry
@@ -31,7 +32,7 @@ from ..version import __version__
 MAX_TEXT = 10_000_000
 
 
-def _parse_json(value: Any) -> Any:
+def parse_json(value: Any) -> Any:
     """Forms have text fields only, so objects arrive as JSON text."""
     if not isinstance(value, str):
         return value
@@ -65,13 +66,13 @@ def ocr_language_field() -> Any:
     )
 
 
-JsonObject = Annotated[dict[str, Any] | None, BeforeValidator(_parse_json)]
+JsonObject = Annotated[dict[str, Any] | None, BeforeValidator(parse_json)]
 StringList = Annotated[list[str], BeforeValidator(_split_commas)]
 
 
-class SourceParameters(BaseModel):
-    """The source (an uploaded `file`, or one of `url`, `file_path` and `file_source`) and the use
-    of the cache. Fields are accepted in snake case and in camel case; unknown ones are kept."""
+class CacheParameters(BaseModel):
+    """The use of the cache. Fields are accepted in snake case and in camel case; unknown ones are
+    kept."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -80,14 +81,19 @@ class SourceParameters(BaseModel):
         ),
     )
 
-    url: str | None = text_field(8000, "URL of the file")
-    file_path: str | None = text_field(4000, "Path of a file below `storage.source_roots`")
-    file_source: JsonObject = Field(default=None, description="`{type, path | value}`")
     use_cache: bool = Field(default=True, description="Reuse cached work on the same file")
     force_refresh: bool = Field(
         default=False, description="Process the file again, ignoring the cache"
     )
     force_overwrite: bool = Field(default=False, description="Alias of `force_refresh`")
+
+
+class SourceParameters(CacheParameters):
+    """The source: an uploaded `file`, or one of `url`, `file_path` and `file_source`."""
+
+    url: str | None = text_field(8000, "URL of the file")
+    file_path: str | None = text_field(4000, "Path of a file below `storage.source_roots`")
+    file_source: JsonObject = Field(default=None, description="`{type, path | value}`")
 
 
 class LanguageParameters(SourceParameters):
@@ -114,7 +120,7 @@ class LanguageParameters(SourceParameters):
         return text
 
 
-def reusable_since(ctx: JobContext[SourceParameters]) -> float:
+def reusable_since(ctx: JobContext[CacheParameters]) -> float:
     """The Unix time from which cached work may be reused; 0 for all of it.
 
     Work of the job's own earlier attempts may always be reused: an attempt that failed on page
@@ -127,7 +133,7 @@ def reusable_since(ctx: JobContext[SourceParameters]) -> float:
     return max([ctx.job.created_at, *(end for end in ends if end)]).timestamp()
 
 
-def is_from_cache(ctx: JobContext[SourceParameters], *, processed: bool) -> bool:
+def is_from_cache(ctx: JobContext[CacheParameters], *, processed: bool) -> bool:
     """Whether all work was cached before the job began, rather than by an earlier attempt."""
     return not processed and not ctx.job.failures and not ctx.job.crashes
 
@@ -144,7 +150,7 @@ class RecordCache:
 
     @staticmethod
     async def open(
-        ctx: JobContext[SourceParameters],
+        ctx: JobContext[CacheParameters],
         kind: str,
         sha256: str,
         method: str,
@@ -253,11 +259,81 @@ class RecordingResults(FileResults):
     recording: KeptRecording
 
 
+class ResultWarning(BaseModel):
+    """What is not as requested, although the job completed."""
+
+    code: str
+    message: str
+
+
+class ModelParameters(CacheParameters):
+    """The model that a request names, instead of the one in the settings."""
+
+    model: str | None = text_field(200, "Name of the model, instead of the one in the settings")
+    provider: str | None = text_field(
+        100, "One of `llm.providers`; others are ignored with a warning"
+    )
+
+
+def with_requested_model(
+    llm: Llm, purpose: Purpose, parameters: ModelParameters
+) -> tuple[Llm, list[ResultWarning]]:
+    """The models with the one that the request names, and a warning if its provider is unknown.
+    Raises `EngineUnavailable` if no model is configured for the purpose."""
+    warnings = []
+    provider = parameters.provider
+    if provider is not None and provider not in llm.options.providers:
+        text = f"provider: {provider!r} is not configured; the request went to the default provider"
+        warnings.append(ResultWarning(code="UNKNOWN_PROVIDER", message=text))
+    return llm.with_model(purpose, parameters.model, provider), warnings
+
+
 class TransformerResults(Results):
     text: str | None = None
     text_file: str
     structured_data: dict[str, Any] | None = None
     is_from_cache: bool
+
+
+class AnswerResults(TransformerResults):
+    """Results of `chat` and `imageanalyzer` jobs."""
+
+    warnings: list[ResultWarning]
+
+
+class EmbeddingResults(Results):
+    """The chunks with their vectors are in the results file."""
+
+    document_id: str | None
+    chunks: None = None
+    total_chunks: int
+    embedding_model: str
+    embedding_dimensions: int
+    created_at: str
+    is_from_cache: bool
+
+
+class ImageFile(BaseModel):
+    file: str
+    image_format: str
+    #: Such as `1024x1024`.
+    size: str
+    #: None if the model accepts no seeds.
+    seed: int | None
+
+
+class ImageResults(Results):
+    """Results of `text2image` jobs. The first image is described at the top level as well."""
+
+    prompt: str | None = None
+    model: str
+    image_format: str
+    size: str
+    seed: int | None
+    images: list[ImageFile]
+    assets: list[str]
+    is_from_cache: bool
+    warnings: list[ResultWarning]
 
 
 class PartError(BaseModel):

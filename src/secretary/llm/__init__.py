@@ -3,6 +3,7 @@
 import base64
 import re
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from ..config import LlmPriceSettings as Price
@@ -44,7 +45,13 @@ class Llm(CountedEndpoints):
 
     def model(self, purpose: Purpose) -> str:
         """The name of the model. Raises `EngineUnavailable` if none is configured."""
-        return self.endpoints.model(purpose).name
+        return self.options.model(purpose).name
+
+    def with_model(self, purpose: Purpose, name: str | None, provider: str | None = None) -> "Llm":
+        """The same with the model that a request names. Requests are counted together."""
+        other = copy(self)
+        other.options = self.options.override(purpose, name, provider)
+        return other
 
     async def read_picture(
         self, jpeg: bytes, *, language: str | None = None, context: str | None = None
@@ -56,12 +63,7 @@ class Llm(CountedEndpoints):
             prompt += f"\nThe text is probably in this language: {language}\n"
         if context:
             prompt += f"\nAbout the document: {context}\n"
-        url = "data:image/jpeg;base64," + base64.b64encode(jpeg).decode("ascii")
-        parts = [
-            {"type": "text", "text": prompt},
-            {"type": "image_url", "image_url": {"url": url, "detail": "high"}},
-        ]
-        messages = [{"role": "user", "content": parts}]
+        messages = [{"role": "user", "content": with_pictures(prompt, [jpeg])}]
         return page_markdown(await self.chat("vision", messages))
 
     async def complete(self, messages: Sequence[Mapping[str, Any]], **parameters: Any) -> str:
@@ -79,6 +81,15 @@ class Llm(CountedEndpoints):
     def info(self) -> dict[str, Any]:
         """`llm_info` of the results: the requests so far and their tokens."""
         return self.usage.info()
+
+
+def with_pictures(text: str, jpegs: Sequence[bytes]) -> list[dict[str, Any]]:
+    """The content of a message with pictures."""
+    parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
+    for jpeg in jpegs:
+        url = "data:image/jpeg;base64," + base64.b64encode(jpeg).decode("ascii")
+        parts.append({"type": "image_url", "image_url": {"url": url, "detail": "high"}})
+    return parts
 
 
 def page_markdown(answer: str) -> str:

@@ -129,6 +129,8 @@ PURPOSES: tuple[tuple[Purpose, str, str], ...] = (
     ("chat", "llm.model", "translations and generated text"),
     ("vision", "llm.model", "extraction methods with `llm`"),
     ("transcription", "llm.transcription_model", "transcription by an endpoint"),
+    ("embedding", "llm.embedding_model", "embeddings of texts"),
+    ("image", "llm.image_model", "generated images"),
 )
 
 
