@@ -44,9 +44,9 @@ def chunk_markdown(text: str, *, size: int, overlap: int = 0) -> list[Chunk]:
             passed += 1
         begins_section = passed > 0 and headings[passed - 1][0] == begin
         start = begin if begins_section else _overlap_start(text, previous, begin, overlap)
-        if chunks and start <= chunks[-1].start:  # it contains the one before
-            chunks.pop()
         if part.strip():
+            if chunks and start <= chunks[-1].start:  # it contains the one before
+                chunks.pop()
             context = HEADING_SEPARATOR.join(title for _, title in path if title)
             chunks.append(Chunk(text[start:end], start, end, context or None))
         previous, begin = begin, end
