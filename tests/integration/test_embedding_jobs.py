@@ -118,8 +118,11 @@ class TestAQuestion:
 
 class TestTheModel:
     async def test_settings_are_sent_along(self, tmp_path: Path) -> None:
-        settings = {"embedding_parameters": {"output_dimension": 4}}
-        async with service_with_models(tmp_path, embeds(4), **settings) as (service, server):
+        parameters = {"output_dimension": 4}
+        async with service_with_models(tmp_path, embeds(4), embedding_parameters=parameters) as (
+            service,
+            server,
+        ):
             await embedded(service, markdown="x")
         assert server.requests[0]["output_dimension"] == 4
 

@@ -1,5 +1,7 @@
 """Chunks of Markdown: positions, overlap, headings, and that no text is lost."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,7 +100,7 @@ def test_chunks_are_slices_that_cover_all_text(text: str, size: int, data: st.Da
 @given(markdown, st.integers(1, 80))
 def test_without_overlap_no_text_is_repeated(text: str, size: int) -> None:
     chunks = chunk_markdown(text, size=size)
-    assert all(one.end <= other.start for one, other in zip(chunks, chunks[1:], strict=False))
+    assert all(one.end <= other.start for one, other in pairwise(chunks))
 
 
 def test_a_long_text_without_any_break_is_split_quickly() -> None:

@@ -63,8 +63,8 @@ class ChatParameters(ModelParameters):
         Literal["text", "json_object"] | None, BeforeValidator(_format_name)
     ] = Field(
         default=None,
-        description="`json_object` if there is a schema, otherwise `text`. OpenAI's form"
-        ' `{"type": "json_object"}` is accepted as well',
+        description="Default `json_object` if there is a schema, otherwise `text`. OpenAI's form,"
+        " an object with a `type`, is accepted as well",
     )
     answer_schema: JsonObject = Field(
         default=None,

@@ -158,7 +158,7 @@ class _Generation:
             self.processed = True
             return (await self._generate(number, seed)).model_dump()
 
-        # Images without a seed are told apart by their number.
+        # Images without a seed are cached by their number.
         key = number if seed is None else MAX_IMAGES + seed
         image = CachedImage.model_validate(await self.cache.load_or_make(key, generate))
         await self.progress.advance()
