@@ -81,9 +81,9 @@ class CacheParameters(BaseModel):
         ),
     )
 
-    use_cache: bool = Field(default=True, description="Reuse cached work on the same file")
+    use_cache: bool = Field(default=True, description="Reuse cached work on the same input")
     force_refresh: bool = Field(
-        default=False, description="Process the file again, ignoring the cache"
+        default=False, description="Process the input again, ignoring the cache"
     )
     force_overwrite: bool = Field(default=False, description="Alias of `force_refresh`")
 
