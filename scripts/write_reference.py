@@ -43,11 +43,15 @@ TOPICS = {
 #: Links to the description of each job type's results.
 RESULTS = {
     "audio": "[Recordings](recordings.md#results)",
+    "chat": "[Chat](models.md#chat)",
+    "embedding": "[Embeddings](models.md#embeddings)",
+    "imageanalyzer": "[Image analysis](models.md#image-analysis)",
     "imageocr": "[Documents](documents.md#results)",
     "office": "[Documents](documents.md#results)",
     "pdf": "[Documents](documents.md#results)",
     "selftest": "`structured_data {seconds, steps, python}`",
     "session": "[Conference talks](sessions.md#results)",
+    "text2image": "[Image generation](models.md#image-generation)",
     "track": "[Tracks](tracks.md#results)",
     "transformer": "[Texts](transformer.md#results)",
     "video": "[Recordings](recordings.md#results)",
@@ -109,7 +113,10 @@ def legacy_routes() -> Iterator[str]:
 
 def job_types() -> Iterator[str]:
     shared = LanguageParameters.model_json_schema()["properties"]
-    yield "## Common parameters\n\nAccepted by every type below except `selftest`.\n"
+    yield (
+        "## Common parameters\n\nAccepted by every type below that reads a file or a web page."
+        " `chat`, `embedding` and `text2image` accept only those for the cache.\n"
+    )
     yield table(shared)
     for handler in BUILTIN:
         yield f"## {handler.job_type}\n"
@@ -117,8 +124,13 @@ def job_types() -> Iterator[str]:
 
 
 def job_type(handler: Handler[Any], shared: Mapping[str, Any]) -> Iterator[str]:
-    hours = f"{handler.timeout.total_seconds() / 3600:g} hours" if handler.timeout else ""
-    limit = hours or "[`generic_worker.timeout_sec`](settings.md#generic_worker)"
+    hours = handler.timeout.total_seconds() / 3600 if handler.timeout else 0
+    unit = "hour" if hours == 1 else "hours"
+    limit = (
+        f"{hours:g} {unit}"
+        if hours
+        else "[`generic_worker.timeout_sec`](settings.md#generic_worker)"
+    )
     yield f"{purpose(handler)}\n"
     yield f"Timeout per attempt: {limit}. Attempts: at most {handler.max_attempts}."
     yield f"Results: {RESULTS[handler.job_type]}.\n"

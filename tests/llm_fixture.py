@@ -2,11 +2,13 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from secretary.llm import Endpoints, Llm
 
-from .llm_server import LlmServer, Reads, Reply, llm_server
+from .llm_server import KEY, LlmServer, Reads, Reply, llm_server
+from .service_fixture import ServiceClient, running_service
 
 
 @asynccontextmanager
@@ -19,3 +21,23 @@ async def scripted_llm(
             yield server, Llm(endpoints)
         finally:
             await endpoints.close()
+
+
+@asynccontextmanager
+async def service_with_models(
+    data_dir: Path,
+    *replies: Reply | Reads,
+    groups: dict[str, dict[str, Any]] | None = None,
+    **settings: Any,
+) -> AsyncIterator[tuple[ServiceClient, LlmServer]]:
+    """The service with a scripted endpoint for every purpose. `settings` are those of `llm`."""
+    async with llm_server(*replies) as server:
+        llm = {
+            "base_url": server.web.url("/v1"),
+            "api_key": KEY,
+            "model": "scripted",
+            "embedding_model": "embedder",
+            "image_model": "painter",
+        }
+        async with running_service(data_dir, llm={**llm, **settings}, **groups or {}) as service:
+            yield service, server

@@ -1,15 +1,17 @@
 """A server on loopback that speaks OpenAI's protocol, with scripted answers and faults."""
 
 import asyncio
+import base64
+import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email import policy
 from email.parser import BytesParser
-from typing import Any
+from typing import Any, get_args
 
-from secretary.llm import LlmOptions, Model, Price, Provider
+from secretary.llm import LlmOptions, Model, Price, Provider, Purpose
 
 from .web_server import Web, WebRequest, serving
 
@@ -61,6 +63,55 @@ def heard(*segments: tuple[float, float, str], **answer: Any) -> Reply:
         "segments": segment_documents,
     }
     return gives(json.dumps({**document, **answer}).encode())
+
+
+def vector_of(text: str, dimensions: int) -> list[float]:
+    """A vector that depends on the text."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return [digest[number % 32] / 256 for number in range(dimensions)]
+
+
+def embeds(dimensions: int = 8, *, reverse: bool = True) -> Reads:
+    """A vector for each text, of the requested length; `reverse`d, because only `index` tells the
+    order. Each text counts 10 tokens."""
+
+    def reply(request: dict[str, Any]) -> Reply:
+        length = request.get("dimensions", dimensions)
+        data = [
+            {"object": "embedding", "index": number, "embedding": vector_of(text, length)}
+            for number, text in enumerate(request["input"])
+        ]
+        tokens = 10 * len(data)
+        document = {
+            "object": "list",
+            "data": data[::-1] if reverse else data,
+            "model": request["model"],
+            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        }
+        return gives(json.dumps(document).encode())
+
+    return Reads(reply)
+
+
+def draws(image: bytes | None = None, *, url: str | None = None) -> Reply:
+    """A generated image, itself or as a URL."""
+    encoded = base64.b64encode(image).decode() if image is not None else None
+    data = {"b64_json": encoded, "url": url}
+    data = {name: value for name, value in data.items() if value is not None}
+    return gives(json.dumps({"created": 1, "data": [data]}).encode())
+
+
+def rejects(parameter: str, otherwise: Reply | Reads) -> Reads:
+    """An endpoint that does not know a parameter, as OpenAI says it."""
+
+    def reply(request: dict[str, Any]) -> Reply:
+        if parameter in request:
+            message = f"Unknown parameter: '{parameter}'."
+            error = {"message": message, "type": "invalid_request_error", "param": parameter}
+            return gives(json.dumps({"error": error}).encode(), status="400 Bad Request")
+        return otherwise.reply(request) if isinstance(otherwise, Reads) else otherwise
+
+    return Reads(reply)
 
 
 def fails(status: str, message: str = "", **headers: str) -> Reply:
@@ -117,7 +168,7 @@ class LlmServer:
     ) -> LlmOptions:
         provider = self.provider(**options)
         model = Model(provider=provider, name="scripted", parameters=parameters or {}, price=price)
-        return LlmOptions({"chat": model, "vision": model, "transcription": model})
+        return LlmOptions(dict.fromkeys(get_args(Purpose), model))
 
 
 def parse_form(request: WebRequest) -> Callable[[bytes], dict[str, Any]]:
@@ -137,6 +188,18 @@ def parse_form(request: WebRequest) -> Callable[[bytes], dict[str, Any]]:
     return read
 
 
+PATHS = frozenset(
+    f"/v1/{path}"
+    for path in (
+        "chat/completions",
+        "audio/transcriptions",
+        "embeddings",
+        "images/generations",
+        "ocr",
+    )
+)
+
+
 @asynccontextmanager
 async def llm_server(*replies: Reply | Reads) -> AsyncIterator[LlmServer]:
     """Reply to the requests one by one like this; the last reply is used for all that follow."""
@@ -145,14 +208,9 @@ async def llm_server(*replies: Reply | Reads) -> AsyncIterator[LlmServer]:
 
     async def answer(request: WebRequest) -> None:
         nonlocal at_once
-        read = {
-            "/v1/chat/completions": json.loads,
-            "/v1/ocr": json.loads,
-            "/v1/audio/transcriptions": parse_form(request),
-        }
-        server.requests.append(
-            {**read[request.target](await request.body()), "headers": request.headers}
-        )
+        read = parse_form(request) if request.target == "/v1/audio/transcriptions" else json.loads
+        assert request.target in PATHS, request.target
+        server.requests.append({**read(await request.body()), "headers": request.headers})
         next_one = script.pop(0) if len(script) > 1 else script[0]
         reply = next_one.reply(server.requests[-1]) if isinstance(next_one, Reads) else next_one
         at_once += 1

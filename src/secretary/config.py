@@ -53,7 +53,10 @@ SECRET = frozenset(
     {"mongodb_uri", "api_keys", "storage", "access", "llm", "api_key", "base_url", "providers"}
 )
 #: Taken verbatim from the environment, not parsed as YAML: a key may look like a number.
-VERBATIM = frozenset({"api_key", "model", "chat_model", "vision_model", "transcription_model"})
+VERBATIM = frozenset({
+    "api_key", "model", "chat_model", "vision_model", "transcription_model", "embedding_model",
+    "image_model",
+})  # fmt: skip
 #: Variables that are not settings: the sandbox's own, and those of the client commands.
 NOT_SETTINGS = frozenset({"SECRETARY_SANDBOX", "SECRETARY_URL", "SECRETARY_API_KEY"})
 
@@ -252,6 +255,8 @@ class LlmPriceSettings(Group):
     output: float = Field(default=0, ge=0)
     #: Per minute of audio.
     minute: float = Field(default=0, ge=0)
+    #: Per generated image.
+    image: float = Field(default=0, ge=0)
 
 
 class LlmSettings(Group):
@@ -279,10 +284,23 @@ class LlmSettings(Group):
     ocr_provider: str | None = None
     ocr_model: str | None = None
     ocr_parameters: dict[str, Any] = {}
+    embedding_provider: str | None = None
+    embedding_model: str | None = None
+    embedding_parameters: dict[str, Any] = {}
+    #: Generates images.
+    image_provider: str | None = None
+    image_model: str | None = None
+    image_parameters: dict[str, Any] = {}
     #: By model name.
     prices: dict[str, LlmPriceSettings] = {}
 
-    @field_validator("chat_provider", "vision_provider", "transcription_provider", "ocr_provider")
+    @field_validator(
+        "chat_provider",
+        "vision_provider",
+        "transcription_provider",
+        "embedding_provider",
+        "image_provider",
+    )
     @classmethod
     def _is_defined(cls, name: str | None, info: ValidationInfo) -> str | None:
         if name is not None and name not in info.data.get("providers", {name}):

@@ -17,7 +17,7 @@ from secretary.jobs.submission import BatchRequest, parse_request
 from tests.acceptance.program import Running
 from tests.conference_schedules import FOSDEM
 from tests.http_servers import chat_model
-from tests.minimal_files import pdf
+from tests.minimal_files import PNG, pdf
 from tests.requirements import needed
 
 from .examples import STAYS, Example, Terminal, blocks, examples
@@ -25,6 +25,7 @@ from .examples import STAYS, Example, Terminal, blocks, examples
 HOW_TO, REFERENCE, TUTORIAL = "docs/how-to", "docs/reference", "docs/tutorial/first-job.md"
 CONFERENCE = f"{HOW_TO}/import-a-conference.md"
 CLIENT = f"{REFERENCE}/client.md"
+MODEL_ROUTES = f"{HOW_TO}/use-model-routes.md"
 WITH_CLIENT = """\
 from secretary.client import Client
 
@@ -88,6 +89,14 @@ EXPECTED = {
     (CONFERENCE, "secretary import schedule.xml --dry-run"): {'"total_jobs":3': 1},
     (CONFERENCE, "curl http://127.0.0.1:5000/api/batches/from-schedule -F"): {'"total_jobs":1': 1},
     (f"{HOW_TO}/write-a-template.md", "curl"): {"# The bridge will be open in May": 1},
+    (
+        f"{MODEL_ROUTES}",
+        "curl http://127.0.0.1:5000/api/transformer/chat -H 'Content-Type:"
+        ' application/json\' \\\n  -d \'{"messages": [{"role": "user", "content": "What',
+    ): {"The bridge will be open": 1},
+    (MODEL_ROUTES, "curl http://127.0.0.1:5000/api/image-analyzer"): {'"image_count":2': 1},
+    (MODEL_ROUTES, "curl http://127.0.0.1:5000/api/rag"): {'"embedding_dimensions":256': 1},
+    (MODEL_ROUTES, "curl http://127.0.0.1:5000/api/text2image"): {'"image_base64":"iVBOR': 2},
     (f"{HOW_TO}/run-on-several-machines.md", "secretary doctor"): {r"workers +ok": 1},
     (f"{HOW_TO}/secure-it.md", "curl -s"): {"^200$": 1},
     (f"{HOW_TO}/secure-it.md", "curl http"): {'"user_id":"ann"': 1, '"read_access":\\["bob"\\]': 1},
@@ -143,6 +152,8 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
     for name in ("document", "report", "scan"):
         (directory / f"{name}.pdf").write_bytes(pdf("Hello"))
     shutil.copy(LEGACY_CONFIG, directory / "old-config.yaml")
+    for name in ("front", "back"):
+        (directory / f"{name}.png").write_bytes(PNG)
     (directory / "schedule.xml").write_text(FOSDEM)
     (directory / "interview.txt").write_text("Ann: The bridge will be open in May.\n")
     (template,) = blocks(f"{HOW_TO}/write-a-template.md", "markdown")
@@ -159,7 +170,8 @@ def service(terminal: Terminal) -> Iterator[Running]:
     terminal.environment["SECRETARY_HANDLERS"] = "my_handlers"
     with chat_model(INTERVIEW) as model:
         terminal.environment["SECRETARY_LLM__BASE_URL"] = model
-        terminal.environment["SECRETARY_LLM__MODEL"] = "scripted"
+        for purpose in ("", "EMBEDDING_", "IMAGE_"):
+            terminal.environment[f"SECRETARY_LLM__{purpose}MODEL"] = "scripted"
         with terminal.program.serving() as service:
             yield service
 

@@ -54,10 +54,19 @@ ROUTES: dict[str, tuple[bytes | None, str]] = {
     "/api/transformer/text": (b"Hello", "transformer"),
     "/api/transformer/text/file": (b"Hello", "transformer"),
     "/api/transformer/xxl-text": (b"Hello", "transformer"),
+    "/api/image-analyzer/process": (PNG, "imageanalyzer"),
+    "/api/image-analyzer/process-url": (PNG, "imageanalyzer"),
     "/api/session/process": (None, "session"),
+}
+#: Routes that take no source, with a request and their job type.
+TEXT_ROUTES: dict[str, tuple[dict[str, Any], str]] = {
+    "/api/transformer/chat": ({"messages": [{"role": "user", "content": "Hello"}]}, "chat"),
+    "/api/rag/embed-text": ({"markdown": "Hello"}, "embedding"),
+    "/api/text2image/generate": ({"prompt": "An apple"}, "text2image"),
 }
 #: Routes that wait for the result, unless the request has a callback or asks not to wait.
 WAITING = [path for path, (_, job_type) in ROUTES.items() if job_type not in ("pdf", "office")]
+WAITING += TEXT_ROUTES
 WITH_FILES = [path for path, (content, _) in ROUTES.items() if content is not None]
 
 
@@ -190,7 +199,15 @@ async def carried(files: JobFiles, job: Job) -> None:
 
 class TestRoutes:
     async def test_every_route_is_tried_here(self) -> None:
-        assert {f"/api{route.path}" for route in ingress.ROUTES} == set(ROUTES)
+        assert {f"/api{route.path}" for route in ingress.ROUTES} == {*ROUTES, *TEXT_ROUTES}
+
+    @pytest.mark.parametrize("path", TEXT_ROUTES)
+    async def test_a_text_becomes_a_job(self, client: Client, path: str) -> None:
+        body, job_type = TEXT_ROUTES[path]
+        job = await client.job(await client.accepted(path, json=body))
+        assert job["job_type"] == job_type and body.items() <= job["parameters"].items()
+        assert "Field required" in refused(await client.post(path, json={"url": URL}), 400)
+        assert "accepts: none" in refused(await client.upload(path, PNG, data={}), 415)
 
     @pytest.mark.parametrize("path", WITH_FILES)
     async def test_a_file_becomes_a_job(self, client: Client, path: str) -> None:
@@ -600,10 +617,15 @@ class TestWaitingByDefault:
     async def test_every_such_route_waits_until_the_job_has_finished(
         self, client: Client, store: Store, path: str
     ) -> None:
-        content, job_type = ROUTES[path]
-        body = {"url": URL} if content is None else {"template_content": "# {{text}}"}
-        upload = {} if content is None else {"file": ("a.bin", content)}
-        waiting = asyncio.create_task(client.post(path, data=body, files=upload, headers={}))
+        if path in TEXT_ROUTES:
+            request: dict[str, Any] = {"json": TEXT_ROUTES[path][0]}
+            job_type = TEXT_ROUTES[path][1]
+        else:
+            content, job_type = ROUTES[path]
+            body = {"url": URL} if content is None else {"template_content": "# {{text}}"}
+            request = {"data": body}
+            request["files"] = {} if content is None else {"file": ("a.bin", content)}
+        waiting = asyncio.create_task(client.post(path, headers={}, **request))
         job = await _first_pending(store)
         assert (job.job_type, waiting.done()) == (job_type, False)
         (job,) = await claim(store)

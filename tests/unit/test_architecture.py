@@ -40,8 +40,8 @@ ALLOWED: dict[str, set[str]] = {
         "web",
     },
     "handlers": {
-        "core", "documents", "documents.office", "documents.pdf", "jobs", "llm.templates", "media",
-        "media.ytdlp", "storage", "version", "web",
+        "core", "documents", "documents.office", "documents.pdf", "jobs", "llm", "llm.templates",
+        "media", "media.ytdlp", "storage", "version", "web",
     },
     "observability": {
         "config", "core", "documents", "jobs", "llm", "llm.templates", "media", "media.ytdlp",

@@ -188,9 +188,17 @@ class TestRest:
 
     def test_missing_models_are_only_mentioned(self) -> None:
         findings = list(doctor.check_models(LlmOptions()))
-        assert [each.subject for each in findings] == ["chat", "vision", "transcription", "ocr"]
+        assert [each.subject for each in findings] == [
+            "chat",
+            "vision",
+            "transcription",
+            "ocr",
+            "embedding",
+            "image",
+        ]
         assert {each.verdict for each in findings} == {Verdict.INFO}
-        assert "no model configured (llm.transcription_model)" in findings[2].fact
+        for number, setting in ((2, "transcription"), (3, "ocr"), (4, "embedding"), (5, "image")):
+            assert f"no model configured (llm.{setting}_model)" in findings[number].fact
 
     def test_templates_are_counted_and_faulty_ones_named(self, tmp_path: Path) -> None:
         assert doctor.check_templates(Library()).verdict is Verdict.OK

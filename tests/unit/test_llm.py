@@ -108,6 +108,7 @@ class TestAccounting:
         assert [request.pop("duration_ms") >= 0 for request in info["requests"]] == [True, True]
         assert info["requests"][0] == {
             "model": "scripted", "purpose": "vision", "input_tokens": 100, "output_tokens": 20,
+            "tokens": 120,
         }  # fmt: skip
         assert resources.used == {
             "llm_requests": 2, "llm_input_tokens": 200, "llm_output_tokens": 40,

@@ -157,7 +157,7 @@ class TestAccounting:
         assert info["requests"] == [
             {
                 "model": "scripted", "purpose": "transcription", "input_tokens": 0,
-                "output_tokens": 0, "sound_seconds": 11, "cost": 0.0011,
+                "output_tokens": 0, "tokens": 0, "sound_seconds": 11, "cost": 0.0011,
             }
         ]  # fmt: skip
         assert info["total_cost"] == 0.0011

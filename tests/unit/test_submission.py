@@ -5,7 +5,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from secretary.core.errors import AccessDenied, AddressRefused, InvalidParameters
-from secretary.core.job import Job
+from secretary.core.job import Job, flatten_parameters
 from secretary.jobs.handler import JobContext, Registry, handles
 from secretary.jobs.submission import (
     BatchRequest,
@@ -43,6 +43,34 @@ def problems(document: Any, kind: type[JobRequest | BatchRequest] = JobRequest) 
             make_batch(request, REGISTRY, user=None)
     assert caught.value.code == "VALIDATION_ERROR"
     return {one["field"]: one["problem"] for one in caught.value.details["problems"]}
+
+
+class TestAliases:
+    @pytest.mark.parametrize(
+        ("name", "job_type", "more"),
+        [
+            ("transformer_template", "transformer", {}),
+            ("youtube", "video", {}),
+            ("office_via_pdf", "office", {"via_pdf": True}),
+        ],
+    )
+    def test_an_earlier_name_of_a_job_type_is_accepted(
+        self, name: str, job_type: str, more: dict[str, Any]
+    ) -> None:
+        document = {"job_type": name, "parameters": {"url": "https://example.org/a"}}
+        _, (in_batch,) = make_batch(
+            parse_request(BatchRequest, {"jobs": [document]}), REGISTRY, user=None
+        )
+        for job in (job_from(document), in_batch):
+            assert job.job_type == job_type
+            assert flatten_parameters(job.parameters) == {"url": "https://example.org/a", **more}
+
+    def test_a_handler_of_that_name_takes_precedence(self) -> None:
+        @handles("youtube")
+        async def youtube(ctx: JobContext[Any]) -> None: ...
+
+        request = parse_request(JobRequest, {"job_type": "youtube"})
+        assert make_job(request, Registry([youtube]), user=None).job_type == "youtube"
 
 
 class TestOneJob:

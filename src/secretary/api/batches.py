@@ -16,7 +16,7 @@ from ..core.files import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 from ..core.job import Batch, Delivery, JobError, new_id
 from ..jobs.conference_import import ConferenceImporter, ScheduleRequest, batch_request
 from ..jobs.handler import Registry
-from ..jobs.submission import BatchRequest, parse_request
+from ..jobs.submission import BatchRequest, parse_request, resolved_job_type
 from ..storage.sources import Upload
 from ..store import BatchQuery
 from . import models, requests
@@ -317,14 +317,15 @@ def _take_file(job: dict[str, Any], number: int, received: list[Upload]) -> Uplo
 
 def _with_source(job: dict[str, Any], upload: Upload) -> dict[str, Any]:
     job_type = job.get("job_type") or detect_job_type(upload)
-    if job_type not in FILE_TYPES and job_type is not None:
+    if job_type is not None and resolved_job_type(str(job_type)) not in FILE_TYPES:
         raise errors.InvalidParameters(f"job_type: {str(job_type)[:100]!r} does not accept files")
     refuse_other_sources(job["parameters"])
     if job_type is None and upload.size:
         valid = ", ".join(sorted(FILE_TYPES))
         text = f"{upload.name}: The file type is unknown; set job_type to one of {valid}"
         raise errors.UnsupportedFile(text)
-    require_file_type(upload, FILE_TYPES.get(job_type or "", frozenset()), name=upload.name)
+    file_types = FILE_TYPES.get(resolved_job_type(str(job_type)), frozenset())
+    require_file_type(upload, file_types, name=upload.name)
     parameters = {**job["parameters"], "file_source": upload.source()}
     return {**job, "job_type": job_type, "parameters": parameters}
 

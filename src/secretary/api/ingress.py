@@ -23,6 +23,7 @@ from .models import Envelope, ProcessInfo, RequestWarnings, ResponseModel, Resul
 from .openapi import (
     FILE,
     LOCATION,
+    PROCESS_ID,
     URL,
     WAITED,
     Responses,
@@ -38,12 +39,14 @@ from .responses import JOB_STATUS, accepted, finished, job_error_response
 #: Fields of the job itself, which some clients send along with its parameters.
 JOB_FIELDS = frozenset(JobRequest.model_fields) - {"job_type", "parameters"}
 #: Parameters that name the source if it is not uploaded.
-SOURCES = ("url", "file_path", "file_source")
+SOURCES = ("url", "file_path", "file_source", "file_sources")
 #: Fields of the call, not parameters of the job.
 CALL_FIELDS = frozenset({"wait_ms", "sync", "async", "callback_url", "callback_token", "job_id"})
 
 TRUE = frozenset({"true", "1", "yes", "on"})
 FALSE = frozenset({"false", "0", "no", "off", ""})
+#: As many images are analyzed together.
+MAX_ANALYZED_IMAGES = 10
 #: A larger archive is not part of the response; `archive_url` serves it.
 MAX_INLINE_ARCHIVE = 256 * 1024 * 1024
 
@@ -57,10 +60,12 @@ class IngressRoute:
     file_types: frozenset[str] = frozenset()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     example: Mapping[str, Any] | None = None
+    max_files: int = 1
 
     @property
     def needs_source(self) -> bool:
-        return self.job_type != "transformer"  # there the text can be part of the request
+        """Whether a file or URL is required; other routes take a text as part of the request."""
+        return self.job_type not in ("transformer", "chat", "embedding", "text2image")
 
     @property
     def waits(self) -> bool:
@@ -76,6 +81,9 @@ TEMPLATE_EXAMPLE = {
     "template_content": "# {{name}}\n\n{{text}}",
     "context": {"name": "Apples"},
 }
+CHAT_EXAMPLE = {"messages": [{"role": "user", "content": "What is a leap year?"}], "temperature": 0}
+EMBEDDING_EXAMPLE = {"markdown": "# Apples\n\nThey are *red*.", "chunk_size": 1000}
+IMAGE_EXAMPLE = {"prompt": "A red apple on a white table", "size": "1024x1024"}
 
 ROUTES = (
     IngressRoute("/pdf/process", "pdf", PDF_TYPES),
@@ -85,6 +93,10 @@ ROUTES = (
     IngressRoute("/office/process-via-pdf", "office", OFFICE_TYPES, {"via_pdf": True}),
     IngressRoute("/imageocr/process", "imageocr", IMAGE_TYPES),
     IngressRoute("/imageocr/process-url", "imageocr", IMAGE_TYPES),
+    IngressRoute(
+        "/image-analyzer/process", "imageanalyzer", IMAGE_TYPES, max_files=MAX_ANALYZED_IMAGES
+    ),
+    IngressRoute("/image-analyzer/process-url", "imageanalyzer", IMAGE_TYPES),
     IngressRoute("/audio/process", "audio", AUDIO_TYPES | VIDEO_TYPES),
     IngressRoute("/video/process", "video", VIDEO_TYPES),
     IngressRoute("/video/youtube", "video"),
@@ -92,6 +104,9 @@ ROUTES = (
     IngressRoute("/transformer/text", "transformer", TEXT_TYPES, example=TEXT_EXAMPLE),
     IngressRoute("/transformer/text/file", "transformer", TEXT_TYPES, example=TEXT_EXAMPLE),
     IngressRoute("/transformer/xxl-text", "transformer", TEXT_TYPES, {"summarize": True}),
+    IngressRoute("/transformer/chat", "chat", example=CHAT_EXAMPLE),
+    IngressRoute("/rag/embed-text", "embedding", example=EMBEDDING_EXAMPLE),
+    IngressRoute("/text2image/generate", "text2image", example=IMAGE_EXAMPLE),
     IngressRoute("/session/process", "session"),
 )
 #: Paths whose bodies may be as large as an upload.
@@ -153,9 +168,9 @@ RESPONSES = error_responses((415, *JOB_STATUS.values())) | {
     200: {
         "model": Envelope[Results],
         "description": "The job completed while the request waited",
-        "headers": LOCATION | WAITED,
+        "headers": LOCATION | WAITED | PROCESS_ID,
     },
-    202: {"headers": LOCATION | WAITED},
+    202: {"headers": LOCATION | WAITED | PROCESS_ID},
 }
 
 TALK_RESPONSE: Responses = {200: {**RESPONSES[200], "model": Envelope[TalkOutput]}}
@@ -198,6 +213,7 @@ def _endpoint(route: IngressRoute) -> Any:
             response = await wait_for_result(request, job_id, seconds) or response
         if applied := applied_preference(request, waited=bool(seconds)):
             response.headers["Preference-Applied"] = applied
+        response.headers["X-Process-Id"] = job_id
         return response
 
     return endpoint
@@ -209,14 +225,16 @@ async def _submit(
     """The id of the new job, how long to wait for its result, and the response that does not wait.
     The request itself, which may be megabytes of text, is not kept while this waits."""
     job_service = job_service_of(request)
-    form = await read_form(request, job_service.files.uploads, job_id=new_id("job"))
+    form = await read_form(
+        request, job_service.files.uploads, job_id=new_id("job"), max_files=route.max_files
+    )
     async with job_service.adding(form.uploads) as job_ids:
         submitted = with_trace(request, read_submission(form, route))
         seconds = wait_seconds(request, form.fields, submitted, waits=route.waits)
         if submitted.webhook is None or key is not None:
-            job = await job_service.submit(submitted, user=user, key=key, upload=form.upload)
+            job = await job_service.submit(submitted, user=user, key=key, uploads=form.uploads)
         else:
-            job = await job_service.submit_for_callback(submitted, user=user, upload=form.upload)
+            job = await job_service.submit_for_callback(submitted, user=user, uploads=form.uploads)
         job_ids.append(job.job_id)
     return job.job_id, seconds, accepted(job, job_service.warnings(submitted))
 
@@ -230,11 +248,14 @@ def parameters_of(registry: Registry, job_type: str) -> Schema:
 
 def read_submission(form: Form, route: IngressRoute) -> JobRequest:
     fields = Fields(form.fields)
-    if "file" in fields:
-        raise InvalidParameters("file: must be sent as a file, in a multipart form")
-    if form.upload is not None:
+    for name in ("file", "files"):
+        if name in fields:
+            raise InvalidParameters(f"{name}: must be sent as a file, in a multipart form")
+    if form.uploads:
         refuse_other_sources(fields)
-        require_file_type(form.upload, route.file_types)
+        for upload in form.uploads:
+            which = upload.name if len(form.uploads) > 1 else None
+            require_file_type(upload, route.file_types, name=which)
     elif route.needs_source and not any(name in fields for name in SOURCES):
         raise InvalidParameters("file: a file or a url is required")
     has_webhook = "webhook" in fields
@@ -242,7 +263,9 @@ def read_submission(form: Form, route: IngressRoute) -> JobRequest:
     job, parameters = fields.take(JOB_FIELDS, callback=call), fields.rest
     if "job_id" in call and (has_webhook or "callback_url" not in call):
         parameters["jobId"] = call["job_id"]
-    if form.upload is not None:
+    if len(form.uploads) > 1:
+        parameters["file_sources"] = [upload.source() for upload in form.uploads]
+    elif form.upload is not None:
         parameters["file_source"] = form.upload.source()
     parameters |= route.parameters
     return parse_request(JobRequest, {**job, "job_type": route.job_type, "parameters": parameters})
@@ -337,9 +360,14 @@ async def wait_for_result(request: Request, job_id: str, seconds: float) -> Resp
     if ended.status is JobStatus.COMPLETED:
         files = job_service_of(request).files
         complete = await files.load_results(ended)
-        if ended.job_type == "session":
-            return finished(request, complete, {"output": await _talk(files, ended, complete)})
-        return finished(request, complete, _with_output_text(complete))
+        match ended.job_type:
+            case "session":
+                data = {"output": await _talk(files, ended, complete)}
+            case "text2image":
+                data = await _with_image_data(files, ended, complete)
+            case _:
+                data = _with_output_text(complete)
+        return finished(request, complete, data)
     assert ended.error is not None
     response = job_error_response(ended.error)
     response.headers["Location"] = f"/api/jobs/{job_id}"
@@ -368,6 +396,17 @@ async def _talk(files: JobFiles, job: Job, complete: Job) -> dict[str, Any]:
         encoded = await asyncio.to_thread(base64.b64encode, content)
         output["archive_data"] = encoded.decode("ascii")
     return output
+
+
+async def _with_image_data(files: JobFiles, job: Job, complete: Job) -> dict[str, Any]:
+    """The results of a `text2image` job with the images themselves, as base64."""
+    data = complete.public_results
+    images = []
+    for stored, image in zip((job.results or {})["images"], data["images"], strict=True):
+        content = await files.read(await files.find(job, stored["file"]))
+        encoded = await asyncio.to_thread(base64.b64encode, content)
+        images.append({**image, "image_base64": encoded.decode("ascii")})
+    return {**data, "images": images, "image_base64": images[0]["image_base64"]}
 
 
 async def _until_disconnected(request: Request) -> None:

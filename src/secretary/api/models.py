@@ -57,6 +57,7 @@ class LlmRequestInfo(ResponseModel):
     purpose: str
     input_tokens: int
     output_tokens: int
+    tokens: int | Omitted = Field(None, description="Input and output together")
     duration_ms: float
     sound_seconds: float | Omitted = None
     cost: float | Omitted = None
@@ -196,21 +197,35 @@ class MissingPart(Document):
     error: JsonValue = None
 
 
-class ResultWarning(Document):
-    """Something that was not done, or not done well; the job completed."""
-
-    code: str
-    message: str
-    page: int | None = None
-    time: float | None = Field(None, description="In seconds")
-
-
 class MistralOcrMetadata(Document):
     """What `mistral_ocr_raw_url` says about the document as a whole."""
 
     model: str
     pages_count: int
     usage_info: JsonObject
+
+
+class Chunk(Document):
+    """A part of a text, with its embedding."""
+
+    chunk_index: int
+    text: str
+    embedding: list[float]
+    heading_context: str | None = Field(description="The headings above it")
+    start_char: int = Field(description="In Unicode code points, from 0")
+    end_char: int
+    document_id: str | None
+    metadata: JsonObject
+
+
+class Image(Document):
+    """A generated image."""
+
+    url: str
+    image_format: str
+    size: str
+    seed: int | None = Field(description="Null if the model accepts no seeds")
+    image_base64: str | None = Field(None, description="In synchronous responses only")
 
 
 class Results(Document):
@@ -233,7 +248,7 @@ class Results(Document):
     context: JsonObject | None
 
     metadata: Metadata | None = None
-    warnings: list[ResultWarning] | None = Field(None, description="What was not perfect")
+    warnings: list[JobWarning] | None = Field(None, description="What was not perfect")
     is_from_cache: bool | None = None
     llm_info: LlmInfo | None = None
     processId: str | None = Field(None, description="The id of the job")
@@ -261,9 +276,24 @@ class Results(Document):
     # session
     slides: list[SlideInfo] | None = None
     missing: list[MissingPart] | None = None
-    # transformer
+    # transformer, chat, imageanalyzer
     text: str | None = None
     text_file: str | None = None
+    # embedding
+    document_id: str | None = None
+    chunks: list[Chunk] | None = None
+    total_chunks: int | None = None
+    embedding_model: str | None = None
+    embedding_dimensions: int | None = None
+    created_at: UtcTime | None = None
+    # text2image
+    prompt: str | None = None
+    model: str | None = None
+    images: list[Image] | None = None
+    image_base64: str | None = Field(None, description="The first image, in synchronous responses")
+    image_format: str | None = None
+    size: str | None = None
+    seed: int | None = None
 
 
 class Talk(Results):

@@ -61,6 +61,7 @@ ERROR_HEADERS = {
     503: {"Retry-After": header("Seconds to wait before retrying", required=False, kind="integer")},
 }
 LOCATION = {"Location": header("The path of the job or batch")}
+PROCESS_ID = {"X-Process-Id": header("The id of the job")}
 WAITED = {"Preference-Applied": header("The preference that was honored", required=False)}
 
 

@@ -16,13 +16,13 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.exceptions import HTTPException
 
 from ..core.errors import InvalidParameters
-from ..core.files import disposed_name
+from ..core.files import disposed_name, safe_name
 from ..core.http_headers import read_traceparent
 from ..core.job import LARGE_FIELDS, JobStatus, new_id
 from ..jobs import submission
 from ..jobs.service import JobService
 from ..jobs.submission import UtcDatetime
-from ..storage.sources import Upload, Uploads
+from ..storage.sources import FALLBACK_NAME, Upload, Uploads
 
 ARCHIVED: dict[str, bool | None] = {"false": False, "true": True, "all": None}
 
@@ -122,7 +122,6 @@ FILE_FIELDS = frozenset({"file", "files", "upload"})
 @dataclass(slots=True)
 class Form:
     fields: dict[str, Any] = field(default_factory=dict)
-    #: Each file is the upload of its own job.
     uploads: list[Upload] = field(default_factory=list)
 
     @property
@@ -130,12 +129,12 @@ class Form:
         return self.uploads[0] if self.uploads else None
 
 
-async def read_form(request: Request, uploads: Uploads, *, job_id: str) -> Form:
-    """Read a body with at most one file."""
+async def read_form(request: Request, uploads: Uploads, *, job_id: str, max_files: int = 1) -> Form:
+    """Read a body. All of its files belong to one job."""
     media_type, options = parse_options_header(request.headers.get("content-type", ""))
     match media_type.lower():
         case b"multipart/form-data":
-            return await _read_multipart(request, options, uploads, lambda: job_id)
+            return await _read_multipart(request, options, uploads, lambda: job_id, max_files)
         case b"application/x-www-form-urlencoded":
             text = await _text(request)
             try:
@@ -156,7 +155,8 @@ async def read_form(request: Request, uploads: Uploads, *, job_id: str) -> Form:
 
 
 async def read_files(request: Request, uploads: Uploads, *, max_files: int) -> Form:
-    """Read a multipart form with several files; if one fails, none is kept."""
+    """Read a multipart form with several files, each of its own job; if one fails, none is
+    kept."""
     media_type, options = parse_options_header(request.headers.get("content-type", ""))
     if media_type.lower() != b"multipart/form-data":
         raise InvalidParameters("The body must be a multipart form, with a matching Content-Type")
@@ -206,11 +206,15 @@ async def _read_multipart(
                 if file_count > max_files:
                     many = f"at most {max_files} files" if max_files > 1 else "one file"
                     raise InvalidParameters(f"A request may have {many}")
-                upload = await uploads.receive(job_id(), file_name, _content(events, "file"))
-                if file_name or upload.size:
-                    received.append(upload)
-                else:  # browsers send this for an empty file input
-                    await uploads.remove(upload.job_id)
+                content = _content(events, "file")
+                if not file_name:
+                    first = await anext(content, None)
+                    if first is None:  # browsers send this for an empty file input
+                        continue
+                    content = _prepended(first, content)
+                upload_id = job_id()
+                name = _unused_name(file_name, upload_id, received)
+                received.append(await uploads.receive(upload_id, name, content))
         try:
             texts = {name: value.decode() for name, value in fields}
         except UnicodeDecodeError:
@@ -220,6 +224,26 @@ async def _read_multipart(
         for upload in received:
             await uploads.remove(upload.job_id)
         raise
+
+
+async def _prepended(
+    first: memoryview, content: AsyncIterator[memoryview]
+) -> AsyncIterator[memoryview]:
+    yield first
+    async for data in content:
+        yield data
+
+
+def _unused_name(name: str, job_id: str, received: Sequence[Upload]) -> str:
+    """Another name if the job has a file of this name already."""
+    safe, number = safe_name(name) or FALLBACK_NAME, 1
+    # Some file systems do not distinguish upper and lower case.
+    taken = {upload.name.casefold() for upload in received if upload.job_id == job_id}
+    unused = safe
+    while unused.casefold() in taken:
+        number += 1
+        unused = safe_name(f"{number}-{safe}")
+    return unused
 
 
 def _with_query(request: Request, fields: dict[str, Any]) -> dict[str, Any]:

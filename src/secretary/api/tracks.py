@@ -174,7 +174,7 @@ async def summarize(
     seconds = wait_seconds(request, form.fields, submitted, waits=True)
     uploads = await _collect(job_service, [track], submitted)
     async with job_service.adding(uploads) as job_ids:
-        job = await job_service.submit(submitted, user=user, key=key, upload=uploads[0])
+        job = await job_service.submit(submitted, user=user, key=key, uploads=uploads)
         job_ids.append(job.job_id)
     response = await wait_for_result(request, job.job_id, seconds) if seconds else None
     response = response or accepted(job, job_service.warnings(submitted))

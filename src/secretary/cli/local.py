@@ -61,7 +61,7 @@ class LocalBackend:
             parameters["file_source"] = upload.source()
         async with service.adding([upload] if upload else []) as job_ids:
             job_request = parse_request(JobRequest, {**request, "parameters": parameters})
-            job = await service.submit(job_request, upload=upload)
+            job = await service.submit(job_request, uploads=[upload] if upload else [])
             job_ids.append(job.job_id)
         return _with_warnings(job.document(), service.warnings(job_request))
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ..core.errors import InvalidParameters
+from ..jobs.submission import JOB_TYPE_ALIASES
 from .backend import Backend, Document, Status
 from .options import AsJson, Target, complete_job_type, with_target
 from .output import (
@@ -68,7 +69,8 @@ def submit(
             raise InvalidParameters(f"--file {path}: {error.strerror}") from None
 
     async def work(backend: Backend) -> list[Document]:
-        if job_type not in (job_types := await backend.job_types()):
+        job_types = await backend.job_types()
+        if job_type not in job_types and job_type not in JOB_TYPE_ALIASES:
             matches = get_close_matches(job_type, job_types, n=1)
             hint = f" Did you mean {matches[0]!r}?" if matches else ""
             valid = ", ".join(job_types)

@@ -27,8 +27,16 @@ CHUNK_BYTES = 256 * 1024
 #: A stream that cannot be rewound is buffered in memory up to this size, then on disk.
 SPOOL_BYTES = 8 * 1024 * 1024
 DEFAULT_FILE_NAME = "upload"
-#: Job types that take a file.
-UPLOAD_TYPES = ("pdf", "office", "imageocr", "audio", "video", "transformer")
+#: The routes of job types that take a file.
+UPLOAD_ROUTES = {
+    "pdf": "/api/pdf/process",
+    "office": "/api/office/process",
+    "imageocr": "/api/imageocr/process",
+    "imageanalyzer": "/api/image-analyzer/process",
+    "audio": "/api/audio/process",
+    "video": "/api/video/process",
+    "transformer": "/api/transformer/template",
+}
 PLAIN_OPTIONS = ("job_name", "priority", "run_at", "max_attempts", "timeout_s", "user_id")
 
 
@@ -75,15 +83,14 @@ async def submit(
         answer = await connection.post("/api/jobs", task.document(), key=key)
         data = answer["data"]
         return JobDocument.model_validate(data["job"] | {"warnings": data.get("warnings", [])})
-    if task.job_type not in UPLOAD_TYPES:
-        types = ", ".join(UPLOAD_TYPES)
+    if task.job_type not in UPLOAD_ROUTES:
+        types = ", ".join(UPLOAD_ROUTES)
         raise ValueError(f"A job of type {task.job_type!r} takes no file; these do: {types}")
     async with open_source(file, file_name) as (content, name):
         document = task.document()
         del document["job_type"], document["parameters"]
         form = Form(encode_fields({**task.parameters, **document}), (content, name))
-        action = "template" if task.job_type == "transformer" else "process"
-        answer = await connection.upload(f"/api/{task.job_type}/{action}", form, key=key)
+        answer = await connection.upload(UPLOAD_ROUTES[task.job_type], form, key=key)
     return JobDocument.model_validate(
         {
             "job_id": answer["job_id"],

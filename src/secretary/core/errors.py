@@ -128,6 +128,14 @@ class ContextExceeded(UpstreamRefused):
     """Prompt or answer exceed the context window of the language model: split the text."""
 
 
+class AnswerCutOff(ContextExceeded):
+    """The answer exceeds the maximum length; `partial` is its beginning."""
+
+    def __init__(self, message: str, *, partial: str = "") -> None:
+        super().__init__(message)
+        self.partial = partial
+
+
 class ProcessDied(JobFailed):
     """The work crashed its process. Retried once: a second crash is attributed to the job."""
 

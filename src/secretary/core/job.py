@@ -17,8 +17,10 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    SerializerFunctionWrapHandler,
     WithJsonSchema,
     computed_field,
+    model_serializer,
 )
 
 from .json_codec import is_valid_unicode
@@ -166,10 +168,17 @@ OWNER_ONLY = AccessControl()
 
 
 class JobWarning(StoredModel):
-    """What was not perfect although the job completed, or about the request."""
+    """Something that was not done, or not done well, in a job that was accepted or completed."""
 
     code: str
     message: str
+    #: Where it happened, if it was on one page or at one time (in seconds).
+    page: int | None = None
+    time: float | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_none(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialize(self).items() if value is not None}
 
 
 class Webhook(StoredModel):

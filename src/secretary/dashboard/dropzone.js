@@ -19,6 +19,7 @@ export const UPLOAD_ROUTES = {
   pdf: "/api/pdf/process",
   office: "/api/office/process",
   imageocr: "/api/imageocr/process",
+  imageanalyzer: "/api/image-analyzer/process",
   audio: "/api/audio/process",
   video: "/api/video/process",
   transformer: "/api/transformer/text",

@@ -4,8 +4,8 @@ import { element, flag, html } from "./html.js";
 import { t, translateHint } from "./i18n.js";
 
 /** Set by the file or URL itself, or aliases of other fields. */
-const HIDDEN_FIELDS = new Set(["url", "file_path", "file_source", "force_overwrite", "extra"]);
-const MAIN_FIELDS = ["text", "extraction_method", "include_images", "template", "target_language", "source_language", "summarize", "instructions", "seconds", "steps", "include_frames", "include_slide_text"];
+const HIDDEN_FIELDS = new Set(["url", "file_path", "file_source", "file_sources", "force_overwrite", "extra"]);
+const MAIN_FIELDS = ["text", "messages", "prompt", "markdown", "size", "n", "extraction_method", "include_images", "template", "target_language", "source_language", "summarize", "instructions", "seconds", "steps", "include_frames", "include_slide_text"];
 
 export function fieldsOf(schema) {
   const names = Object.keys(schema.properties ?? {}).filter((name) => !HIDDEN_FIELDS.has(name));
@@ -26,7 +26,7 @@ function resolve(field, schema) {
 }
 
 /** Parameters as form values: undeclared ones beside the declared ones, without the file. */
-export function formValues({ extra, file_source: _, ...declared }) {
+export function formValues({ extra, file_source: _, file_sources: __, ...declared }) {
   return { ...(extra && typeof extra === "object" ? extra : {}), ...declared };
 }
 
@@ -75,7 +75,7 @@ function control(field, given, templates, scope) {
     const example = field.type === "object" ? '{"…": "…"}' : '["…", "…"]';
     return html`${label}<textarea id="${id}" name="${name}" rows="2" data-json placeholder="${example}" ${required} ${describedBy}>${json}</textarea>${hint}`;
   }
-  if (name === "text" || name.endsWith("_content") || name === "instructions") {
+  if (["text", "prompt", "markdown", "instructions"].includes(name) || name.endsWith("_content")) {
     return html`${label}<textarea id="${id}" name="${name}" rows="${name === "instructions" ? 2 : 4}" ${required} ${describedBy}>${value}</textarea>${hint}`;
   }
   const constraints = html`${field.pattern && html` pattern="${field.pattern}"`}${field.maxLength && html` maxlength="${field.maxLength}"`}`;

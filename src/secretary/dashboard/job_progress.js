@@ -14,6 +14,10 @@ const STEPS = {
   audio: [...OPENING, "decoding", "transcribing", "postprocessing"],
   video: [...OPENING, "decoding", "transcribing", "looking_for_slides", "postprocessing"],
   transformer: [...OPENING, "postprocessing"],
+  imageanalyzer: [...OPENING, "analyzing", "postprocessing"],
+  chat: ["initializing", "asking", "postprocessing"],
+  embedding: ["initializing", "embedding", "postprocessing"],
+  text2image: ["initializing", "generating", "postprocessing"],
   session: ["initializing", "reading_page", "slides", "video", "writing", "postprocessing"],
 };
 const STEP_ICONS = { done: "✓", current: "◐", upcoming: "○" };

@@ -14,7 +14,7 @@ import { drawPages, pageImages } from "./pages.js";
 const MAX_CHARACTERS = 400000;
 const MODE_STORAGE = "secretary.result";
 /** Job types whose files are part of the result and listed right away. */
-const TYPES_WITH_FILES = new Set(["session", "transformer"]);
+const TYPES_WITH_FILES = new Set(["session", "transformer", "text2image"]);
 
 export function drawResult(panel, job, signal) {
   const modes = modesOf(job);
@@ -67,6 +67,7 @@ function modesOf(job) {
   const { results } = job;
   const modes = {};
   const pages = results.metadata?.text_contents ?? [];
+  if (results.images?.length) modes.images = (container) => render(container, results.images.map(generatedImage));
   if (results.transcription?.segments?.length || results.frames?.length) modes.recording = drawMediaPlayer;
   if (pages.length && pageImages(results).size) modes.pages = drawPages;
   if (results.markdown_content || results.markdown_file) modes.document = drawDocument;
@@ -74,9 +75,14 @@ function modesOf(job) {
   if (hasData(results.structured_data)) modes.data = (container) => render(container, html`<div class="card data">${dataTable(results.structured_data)}</div>`);
   const plain = results.extracted_text ?? results.transcription?.text ?? results.text;
   if (plain) modes.plain = (container) => render(container, plainText(plain));
-  modes.raw = (container) => render(container, plainText(JSON.stringify(results, null, 2)));
+  modes.raw = (container) => render(container, plainText(JSON.stringify(results, withoutVectors, 2)));
   return modes;
 }
+
+const generatedImage = ({ url, size: pixels, seed }) => html`<figure class="card"><img data-file="${url}" alt="${baseName(url)}"><figcaption class="muted">${[pixels, seed].filter((value) => value !== null).join(" · ")}</figcaption></figure>`;
+
+/** The vectors of thousands of chunks would take minutes to display. */
+const withoutVectors = (key, value) => (key === "embedding" && Array.isArray(value) ? `[${value.length}]` : value);
 
 const hasData = (value) => value !== null && value !== undefined && (typeof value !== "object" || Object.keys(value).length > 0);
 

@@ -8,7 +8,7 @@ import { element, flag, html, render } from "./html.js";
 import { t } from "./i18n.js";
 import { errorMessage, notify } from "./notifications.js";
 
-const TYPE_ORDER = ["pdf", "office", "imageocr", "audio", "video", "transformer", "session"];
+const TYPE_ORDER = ["pdf", "office", "imageocr", "imageanalyzer", "audio", "video", "transformer", "session", "chat", "embedding", "text2image"];
 const MAX_BATCH_FILES = 500;
 const isUrl = (text) => /^https?:\/\/[^/]/i.test(text);
 const typeName = (type) => t(`type.${type}`, {}, type);

@@ -1,7 +1,7 @@
 """Markdown: escaping, code fences, pipe tables, and splitting long texts into chunks."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -43,6 +43,9 @@ def pipe_table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
+#: The size of a text, in the unit of a limit.
+Measure = Callable[[str], int]
+
 #: Few tokens have fewer bytes in any language, so this estimate is rarely too low.
 BYTES_PER_TOKEN = 3
 
@@ -76,32 +79,35 @@ def estimate_tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 
-def split_text(text: str, max_tokens: int) -> list[str]:
-    """Split a text into parts of at most `max_tokens`; joined they are the original text."""
+def split_text(text: str, max_size: int, measure: Measure = estimate_tokens) -> list[str]:
+    """Split a text into parts of at most `max_size`; joined they are the original text."""
     parts: list[str] = []
     current: list[TextChunk] = []
-    size = 0
-    for chunk in split_blocks(text, max_tokens):
-        while current and size + chunk.tokens > max_tokens:
-            cut = _split_point(current, max_tokens)
+    sizes: list[int] = []
+    total = 0
+    for chunk in split_blocks(text, max_size, measure):
+        size = measure(chunk.text)
+        while current and total + size > max_size:
+            cut = _split_point(current, sizes, max_size)
             parts.append("".join(each.text for each in current[:cut]))
-            current = current[cut:]
-            size = sum(each.tokens for each in current)
+            current, sizes = current[cut:], sizes[cut:]
+            total = sum(sizes)
         current.append(chunk)
-        size += chunk.tokens
+        sizes.append(size)
+        total += size
     if current:
         parts.append("".join(each.text for each in current))
     return parts
 
 
-def _split_point(chunks: Sequence[TextChunk], max_tokens: int) -> int:
+def _split_point(chunks: Sequence[TextChunk], sizes: Sequence[int], max_size: int) -> int:
     """Return how many chunks the next part gets: up to a heading, the higher the better, unless
     that makes a small part; never right after a heading."""
-    before = [0, *accumulate(chunk.tokens for chunk in chunks)]
+    before = [0, *accumulate(sizes)]
     candidates = [
         (chunk.level, -number)
         for number, chunk in enumerate(chunks)
-        if chunk.level and before[number] * 2 >= max_tokens
+        if chunk.level and before[number] * 2 >= max_size
     ]
     cut = -min(candidates)[1] if candidates else len(chunks)
     while cut > 1 and chunks[cut - 1].level:
@@ -109,34 +115,37 @@ def _split_point(chunks: Sequence[TextChunk], max_tokens: int) -> int:
     return cut
 
 
-def split_blocks(text: str, max_tokens: int) -> Iterator[TextChunk]:
+def split_blocks(
+    text: str, max_size: int, measure: Measure = estimate_tokens
+) -> Iterator[TextChunk]:
     """Yield headings, paragraphs, tables and code blocks, splitting those that are too long."""
-    for block in _markdown_blocks(text):
-        if block.tokens <= max_tokens:
+    for block in markdown_blocks(text):
+        if measure(block.text) <= max_size:
             yield block
         else:
-            for part in _split_finer(block.text, max_tokens):
+            for part in _split_finer(block.text, max_size, measure):
                 yield TextChunk(part, is_code=block.is_code)
 
 
-def _split_finer(text: str, max_tokens: int, level: int = 0) -> Iterator[str]:
+def _split_finer(text: str, max_size: int, measure: Measure, level: int = 0) -> Iterator[str]:
     """Yield the largest fragments that fit, split as coarsely as possible."""
-    if estimate_tokens(text) <= max_tokens:
+    if measure(text) <= max_size:
         yield text
     elif level == len(SPLIT_POINTS):
-        step = max(1, max_tokens * BYTES_PER_TOKEN // 4)
+        # A character is never longer than this one.
+        step = max(1, max_size * 3 // measure("\U0001f600" * 3))
         yield from (text[start : start + step] for start in range(0, len(text), step))
     else:
         current = ""
         for fragment in filter(None, SPLIT_POINTS[level].split(text)):
-            if current and estimate_tokens(current) + estimate_tokens(fragment) > max_tokens:
-                yield from _split_finer(current, max_tokens, level + 1)
+            if current and measure(current) + measure(fragment) > max_size:
+                yield from _split_finer(current, max_size, measure, level + 1)
                 current = ""
             current += fragment
-        yield from _split_finer(current, max_tokens, level + 1)
+        yield from _split_finer(current, max_size, measure, level + 1)
 
 
-def _markdown_blocks(text: str) -> Iterator[TextChunk]:
+def markdown_blocks(text: str) -> Iterator[TextChunk]:
     lines = text.splitlines(keepends=True)
     start = number = _end_of_front_matter(lines)
     if start:

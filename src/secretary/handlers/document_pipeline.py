@@ -16,6 +16,7 @@ from typing import Any, cast
 from ..core import errors
 from ..core.callables import map_limited
 from ..core.files import detect_file_type
+from ..core.job import JobWarning
 from ..documents.assembly import (
     MARKDOWN_FILE,
     PAGES_FILE,
@@ -56,7 +57,6 @@ from ..version import __version__
 from .parameters import (
     DocumentResults,
     LanguageParameters,
-    ResultWarning,
     is_from_cache,
     reusable_since,
 )
@@ -489,7 +489,7 @@ async def assemble_results(
     text_form: TextForm,
     raw: RawDocument | None = None,
     is_print: bool = True,
-    warnings: Sequence[ResultWarning] = (),
+    warnings: Sequence[JobWarning] = (),
 ) -> DocumentResults:
     """Join the pages, and apply the template if the job names one. A document without any text is
     an error, unless its images were requested."""
@@ -516,7 +516,7 @@ async def assemble_results(
         if not any(name.endswith(".zip") for name in made):
             raise errors.UnsupportedFile(NO_TEXT)
         if metadata.get("extraction_method") != "preview":
-            warnings = [*warnings, ResultWarning(code="NO_TEXT", message=NO_TEXT)]
+            warnings = [*warnings, JobWarning(code="NO_TEXT", message=NO_TEXT)]
     source = document.source
     metadata = {"file_name": source.name, "file_size": source.path.stat().st_size, **metadata}
     texts, pictures = counted(len(assembled.page_texts), "page"), len(assembled.pictures)

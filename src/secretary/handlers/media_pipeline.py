@@ -18,7 +18,7 @@ from pydantic import Field
 from ..core.callables import LazyCallable
 from ..core.errors import FileTooLarge, InvalidParameters
 from ..core.files import safe_name
-from ..core.job import Progress
+from ..core.job import JobWarning, Progress
 from ..core.languages import is_same_language, language_code
 from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext
@@ -41,7 +41,6 @@ from .parameters import (
     Frame,
     KeptRecording,
     RecordingResults,
-    ResultWarning,
     SubtitleFiles,
     is_from_cache,
     text_field,
@@ -248,7 +247,7 @@ async def assemble_results(
 ) -> RecordingResults:
     """Translate the transcript if requested, write the files, and apply the job's template."""
     target, translation = ctx.parameters.target_language, None
-    warnings: list[ResultWarning] = []
+    warnings: list[JobWarning] = []
     if transcript and target and not is_same_language(transcript.spoken.language, target):
         warnings = await untranslated_warnings(ctx, transcript.spoken.language)
         if not warnings:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..core.files import OFFICE_TYPES
+from ..core.job import JobWarning
 from ..documents.pages import PREVIEW, DocumentInfo, Rendering
 from ..jobs.handler import JobContext, handles
 from ..jobs.job_log import counted
@@ -22,7 +23,7 @@ from .document_pipeline import (
     package_version,
     resolve_document,
 )
-from .parameters import DocumentResults, ResultWarning, reusable_since
+from .parameters import DocumentResults, reusable_since
 from .pdf import CONVERTIBLE, TIMEOUT, PdfParameters, page_options, read_pdf
 
 PROCESS_PAGES: LazyCallable[DocumentInfo] = LazyCallable(
@@ -49,7 +50,7 @@ class OfficeParameters(PdfParameters):
         return (*renderings, PREVIEW) if wants_previews else renderings
 
 
-NO_PREVIEWS = ResultWarning(
+NO_PREVIEWS = JobWarning(
     code="PREVIEWS_NOT_RENDERED",
     message="Previews of office files are rendered only with via_pdf",
 )
@@ -73,7 +74,7 @@ async def read_office(
     document: Document,
     *,
     images: bool = False,
-    warnings: Sequence[ResultWarning] = (),
+    warnings: Sequence[JobWarning] = (),
 ) -> DocumentResults:
     # Only its name says whether a text file is a table.
     suffix = document.source.path.suffix.lower() if document.file_type == "text" else None

@@ -21,8 +21,10 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from ..core.errors import InvalidTemplate
+from ..core.job import JobWarning
 from ..core.json_codec import encode_json
 from ..jobs.handler import JobContext
+from ..llm import Llm, Purpose
 from ..llm.templates import Template, parse, with_fields
 from ..storage import append_log
 from ..storage.cache import CacheEntry
@@ -31,7 +33,7 @@ from ..version import __version__
 MAX_TEXT = 10_000_000
 
 
-def _parse_json(value: Any) -> Any:
+def parse_json(value: Any) -> Any:
     """Forms have text fields only, so objects arrive as JSON text."""
     if not isinstance(value, str):
         return value
@@ -65,14 +67,13 @@ def ocr_language_field() -> Any:
     )
 
 
-JsonObject = Annotated[dict[str, Any] | None, BeforeValidator(_parse_json)]
+JsonObject = Annotated[dict[str, Any] | None, BeforeValidator(parse_json)]
 StringList = Annotated[list[str], BeforeValidator(_split_commas)]
 
 
-class SourceParameters(BaseModel):
-    """The source (an uploaded `file`, or one of `url`, `file_path` and `file_source`) and the use
-    of the cache. Fields are accepted in snake case and in camel case; unknown ones are kept with
-    the job, and a warning names them."""
+class CacheParameters(BaseModel):
+    """The use of the cache. Fields are accepted in snake case and in camel case; unknown ones are
+    kept with the job, and a warning names them."""
 
     model_config = ConfigDict(
         alias_generator=AliasGenerator(
@@ -84,14 +85,19 @@ class SourceParameters(BaseModel):
     #: types add their own.
     ignored_fields: ClassVar[frozenset[str]] = frozenset({"job_id"})
 
+    use_cache: bool = Field(default=True, description="Reuse cached work on the same input")
+    force_refresh: bool = Field(
+        default=False, description="Process the input again, ignoring the cache"
+    )
+    force_overwrite: bool = Field(default=False, description="Alias of `force_refresh`")
+
+
+class SourceParameters(CacheParameters):
+    """The source: an uploaded `file`, or one of `url`, `file_path` and `file_source`."""
+
     url: str | None = text_field(8000, "URL of the file")
     file_path: str | None = text_field(4000, "Path of a file below `storage.source_roots`")
     file_source: JsonObject = Field(default=None, description="`{type, path | value}`")
-    use_cache: bool = Field(default=True, description="Reuse cached work on the same file")
-    force_refresh: bool = Field(
-        default=False, description="Process the file again, ignoring the cache"
-    )
-    force_overwrite: bool = Field(default=False, description="Alias of `force_refresh`")
 
 
 def strict_field() -> Any:
@@ -124,17 +130,24 @@ class LanguageParameters(SourceParameters):
         return text
 
 
+class ModelParameters(CacheParameters):
+    """The model that a request names, instead of the one in the settings."""
+
+    model: str | None = text_field(200, "Name of the model, instead of the one in the settings")
+    provider: str | None = text_field(
+        100, "One of `llm.providers`; others are ignored with a warning"
+    )
+
+
 MAX_DESCRIPTION = 10_000
 
 
-class ModelParameters(LanguageParameters):
-    """Parameters of job types whose result a model writes."""
+class TemplateParameters(LanguageParameters, ModelParameters):
+    """Parameters of job types whose result a model writes by a template."""
 
-    model: str | None = text_field(200, "Model to use instead of the configured one")
-    provider: str | None = text_field(100, "Name of a configured endpoint to use")
-    additional_field_descriptions: Annotated[
-        dict[str, str] | None, BeforeValidator(_parse_json)
-    ] = Field(default=None, description="More fields for the template, or more about its fields")
+    additional_field_descriptions: Annotated[dict[str, str] | None, BeforeValidator(parse_json)] = (
+        Field(default=None, description="More fields for the template, or more about its fields")
+    )
 
     @field_validator("additional_field_descriptions")
     @classmethod
@@ -150,7 +163,19 @@ class ModelParameters(LanguageParameters):
         return descriptions
 
 
-def reusable_since(ctx: JobContext[SourceParameters]) -> float:
+def with_requested_model(
+    llm: Llm, purpose: Purpose, parameters: ModelParameters
+) -> tuple[Llm, list[JobWarning]]:
+    """The models with the one that the request names, and a warning if its provider is unknown."""
+    warnings = []
+    provider = parameters.provider
+    if provider is not None and provider not in llm.options.providers:
+        text = f"provider: {provider!r} is not configured; the request went to the default provider"
+        warnings.append(JobWarning(code="UNKNOWN_PROVIDER", message=text))
+    return llm.with_model(purpose, parameters.model, provider), warnings
+
+
+def reusable_since(ctx: JobContext[CacheParameters]) -> float:
     """The Unix time from which cached work may be reused; 0 for all of it.
 
     Work of the job's own earlier attempts may always be reused: an attempt that failed on page
@@ -163,7 +188,7 @@ def reusable_since(ctx: JobContext[SourceParameters]) -> float:
     return max([ctx.job.created_at, *(end for end in ends if end)]).timestamp()
 
 
-def is_from_cache(ctx: JobContext[SourceParameters], *, processed: bool) -> bool:
+def is_from_cache(ctx: JobContext[CacheParameters], *, processed: bool) -> bool:
     """Whether all work was cached before the job began, rather than by an earlier attempt."""
     return not processed and not ctx.job.failures and not ctx.job.crashes
 
@@ -180,7 +205,7 @@ class RecordCache:
 
     @staticmethod
     async def open(
-        ctx: JobContext[SourceParameters],
+        ctx: JobContext[CacheParameters],
         kind: str,
         sha256: str,
         method: str,
@@ -212,20 +237,6 @@ class RecordCache:
         self.entry.touch()
 
 
-class ResultWarning(BaseModel):
-    """Something that was not done, or not done well, in a job that completed."""
-
-    code: str
-    message: str
-    #: Where it happened, if it was on one page or at one time (in seconds).
-    page: int | None = None
-    time: float | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_none(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in serialize(self).items() if value is not None}
-
-
 class Results(BaseModel):
     """Fields that every job type with a document as its result has in common.
 
@@ -237,7 +248,7 @@ class Results(BaseModel):
     archive_filename: str | None
     context: dict[str, Any] | None
     metadata: dict[str, Any]
-    warnings: list[ResultWarning] = []
+    warnings: list[JobWarning] = []
     llm_info: dict[str, Any]
     #: Name of the file with the rest of the results, which is too long for the store. The fields
     #: that are read from it are None here.
@@ -316,6 +327,47 @@ class TransformerResults(Results):
     text_file: str
     structured_data: dict[str, Any] | None = None
     is_from_cache: bool
+
+
+class AnswerResults(TransformerResults):
+    """Results of `chat` and `imageanalyzer` jobs."""
+
+    warnings: list[JobWarning]
+
+
+class EmbeddingResults(Results):
+    """The chunks with their vectors are in the results file."""
+
+    document_id: str | None
+    chunks: None = None
+    total_chunks: int
+    embedding_model: str
+    embedding_dimensions: int
+    created_at: str
+    is_from_cache: bool
+
+
+class ImageFile(BaseModel):
+    file: str
+    image_format: str
+    #: Such as `1024x1024`.
+    size: str
+    #: None if the model accepts no seeds.
+    seed: int | None
+
+
+class ImageResults(Results):
+    """Results of `text2image` jobs. The first image is described at the top level as well."""
+
+    prompt: str | None = None
+    model: str
+    image_format: str
+    size: str
+    seed: int | None
+    images: list[ImageFile]
+    assets: list[str]
+    is_from_cache: bool
+    warnings: list[JobWarning]
 
 
 class PartError(BaseModel):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from ..core.job import LogEntry, Progress
 from ..jobs.handler import JobContext, Reporter
 from ..media.transcript import format_clock
-from .parameters import SourceParameters
+from .parameters import CacheParameters
 
 #: An estimate of the remaining time needs at least this many seconds of observed pace.
 MIN_OBSERVED_SECONDS = 3.0
@@ -16,7 +16,7 @@ MIN_OBSERVED_SECONDS = 3.0
 class MediaProgress:
     """Progress by seconds of a recording, with an estimate of the remaining time."""
 
-    ctx: JobContext[SourceParameters]
+    ctx: JobContext[CacheParameters]
     step: str
     total: float
     done: float = 0.0
@@ -49,7 +49,7 @@ class MediaProgress:
 class StepProgress:
     """Progress by steps whose number may grow while the job runs; it never goes backwards."""
 
-    ctx: JobContext[SourceParameters]
+    ctx: JobContext[CacheParameters]
     name: str
     first_percent: int
     last_percent: int

@@ -25,9 +25,9 @@ from ..version import __version__
 from .parameters import (
     FileResults,
     LanguageParameters,
-    ModelParameters,
     RecordCache,
     SourceParameters,
+    TemplateParameters,
 )
 from .progress import StepProgress
 
@@ -138,7 +138,7 @@ async def find_template(
         template = await asyncio.to_thread(find)
     else:
         return None
-    if isinstance(parameters, ModelParameters) and parameters.additional_field_descriptions:
+    if isinstance(parameters, TemplateParameters) and parameters.additional_field_descriptions:
         return with_fields(template, parameters.additional_field_descriptions)
     return template
 

@@ -14,7 +14,7 @@ from ..core.languages import language_code
 from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext, handles
 from ..web.talk import ROOT, track_path
-from .parameters import ModelParameters, TrackResults, text_field
+from .parameters import TemplateParameters, TrackResults, text_field, with_requested_model
 from .progress import StepProgress
 from .session_document import publish
 from .text_generation import apply_template, find_template
@@ -23,7 +23,7 @@ TIMEOUT = timedelta(hours=6)
 DEFAULT_TEMPLATE = "Track_eco_social"
 
 
-class TrackParameters(ModelParameters):
+class TrackParameters(TemplateParameters):
     track: str = Field(min_length=1, max_length=500, description="Name of the track")
     event: str | None = text_field(500, "Name of the conference")
 
@@ -38,13 +38,13 @@ class TrackTalk:
     markdown: str
 
 
-@handles("track", TrackParameters, timeout=TIMEOUT)
+@handles("track", TrackParameters, timeout=TIMEOUT, io_bound=True)
 async def track(ctx: TrackContext) -> TrackResults:
     """The talks are in the uploaded file: `POST /api/tracks/{name}/summary` collects those that the
     caller may read."""
     parameters = ctx.parameters
     await ctx.progress("initializing", 0)
-    llm = ctx.llm.with_model("chat", parameters.model, parameters.provider)
+    llm, warnings = with_requested_model(ctx.llm, "chat", parameters)
     ctx = replace(ctx, llm=llm)
     template = await find_template(ctx, default=DEFAULT_TEMPLATE)
     assert template is not None
@@ -77,6 +77,7 @@ async def track(ctx: TrackContext) -> TrackResults:
     texts = {"markdown_content": rendered.markdown, "structured_data": rendered.structured_data}
     await asyncio.to_thread((ctx.directory / RESULTS_FILE).write_bytes, encode_json(texts))
     return TrackResults(
+        warnings=warnings,
         markdown_file=str(path),
         target_dir=str(path.parent),
         archive_filename=None,

@@ -26,7 +26,14 @@ from ..storage.sources import source_url
 from ..web.selectors import to_xpath
 from .document_pipeline import Document, PageOptions, check_source
 from .office import read_office
-from .parameters import MAX_TEXT, ModelParameters, TransformerResults, is_from_cache, text_field
+from .parameters import (
+    MAX_TEXT,
+    TemplateParameters,
+    TransformerResults,
+    is_from_cache,
+    text_field,
+    with_requested_model,
+)
 from .pdf import read_pdf
 from .progress import ScaledReporter, StepProgress
 from .text_generation import (
@@ -67,7 +74,7 @@ def _canonical_format(value: Any) -> Any:
     return FORMAT_ALIASES.get(name, name)
 
 
-class TransformerParameters(ModelParameters):
+class TransformerParameters(TemplateParameters):
     summarize: bool = Field(default=False, description="Summarize the text")
     detail_level: DetailLevel = Field(default="normal", description="Length of the summary")
     instructions: str | None = text_field(10_000, "What to do with the text, or how")
@@ -147,7 +154,7 @@ TransformerContext = JobContext[TransformerParameters]
 async def transformer(ctx: TransformerContext) -> TransformerResults:
     await ctx.progress("initializing", 0)
     parameters = ctx.parameters
-    llm = ctx.llm.with_model("chat", parameters.model, parameters.provider)
+    llm, warnings = with_requested_model(ctx.llm, "chat", parameters)
     ctx = replace(ctx, llm=llm)
     template = await requested_template(ctx)
     if parameters.needs_model:
@@ -163,13 +170,11 @@ async def transformer(ctx: TransformerContext) -> TransformerResults:
     await transformation.run(template)
     if transformation.llm:
         await ctx.log(transformation.llm.summary())
-    if parameters.provider and parameters.provider not in ctx.llm.options.providers:
-        warning = f"provider: {parameters.provider!r} is not configured; another one was used"
-        await ctx.log(warning, "warning")
-        others = transformation.metadata.get("warnings", [])
-        transformation.metadata["warnings"] = [*others, warning]
     await ctx.progress("postprocessing", 95)
-    return await _write_results(transformation)
+    for warning in warnings:
+        await ctx.log(warning.message, "warning")
+    results = await _write_results(transformation)
+    return results.model_copy(update={"warnings": warnings})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

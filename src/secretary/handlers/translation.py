@@ -8,6 +8,7 @@ from operator import attrgetter
 
 from ..core.callables import in_batches, map_limited
 from ..core.errors import ContextExceeded, InvalidParameters
+from ..core.job import JobWarning
 from ..core.languages import (
     COMMON_WORDS,
     detect_language,
@@ -21,7 +22,7 @@ from ..jobs.job_log import counted
 from ..media.speech.engines import TimedText, Transcription
 from ..media.transcript import StoredTranscript, encode_record
 from ..storage import append_log
-from .parameters import LanguageParameters, ResultWarning, strict_field
+from .parameters import LanguageParameters, strict_field
 from .progress import StepProgress
 from .text_generation import LlmCache, open_llm_cache
 
@@ -58,7 +59,7 @@ def check_translation(ctx: TranslationContext, language: str | None) -> None:
         ctx.llm.model("chat")
 
 
-async def untranslated_warnings(ctx: TranslationContext, language: str) -> list[ResultWarning]:
+async def untranslated_warnings(ctx: TranslationContext, language: str) -> list[JobWarning]:
     """A warning if the text is in another language than the target, and there is no model to
     translate it. Raises `EngineUnavailable` instead if the request is strict."""
     target = ctx.parameters.target_language
@@ -74,7 +75,7 @@ async def untranslated_warnings(ctx: TranslationContext, language: str) -> list[
         " no language model is configured (llm.chat_model)"
     )
     await ctx.log(message, "warning")
-    return [ResultWarning(code="TRANSLATION_UNAVAILABLE", message=message)]
+    return [JobWarning(code="TRANSLATION_UNAVAILABLE", message=message)]
 
 
 async def translate_transcript(

@@ -223,6 +223,8 @@ EVENT_FIELDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "audio": _SPEECH_FIELDS,
     "video": _SPEECH_FIELDS,
     "transformer": (("text", "structured_data"), ()),
+    "chat": (("text", "structured_data"), ()),
+    "imageanalyzer": (("text", "structured_data"), ()),
     "session": (("markdown_content", "markdown_file"), ()),
     "track": (("markdown_content", "markdown_file", "structured_data"), ()),
 }

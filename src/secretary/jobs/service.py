@@ -33,7 +33,7 @@ from .submission import (
     make_batch,
     make_job,
     rerun_request,
-    uploaded_source,
+    uploaded_sources,
 )
 from .unknown_fields import unknown_field_warnings
 
@@ -86,25 +86,25 @@ class JobService:
         *,
         user: str | None = None,
         key: str | None = None,
-        upload: Upload | None = None,
+        uploads: Sequence[Upload] = (),
     ) -> Job:
-        """Add a job. `upload` came with the request; the job gets its id. If the idempotency key
-        was used before, return the job of that request."""
+        """Add a job. `uploads` came with the request; the job gets their id. If the idempotency
+        key was used before, return the job of that request."""
         job = make_job(request, self.registry, user=user, check_url=self.check_url)
-        job = _with_upload(job, upload)
+        job = _with_uploads(job, uploads)
         added = await self.store.add([job], idempotency=_idempotency(request, user, key))
         return await self._added(job, added)
 
     async def submit_for_callback(
-        self, request: JobRequest, *, user: str | None = None, upload: Upload | None = None
+        self, request: JobRequest, *, user: str | None = None, uploads: Sequence[Upload] = ()
     ) -> Job:
         """Add a job that a client may submit again with the same callback URL and a new token, say
         because it did not get the response in time. Only one of these jobs reports to the client;
         while the first is unfinished and the request is the same, it is returned."""
         job = make_job(request, self.registry, user=user, check_url=self.check_url)
         callback = callback_key(request, job.user_id)
-        added = await self.store.add([_with_upload(job, upload)], callback=callback)
-        return await self._added(_with_upload(job, upload), added)
+        job = _with_uploads(job, uploads)
+        return await self._added(job, await self.store.add([job], callback=callback))
 
     async def _added(self, job: Job, added: Added) -> Job:
         if not added.replayed:
@@ -198,11 +198,11 @@ class JobService:
 
     async def restart(self, job_id: str, *, user: str | None = None) -> Job:
         job = await self._writable_job(job_id, user)
-        source = uploaded_source(job)
-        if source is not None and job.status in FINAL_STATUSES:
-            # It is removed shortly after its job has completed.
+        sources = uploaded_sources(job)
+        if sources and job.status in FINAL_STATUSES:
+            # They are removed shortly after their job has completed.
             is_removed = job.status is JobStatus.COMPLETED
-            if is_removed or not await self.files.uploads.exists(job_id, source):
+            if is_removed or not await self.files.uploads.exists(job_id, sources[0]):
                 raise errors.Conflict(UPLOAD_GONE)
         if not await self.store.restart(JobQuery(job_id=job_id)):
             text = f"The job {job_id} is {job.status}; only an ended job can be restarted"
@@ -220,15 +220,16 @@ class JobService:
         """Submit the job again with changed parameters; its upload is reused."""
         job = await self._writable_job(job_id, user)
         request = rerun_request(job, changes, user=user)
-        source = None if SOURCE_PARAMETERS & changes.keys() else uploaded_source(job)
-        if source is None:
-            return await self.submit(request, user=user, key=key)
+        sources = [] if SOURCE_PARAMETERS & changes.keys() else uploaded_sources(job)
+        new_job_id, uploads = new_id("job"), []
         try:
-            upload = await self.files.copy_upload(job, source, new_id("job"))
+            for source in sources:
+                uploads.append(await self.files.copy_upload(job, source, new_job_id))
         except errors.NotFound as error:
+            await self.files.uploads.remove(new_job_id)
             raise errors.Conflict(str(error)) from None
-        async with self.adding([upload]) as job_ids:
-            new_job = await self.submit(request, user=user, key=key, upload=upload)
+        async with self.adding(uploads) as job_ids:
+            new_job = await self.submit(request, user=user, key=key, uploads=uploads)
             job_ids.append(new_job.job_id)
         return new_job
 
@@ -265,7 +266,8 @@ class JobService:
         """Add a batch of jobs. `uploads` has one entry per job, None for a job without."""
         batch, jobs = make_batch(request, self.registry, user=user, check_url=self.check_url)
         if uploads:
-            jobs = [_with_upload(*pair) for pair in zip(jobs, uploads, strict=True)]
+            pairs = zip(jobs, uploads, strict=True)
+            jobs = [_with_uploads(job, [upload] if upload else []) for job, upload in pairs]
         idempotency = _idempotency(request, user, key)
         added = await self.store.add(jobs, batch=batch, idempotency=idempotency)
         return await self.store.get_batch(added.batch_id or batch.batch_id), added.job_ids
@@ -406,13 +408,14 @@ async def _offset_page(
     return OffsetPage(items, total, is_exact=True)
 
 
-def _with_upload(job: Job, upload: Upload | None) -> Job:
-    """The job with the id and the source of its upload."""
-    if upload is None:
+def _with_uploads(job: Job, uploads: Sequence[Upload]) -> Job:
+    """The job with the id and the sources of its uploads."""
+    if not uploads:
         return job
-    source = {**upload.source(), "path": upload.path}
-    parameters = {**job.parameters, "file_source": source}
-    return job.model_copy(update={"job_id": upload.job_id, "parameters": parameters})
+    sources = [{**upload.source(), "path": upload.path} for upload in uploads]
+    source = {"file_sources": sources} if len(sources) > 1 else {"file_source": sources[0]}
+    parameters = {**job.parameters, **source}
+    return job.model_copy(update={"job_id": uploads[0].job_id, "parameters": parameters})
 
 
 def _writable(owned: T, user: str | None) -> T:

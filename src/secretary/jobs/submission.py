@@ -106,7 +106,7 @@ class Request(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _require_plain(cls, document: Any) -> Any:
-        _require_plain_json(document)
+        require_plain_json(document)
         return document
 
 
@@ -227,6 +227,7 @@ def make_job(
     default_webhook: Webhook | None = None,
 ) -> Job:
     """The job of a request. An unknown job type is accepted: the job fails when it runs."""
+    request = resolve_alias(request, registry)
     parameters, webhook = _parameters(request, at, check_url)
     if request.job_type in registry:
         handler = registry[request.job_type]
@@ -247,7 +248,7 @@ def make_job(
 
 
 #: The parameters that name the source of a job. Naming one of them replaces the others.
-SOURCE_PARAMETERS = frozenset({"url", "file_path", "file_source"})
+SOURCE_PARAMETERS = frozenset({"url", "file_path", "file_source", "file_sources"})
 
 
 def rerun_request(job: Job, changes: Mapping[str, Any], *, user: str | None) -> JobRequest:
@@ -267,12 +268,40 @@ def rerun_request(job: Job, changes: Mapping[str, Any], *, user: str | None) -> 
     return parse_request(JobRequest, request)
 
 
-def uploaded_source(job: Job) -> dict[str, Any] | None:
-    """The `file_source` of a job that came with an upload, else None."""
-    source = flatten_parameters(job.parameters).get("file_source")
-    if not isinstance(source, dict) or source.get("type") != "upload" or not source.get("name"):
-        return None
-    return source
+def uploaded_sources(job: Job) -> list[dict[str, Any]]:
+    """The `file_source` or `file_sources` of a job that came with uploads."""
+    parameters = flatten_parameters(job.parameters)
+    several = parameters.get("file_sources")
+    sources = several if isinstance(several, list) else [parameters.get("file_source")]
+    return [
+        source
+        for source in sources
+        if isinstance(source, dict) and source.get("type") == "upload" and source.get("name")
+    ]
+
+
+#: Names under which job types of earlier versions are known to clients, with the job type of
+#: today and the parameters that make it do the same.
+JOB_TYPE_ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "transformer_template": ("transformer", {}),
+    "youtube": ("video", {}),
+    "office_via_pdf": ("office", {"via_pdf": True}),
+}
+
+
+def resolved_job_type(name: str) -> str:
+    """The job type of today, for an earlier name."""
+    return JOB_TYPE_ALIASES[name][0] if name in JOB_TYPE_ALIASES else name
+
+
+def resolve_alias(request: JobRequest, registry: Registry) -> JobRequest:
+    """The request with the job type of today. A handler that is registered for the earlier name
+    takes precedence."""
+    if request.job_type in registry or request.job_type not in JOB_TYPE_ALIASES:
+        return request
+    job_type, preset = JOB_TYPE_ALIASES[request.job_type]
+    parameters = {**request.parameters, **preset}
+    return request.model_copy(update={"job_type": job_type, "parameters": parameters})
 
 
 def make_batch(
@@ -357,7 +386,7 @@ def _within(
     return invalid_request({**problem, "loc": (*path, *problem["loc"])} for problem in problems)
 
 
-def _require_plain_json(value: Any, depth: int = 0) -> None:
+def require_plain_json(value: Any, depth: int = 0) -> None:
     """Reject what no store and no response can represent."""
     if depth > MAX_DEPTH:
         raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
@@ -371,8 +400,8 @@ def _require_plain_json(value: Any, depth: int = 0) -> None:
             raise ValueError("an integer exceeds 64 bits")
         case dict():
             for key, item in value.items():
-                _require_plain_json(key, depth + 1)
-                _require_plain_json(item, depth + 1)
+                require_plain_json(key, depth + 1)
+                require_plain_json(item, depth + 1)
         case list():
             for item in value:
-                _require_plain_json(item, depth + 1)
+                require_plain_json(item, depth + 1)

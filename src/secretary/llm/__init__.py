@@ -3,6 +3,7 @@
 import base64
 import re
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from ..config import LlmPriceSettings as Price
@@ -51,16 +52,12 @@ class Llm(CountedEndpoints):
 
     def model(self, purpose: Purpose) -> str:
         """The name of the model. Raises `EngineUnavailable` if none is configured."""
-        return self.endpoints.model(purpose).name
+        return self.options.model(purpose).name
 
     def with_model(self, purpose: Purpose, name: str | None, provider: str | None = None) -> "Llm":
-        """The same with the model that a client chose; the requests of both are counted together.
-        A provider that is not configured is ignored."""
-        options = self.options.with_model(purpose, name, provider)
-        if options is self.options:
-            return self
-        other = Llm(self.endpoints.with_options(options))
-        other.usage = self.usage
+        """The same with the model that a request names. Requests are counted together."""
+        other = copy(self)
+        other.options = self.options.override(purpose, name, provider)
         return other
 
     async def read_picture(
@@ -73,12 +70,7 @@ class Llm(CountedEndpoints):
             prompt += f"\nThe text is probably in this language: {language}\n"
         if context:
             prompt += f"\nAbout the document: {context}\n"
-        url = "data:image/jpeg;base64," + base64.b64encode(jpeg).decode("ascii")
-        parts = [
-            {"type": "text", "text": prompt},
-            {"type": "image_url", "image_url": {"url": url, "detail": "high"}},
-        ]
-        messages = [{"role": "user", "content": parts}]
+        messages = [{"role": "user", "content": with_pictures(prompt, [jpeg])}]
         return page_markdown(await self.chat("vision", messages))
 
     async def complete(self, messages: Sequence[Mapping[str, Any]], **parameters: Any) -> str:
@@ -96,6 +88,15 @@ class Llm(CountedEndpoints):
     def info(self) -> dict[str, Any]:
         """`llm_info` of the results: the requests so far and their tokens."""
         return self.usage.info()
+
+
+def with_pictures(text: str, jpegs: Sequence[bytes]) -> list[dict[str, Any]]:
+    """The content of a message with pictures."""
+    parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
+    for jpeg in jpegs:
+        url = "data:image/jpeg;base64," + base64.b64encode(jpeg).decode("ascii")
+        parts.append({"type": "image_url", "image_url": {"url": url, "detail": "high"}})
+    return parts
 
 
 def page_markdown(answer: str) -> str:

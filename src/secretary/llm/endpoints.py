@@ -2,14 +2,13 @@
 
 import asyncio
 import base64
-import copy
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
@@ -28,11 +27,14 @@ if TYPE_CHECKING:
 MAX_RETRIES = 3
 CONNECT_TIMEOUT = 10.0
 
-Purpose = Literal["chat", "vision", "transcription", "ocr"]
-#: A chat model can do neither, so `llm.model` is no fallback for them.
-WITHOUT_FALLBACK: frozenset[Purpose] = frozenset({"transcription", "ocr"})
+Purpose = Literal["chat", "vision", "transcription", "ocr", "embedding", "image"]
+#: Purposes for which `llm.model` is the default: a chat model can do nothing else.
+GENERAL: frozenset[Purpose] = frozenset({"chat", "vision"})
+#: Other names of parameters, for models that reject the usual one.
+RENAMED = {"max_tokens": "max_completion_tokens"}
+
 Messages = list[dict[str, Any]]
-Response = TypeVar("Response", "Completion", "TranscriptionResponse", OcrResponse)
+Response = TypeVar("Response", bound=BaseModel)
 
 
 class Provider(LlmProviderSettings):
@@ -56,7 +58,7 @@ class LlmOptions:
     models: Mapping[Purpose, Model] = field(default_factory=dict)
     #: Context window of the chat model, prompt and answer.
     context_tokens: int = LlmSettings().context_tokens
-    #: The named endpoints, and the prices of models, which requests may choose.
+    #: By name, for requests that choose one.
     providers: Mapping[str, Provider] = field(default_factory=dict)
     prices: Mapping[str, Price] = field(default_factory=dict)
 
@@ -64,7 +66,7 @@ class LlmOptions:
     def from_settings(cls, llm: LlmSettings) -> "LlmOptions":
         models: dict[Purpose, Model] = {}
         for purpose in get_args(Purpose):
-            general = None if purpose in WITHOUT_FALLBACK else llm.model
+            general = llm.model if purpose in GENERAL else None
             name = getattr(llm, f"{purpose}_model") or general
             provider_name = getattr(llm, f"{purpose}_provider")
             given = llm.providers[provider_name] if provider_name else llm.default_provider
@@ -83,21 +85,32 @@ class LlmOptions:
         }
         return cls(models, llm.context_tokens, providers, llm.prices)
 
-    def with_model(
+    def model(self, purpose: Purpose) -> Model:
+        try:
+            return self.models[purpose]
+        except KeyError:
+            general = "llm.model or " if purpose in GENERAL else ""
+            raise errors.EngineUnavailable(
+                f"No language model is configured for {purpose}: set {general}llm.{purpose}_model,"
+                " and llm.base_url or, for OpenAI, llm.api_key"
+            ) from None
+
+    def override(
         self, purpose: Purpose, name: str | None, provider: str | None = None
     ) -> "LlmOptions":
-        """The same with another model for this purpose, and at another endpoint if `provider` is
-        one of `providers`. Without a configured model, there is none to replace."""
+        """The options with the model that a request names. An unknown provider is ignored. Without
+        a configured model, there is none to replace."""
         model = self.models.get(purpose)
-        if model is None or not (name or provider in self.providers):
+        if model is None:
             return self
-        other = replace(
+        name = name or model.name
+        changed = replace(
             model,
-            name=name or model.name,
+            name=name,
             provider=self.providers.get(provider or "", model.provider),
-            price=self.prices.get(name) if name else model.price,
+            price=self.prices.get(name),
         )
-        return replace(self, models={**self.models, purpose: other})
+        return replace(self, models={**self.models, purpose: changed})
 
 
 class TokenUsage(BaseModel):
@@ -135,17 +148,20 @@ class Usage:
         *,
         seconds: float,
         sound_seconds: float | None = None,
+        images: int = 0,
     ) -> None:
         """Count a request that took `seconds`; `sound_seconds` is set for transcriptions only."""
         tokens, cost = (usage.input_tokens, usage.output_tokens), usage.cost
         if cost is None and (price := model.price) is not None:
             of_tokens = (tokens[0] * price.input + tokens[1] * price.output) / 1e6
-            cost = round(of_tokens + (sound_seconds or 0) / 60 * price.minute, 9)
+            of_sound, of_images = (sound_seconds or 0) / 60 * price.minute, images * price.image
+            cost = round(of_tokens + of_sound + of_images, 9)
         request = {
             "model": model.name,
             "purpose": purpose,
             "input_tokens": tokens[0],
             "output_tokens": tokens[1],
+            "tokens": sum(tokens),
             "duration_ms": round(seconds * 1000),
             "sound_seconds": sound_seconds,
             "cost": cost,
@@ -176,22 +192,6 @@ class Endpoints:
         self._slots: dict[Provider, asyncio.Semaphore] = {}
         self._unsupported: set[tuple[Provider, str, str]] = set()
         self._connecting = asyncio.Lock()
-
-    def model(self, purpose: Purpose) -> Model:
-        try:
-            return self.options.models[purpose]
-        except KeyError:
-            general = "" if purpose in WITHOUT_FALLBACK else "llm.model or "
-            raise errors.EngineUnavailable(
-                f"No language model is configured for {purpose}: set {general}llm.{purpose}_model,"
-                " and llm.base_url or, for OpenAI, llm.api_key"
-            ) from None
-
-    def with_options(self, options: LlmOptions) -> "Endpoints":
-        """The same clients with other models."""
-        other = copy.copy(self)
-        other.options = options
-        return other
 
     def lacks(self, model: Model, feature: str) -> bool:
         """Whether the endpoint has rejected this feature before."""
@@ -240,17 +240,19 @@ class CountedEndpoints:
         self.usage = Usage(resources or ResourceCalculator())
         self.options = self.endpoints.options
 
-    async def chat(self, purpose: Purpose, messages: Messages, **parameters: Any) -> str:
-        """Send messages to the model for `purpose`. Parameters in the settings take precedence."""
-        model = self.endpoints.model(purpose)
-
-        async def send(client: "AsyncOpenAI") -> bytes:
-            # Not `completions.create`: it validates the types of the whole request, which takes
-            # as long as sending it, but does not validate the response.
-            body = {"model": model.name, "messages": messages, **parameters, **model.parameters}
-            return await client.post("/chat/completions", cast_to=bytes, body=body)
-
-        content, seconds = await self.endpoints.send(model, send)
+    async def chat(
+        self,
+        purpose: Purpose,
+        messages: Messages,
+        *,
+        optional: Mapping[str, Any] | None = None,
+        **parameters: Any,
+    ) -> str:
+        """Send messages to the model for `purpose`. Parameters in the settings take precedence;
+        `optional` ones are left out if the model rejects them."""
+        model = self.options.model(purpose)
+        body = {"messages": messages, **parameters}
+        content, seconds = await self._post(model, "/chat/completions", body, optional or {})
         completion = _parse(Completion, content)
         # Recorded first: an answer that cannot be used costs as much.
         self.usage.record(model, purpose, completion.usage or TokenUsage(), seconds=seconds)
@@ -260,7 +262,7 @@ class CountedEndpoints:
         self, sound: tuple[str, bytes], form: Mapping[str, Any], *, seconds: float
     ) -> "TranscriptionResponse":
         """Transcribe a sound file; `seconds` is its length, for endpoints that do not report it."""
-        model = self.endpoints.model("transcription")
+        model = self.options.model("transcription")
 
         async def send(client: "AsyncOpenAI") -> bytes:
             response = await client.audio.transcriptions.with_raw_response.create(
@@ -282,7 +284,7 @@ class CountedEndpoints:
 
     async def ocr(self, pdf: bytes, *, pages: Sequence[int], with_images: bool) -> list[OcrPage]:
         """Read pages of a PDF, by their indexes from 0, with the Mistral OCR API."""
-        model = self.endpoints.model("ocr")
+        model = self.options.model("ocr")
         encoded = await asyncio.to_thread(base64.b64encode, pdf)
         document = {
             "type": "document_url",
@@ -303,6 +305,76 @@ class CountedEndpoints:
         response = await asyncio.to_thread(_parse, OcrResponse, content)
         self.usage.record(model, "ocr", TokenUsage(), seconds=seconds)
         return response.pages
+
+    async def embeddings(
+        self, texts: Sequence[str], *, dimensions: int | None = None
+    ) -> list[list[float]]:
+        """The vector of each text. Raises an error unless all have `dimensions` finite values."""
+        model = self.options.model("embedding")
+        optional = {} if dimensions is None else {"dimensions": dimensions}
+        body = {"input": list(texts)}
+        content, seconds = await self._post(model, "/embeddings", body, optional)
+        try:
+            response = await asyncio.to_thread(_parse, EmbeddingResponse, content)
+        except errors.UpstreamFailed:
+            text = "The embedding model did not return vectors of finite numbers"
+            raise errors.UpstreamRefused(text) from None
+        used = response.usage or TokenUsage()
+        self.usage.record(model, "embedding", used, seconds=seconds)
+        if response.data is None:
+            reason = _reason(response.error, model.provider)
+            raise errors.UpstreamFailed(f"The language model gave no answer{reason}")
+        return _vectors_in_order(response.data, len(texts), dimensions)
+
+    async def image(self, prompt: str, size: str, **optional: Any) -> "GeneratedImage":
+        """Generate an image. Optional parameters that the model rejects are left out, and listed
+        in the result."""
+        model = self.options.model("image")
+        # Some models return a URL unless asked; others reject the parameter.
+        optional = {"response_format": "b64_json", **optional}
+        body = {"prompt": prompt, "size": size}
+        content, seconds = await self._post(model, "/images/generations", body, optional)
+        response = await asyncio.to_thread(_parse, ImageResponse, content)
+        used = response.usage or AudioUsage()
+        self.usage.record(model, "image", used, seconds=seconds, images=len(response.data or ()))
+        if not response.data:
+            reason = _reason(response.error, model.provider)
+            raise errors.UpstreamFailed(f"The model generated no image{reason}")
+        rejected = frozenset(name for name in optional if self.endpoints.lacks(model, name))
+        return GeneratedImage(response.data[0].b64_json, response.data[0].url, rejected)
+
+    async def _post(
+        self, model: Model, path: str, body: Mapping[str, Any], optional: Mapping[str, Any]
+    ) -> tuple[bytes, float]:
+        """The response and how many seconds it took. The request is repeated without the optional
+        parameters that the model rejects by name; they are not sent to it again."""
+        dropped = {name for name in optional if self.endpoints.lacks(model, name)}
+        while True:
+            parameters = {name: value for name, value in optional.items() if name not in dropped}
+            parameters |= {RENAMED[name]: optional[name] for name in dropped & RENAMED.keys()}
+            complete = {"model": model.name, **body, **parameters, **model.parameters}
+
+            async def send(client: "AsyncOpenAI", body: Mapping[str, Any] = complete) -> bytes:
+                # Not `completions.create` and the like: they validate the types of the whole
+                # request, which takes as long as sending it, but do not validate the response.
+                return await client.post(path, cast_to=bytes, body=body)
+
+            try:
+                response = await self.endpoints.send(model, send)
+            except errors.UpstreamRefused as error:
+                rejected = _rejected_parameters(error, optional.keys() - dropped)
+                if isinstance(error, errors.ContextExceeded) or not rejected:
+                    raise
+                dropped |= rejected
+                continue
+            for name in dropped:
+                self.endpoints.mark_unsupported(model, name)
+            return response
+
+
+def _rejected_parameters(error: errors.UpstreamRefused, names: Iterable[str]) -> set[str]:
+    text = f"{error.message} {error.details.get('param', '')}"
+    return {name for name in names if re.search(rf"\b{name}\b", text)}
 
 
 def _make_client(provider: Provider) -> "AsyncOpenAI":
@@ -356,6 +428,37 @@ class Segment(BaseModel):
     avg_logprob: float | None = None
 
 
+class Embedding(BaseModel):
+    index: int | None = None
+    embedding: list[Annotated[float, Field(strict=True, allow_inf_nan=False)]]
+
+
+class EmbeddingResponse(BaseModel):
+    data: list[Embedding] | None = None
+    usage: TokenUsage | None = None
+    error: Any = None
+
+
+class ImageData(BaseModel):
+    b64_json: str | None = None
+    url: str | None = None
+
+
+class ImageResponse(BaseModel):
+    data: list[ImageData] | None = None
+    usage: AudioUsage | None = None
+    error: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedImage:
+    """The image as base64 or as a URL, and the names of parameters that the model rejected."""
+
+    base64: str | None
+    url: str | None
+    rejected: frozenset[str]
+
+
 class TranscriptionResponse(BaseModel):
     text: str | None = None
     #: An English name or a code.
@@ -372,6 +475,28 @@ def _parse(kind: type[Response], content: bytes) -> Response:
         raise errors.UpstreamFailed(UNREADABLE) from None
 
 
+def _vectors_in_order(
+    embeddings: Sequence[Embedding], count: int, dimensions: int | None
+) -> list[list[float]]:
+    by_index = {
+        position if one.index is None else one.index: one.embedding
+        for position, one in enumerate(embeddings)
+    }
+    if len(embeddings) != count or by_index.keys() != set(range(count)):
+        raise errors.UpstreamRefused(
+            f"The embedding model returned {len(embeddings)} vectors for {count} texts"
+        )
+    lengths = {len(vector) for vector in by_index.values()}
+    wanted = {dimensions} if dimensions is not None else lengths
+    if lengths != wanted or len(lengths) != 1 or 0 in lengths:
+        actual = ", ".join(map(str, sorted(lengths)))
+        expected = f"; {dimensions} were requested" if dimensions is not None else ""
+        raise errors.UpstreamRefused(
+            f"The embedding model returned vectors with {actual} dimensions{expected}"
+        )
+    return [by_index[number] for number in range(count)]
+
+
 def _completion_text(completion: Completion, provider: Provider) -> str:
     """The answer of the model. Raises an error if it is empty, cut off or refused."""
     if not completion.choices:
@@ -383,11 +508,15 @@ def _completion_text(completion: Completion, provider: Provider) -> str:
         raise errors.UpstreamRefused(f"The language model refuses to answer{reason}")
     if choice.finish_reason == "length":
         text = "The answer of the language model was cut off: it exceeds the maximum length"
-        raise errors.ContextExceeded(text)
-    answer = REASONING.sub("", choice.message.content or "").strip()
+        raise errors.AnswerCutOff(text, partial=_without_reasoning(choice.message.content))
+    answer = _without_reasoning(choice.message.content)
     if not answer:
         raise errors.UpstreamFailed("The language model gave an empty answer")
     return answer
+
+
+def _without_reasoning(content: str | None) -> str:
+    return REASONING.sub("", content or "").strip()
 
 
 MAX_REASON = 300
@@ -427,7 +556,8 @@ def _as_job_error(error: "APIError", provider: Provider) -> errors.JobFailed:
         return errors.ContextExceeded(text, status=status)
     if status < 500 and (status not in TRANSIENT or body.get("code") == "insufficient_quota"):
         text = f"The endpoint of the language model refuses the request ({status}){reason}"
-        return errors.UpstreamRefused(text, status=status)
+        details = {"param": param} if isinstance(param := body.get("param"), str) else {}
+        return errors.UpstreamRefused(text, status=status, **details)
     failed = errors.UpstreamFailed(
         f"The language model gave no answer ({status}){reason}", status=status
     )

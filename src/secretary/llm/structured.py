@@ -3,11 +3,12 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from ..core.errors import ContextExceeded, UpstreamFailed, UpstreamRefused
-from .endpoints import CountedEndpoints, Messages
+from .endpoints import CountedEndpoints, Messages, Purpose
 
 Schema = Mapping[str, Any]
 
@@ -27,39 +28,117 @@ Answer again with the whole JSON object, corrected, and nothing else."""
 
 
 async def fill(
-    llm: CountedEndpoints, messages: Sequence[Mapping[str, Any]], schema: Schema
+    llm: CountedEndpoints,
+    messages: Sequence[Mapping[str, Any]],
+    schema: Schema,
+    *,
+    purpose: Purpose = "chat",
 ) -> dict[str, Any]:
-    """Have the chat model answer with an object that matches the JSON Schema. One that does not is
-    sent back once, with its errors."""
+    """Have the model answer with an object that matches the JSON Schema. One that does not is sent
+    back once, with its errors."""
     validator = SchemaValidator(schema)
-    # In the prompt as well: not every endpoint shows the schema to the model.
+    request = with_schema(messages, schema)
+    problems: list[str] = []
+    for _ in range(2):
+        answer = await ask_json(llm, request, schema, purpose)
+        try:
+            return validator.validate(parse_object(answer))
+        except InvalidAnswer as error:
+            problems = list(error.args)
+        request += _repair_messages(answer, problems)
+    text = "The answer of the language model does not match the schema"
+    raise UpstreamFailed(f"{text}: {problems[0]}", faults=problems)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectAnswer:
+    """An answer as JSON, and how it differs from its schema."""
+
+    fields: dict[str, Any]
+    problems: list[str]
+
+
+async def ask_for_object(
+    llm: CountedEndpoints,
+    messages: Sequence[Mapping[str, Any]],
+    schema: Schema,
+    *,
+    optional: Mapping[str, Any],
+) -> ObjectAnswer:
+    """Have the chat model answer with an object. One that does not match the schema is sent back
+    once; the better of the two answers is returned. `optional` parameters are left out if the
+    model rejects them."""
+    validator = SchemaValidator(schema)
+    request = with_schema(messages, schema)
+    best: ObjectAnswer | None = None
+    faults: list[str] = []
+    for _ in range(2):
+        try:
+            answer = await _ask_in_json_mode(llm, request, optional)
+        except UpstreamFailed:
+            if best is not None:  # the attempt to repair it failed
+                return best
+            raise
+        try:
+            fields = parse_object(answer)
+            return ObjectAnswer(validator.validate(fields), [])
+        except NotAnObject as error:
+            faults = list(error.args)
+        except InvalidAnswer as error:
+            faults = list(error.args)
+            if best is None or len(faults) < len(best.problems):
+                best = ObjectAnswer(fields, faults)
+        request += _repair_messages(answer, faults)
+    if best is None:
+        text = "The answer of the language model is not a JSON object"
+        raise UpstreamFailed(f"{text}: {faults[0]}", faults=faults)
+    return best
+
+
+async def _ask_in_json_mode(
+    llm: CountedEndpoints, messages: Messages, optional: Mapping[str, Any]
+) -> str:
+    model, mode = llm.options.model("chat"), "json_object"
+    if llm.endpoints.lacks(model, mode):
+        return await llm.chat("chat", messages, optional=optional)
+    try:
+        parameters = {"response_format": {"type": mode}}
+        return await llm.chat("chat", messages, optional=optional, **parameters)
+    except UpstreamRefused as error:
+        if isinstance(error, ContextExceeded) or error.details.get("status") not in REJECTS_FORMAT:
+            raise
+        answer = await llm.chat("chat", messages, optional=optional)
+        llm.endpoints.mark_unsupported(model, mode)  # it was the format
+        return answer
+
+
+def with_schema(messages: Sequence[Mapping[str, Any]], schema: Schema) -> Messages:
+    """The messages with the schema in their system prompt: not every endpoint shows the schema of
+    the response format to the model."""
     prompt = PROMPT + json.dumps(schema, ensure_ascii=False)
     request = [dict(message) for message in messages]
     if request[0]["role"] == "system" and isinstance(request[0]["content"], str):
         request[0]["content"] += f"\n\n{prompt}"
     else:
         request.insert(0, {"role": "system", "content": prompt})
-    problems: list[str] = []
-    for _ in range(2):
-        answer = await ask_json(llm, request, schema)
-        try:
-            return validator.validate(parse_object(answer))
-        except InvalidAnswer as error:
-            problems = list(error.args)
-        faults = "\n".join(f"- {problem}" for problem in problems)
-        request += [
-            {"role": "assistant", "content": answer},
-            {"role": "user", "content": REPAIR.format(faults=faults)},
-        ]
-    text = "The answer of the language model does not match the schema"
-    raise UpstreamFailed(f"{text}: {problems[0]}", faults=problems)
+    return request
 
 
-async def ask_json(llm: CountedEndpoints, messages: Messages, schema: Schema) -> str:
+def _repair_messages(answer: str, problems: Sequence[str]) -> Messages:
+    faults = "\n".join(f"- {problem}" for problem in problems)
+    return [
+        {"role": "assistant", "content": answer},
+        {"role": "user", "content": REPAIR.format(faults=faults)},
+    ]
+
+
+async def ask_json(
+    llm: CountedEndpoints, messages: Messages, schema: Schema, purpose: Purpose = "chat"
+) -> str:
     """An answer in the strictest format that the endpoint supports. Rejected formats are not
     requested again."""
     endpoints = llm.endpoints
-    model = endpoints.model("chat")
+    model = llm.options.model(purpose)
     complete, strict = strict_schema(schema), strict_schema(schema, STRICT_KEYWORDS)
     formats = {"json_schema": _response_format(complete)}
     if strict != complete:
@@ -70,7 +149,7 @@ async def ask_json(llm: CountedEndpoints, messages: Messages, schema: Schema) ->
         if endpoints.lacks(model, name):
             continue
         try:
-            answer = await llm.chat("chat", messages, **parameters)
+            answer = await llm.chat(purpose, messages, **parameters)
         except UpstreamRefused as error:
             is_rejected = parameters and error.details.get("status") in REJECTS_FORMAT
             if not is_rejected or isinstance(error, ContextExceeded):
@@ -164,6 +243,11 @@ def without_nulls(value: Any, schema: Any, root: Schema, seen: frozenset[int] = 
     }
 
 
+def check_schema(schema: Schema) -> None:
+    """Raise `ValueError` for an invalid schema."""
+    SchemaValidator(schema)
+
+
 class SchemaValidator:
     """Validates answers. Raises `ValueError` for an invalid schema, before any request."""
 
@@ -198,6 +282,10 @@ class InvalidAnswer(Exception):
     """The answer cannot be used. The arguments are its problems, as sentences for the model."""
 
 
+class NotAnObject(InvalidAnswer):
+    """The answer contains no JSON object at all."""
+
+
 def parse_object(text: str) -> dict[str, Any]:
     """The JSON object in the text: all of it, in a code fence, or else the longest one."""
     for candidate in (text, *FENCED.findall(text)):
@@ -208,7 +296,7 @@ def parse_object(text: str) -> dict[str, Any]:
             continue
         if isinstance(value, dict):
             return value
-        raise InvalidAnswer("it is not a JSON object")
+        raise NotAnObject("it is not a JSON object")
     longest: dict[str, Any] | None = None
     size = position = 0
     for _ in range(MAX_BEGINNINGS):
@@ -224,7 +312,7 @@ def parse_object(text: str) -> dict[str, Any]:
         if position - begin > size:
             longest, size = value, position - begin
     if longest is None:
-        raise InvalidAnswer("it is not valid JSON")
+        raise NotAnObject("it is not valid JSON")
     return longest
 
 
@@ -238,7 +326,7 @@ def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
         duplicate = next(name for name in names if names.count(name) > 1)
-        raise InvalidAnswer(f"the field {duplicate[:100]!r} occurs more than once")
+        raise NotAnObject(f"the field {duplicate[:100]!r} occurs more than once")
     return fields
 
 

@@ -34,7 +34,7 @@ async def transcribe(
     neither the caller nor the endpoint names it; the confidence is 0 if the endpoint reports none.
     """
     endpoints, file = llm.endpoints, (file_name, sound)
-    model = endpoints.model("transcription")
+    model = llm.options.model("transcription")
     request = partial(llm.transcription, file, seconds=seconds)
     requested = (language_code(language) or language) if language else None
     plain: dict[str, Any] = {"response_format": "json", "language": requested, "prompt": prompt}

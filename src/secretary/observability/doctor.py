@@ -132,6 +132,8 @@ PURPOSES: tuple[tuple[Purpose, str, str], ...] = (
     ("vision", "llm.model", "extraction methods with `llm`"),
     ("transcription", "llm.transcription_model", "transcription by an endpoint"),
     ("ocr", "llm.ocr_model", "PDFs read by an OCR endpoint"),
+    ("embedding", "llm.embedding_model", "embeddings of texts"),
+    ("image", "llm.image_model", "generated images"),
 )
 
 

@@ -402,10 +402,14 @@ def _prefix(job: Job) -> str:
 def _has_upload(job: Job) -> bool:
     """Whether the job's parameters refer to its upload, in any of the supported ways."""
     parameters = flatten_parameters(job.parameters)
-    source = parameters.get("file_source")
-    source = source if isinstance(source, dict) else {}
-    paths = (source.get("path"), source.get("value"), parameters.get("file_path"))
-    return source.get("type") == "upload" or any(job.job_id in str(path) for path in paths)
+    several = parameters.get("file_sources")
+    given = [parameters.get("file_source"), *(several if isinstance(several, list) else ())]
+    sources = [source for source in given if isinstance(source, dict)]
+    paths = [source.get(key) for source in sources for key in ("path", "value")]
+    is_upload = any(source.get("type") == "upload" for source in sources)
+    return is_upload or any(
+        job.job_id in str(path) for path in (*paths, parameters.get("file_path"))
+    )
 
 
 #: Results that are the name of one artifact. Archives get the suffix `_url` with their URLs.
@@ -438,6 +442,10 @@ def with_urls(job: Job, results: dict[str, Any]) -> dict[str, Any]:
     for name in ("subtitles", "original_subtitles"):
         if files := results.get(name):
             rendered[name] = {suffix: url(file) for suffix, file in files.items()}
+    if "images" in results:
+        rendered["images"] = [{"url": url(one["file"]), **one} for one in results["images"]]
+        for image in rendered["images"]:
+            del image["file"]
     if "frames" in results:
         rendered["frames"] = [{**frame, "url": url(frame["file"])} for frame in results["frames"]]
     if "file" in (recording := results.get("recording") or {}):

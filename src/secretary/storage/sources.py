@@ -70,13 +70,13 @@ class Uploads:
         return Uploads(self.root.parent, max_bytes=self.max_bytes)
 
     async def receive(self, job_id: str, name: str, chunks: AsyncIterator[Buffer]) -> Upload:
-        """Store a file durably (on disk, or in the blob store if there is one). On errors nothing
-        is left behind."""
+        """Store a file durably (on disk, or in the blob store if there is one). Several files of a
+        job need different names. On errors no file of the job is left behind."""
         directory = self.root / job_id
         path = directory / (safe_name(name) or FALLBACK_NAME)
         try:
             # Not in a thread: one that goes on after a cancellation would leave a file behind.
-            directory.mkdir(parents=True)
+            directory.mkdir(parents=True, exist_ok=True)
             file = path.open("xb")
             try:
                 size, sha256 = await self._write(file, chunks)
@@ -184,7 +184,7 @@ def _sync(file: BinaryIO) -> None:
 
 
 def _link(path: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(path, target)
     except OSError:  # another file system, or one without links

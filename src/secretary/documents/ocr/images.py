@@ -14,7 +14,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 from ...core import errors
 from ...core.files import IMAGE_TYPES, detect_file_type
-from ..pages import DocumentInfo
+from ..pages import MODEL_QUALITY, MODEL_SIDE, DocumentInfo
 
 #: A progressive JPEG is decoded at full size in memory, even if it is scaled down.
 PROGRESSIVE_FACTOR = 4
@@ -87,6 +87,18 @@ def save_jpeg(
         picture = picture.convert("RGB")
     # EXIF data is dropped: the image is upright already.
     picture.save(path, "JPEG", quality=quality)
+
+
+def inspect_picture(path: str, max_pixels: int) -> tuple[str, int, int]:
+    """The format, width and height of a picture that can be decoded."""
+    picture = open_frame(path, 1, max_pixels=max_pixels)
+    return str(detect_file_type(Path(path))), *picture.size
+
+
+def write_model_picture(path: str, target: str, max_pixels: int) -> None:
+    """Write a picture as vision models get it: the first frame, upright, as a JPEG."""
+    picture = open_frame(path, 1, max_pixels=max_pixels)
+    save_jpeg(picture, target, max_side=MODEL_SIDE, quality=MODEL_QUALITY)
 
 
 @contextmanager
