@@ -433,10 +433,16 @@ def _add_provider_keys(values: dict[str, Any], environment: Mapping[str, str]) -
     """A key is only used for an endpoint of this name that the settings define."""
     llm = values.get("llm")
     providers = llm.get("providers") if isinstance(llm, dict) else None
-    for variable, name in PROVIDER_KEYS.items():
-        provider = providers.get(name) if isinstance(providers, dict) else None
-        if isinstance(provider, dict) and provider.get("api_key") is None:
-            provider["api_key"] = environment.get(variable)
+    if not isinstance(providers, dict):
+        return
+    keys = {name: environment.get(variable) for variable, name in PROVIDER_KEYS.items()}
+    with_keys = {
+        name: {**provider, "api_key": provider.get("api_key") or keys[name]}
+        if isinstance(provider, dict) and keys.get(name)
+        else provider
+        for name, provider in providers.items()
+    }
+    values["llm"] = {**values["llm"], "providers": with_keys}
 
 
 def _split(text: str) -> list[str]:

@@ -67,10 +67,10 @@ export const de = {
   "remedy.OUT_OF_MEMORY": "Verarbeiten Sie einen kleineren Teil oder erhöhen Sie generic_worker.memory_limit_mb.",
   "remedy.INTERNAL_ERROR": "Suchen Sie im Protokoll des Workers nach dieser Job-ID. Führen Sie den Job erneut aus und melden Sie das Problem, wenn es weiterhin auftritt.",
   "remedy.CANCELLED": "Sie können diesen Job jederzeit erneut ausführen. Bereits Erledigtes wird wiederverwendet.",
-  "code.UNAUTHORIZED": "Anmeldung erforderlich", "code.FORBIDDEN": "Keine Berechtigung", "code.NOT_FOUND": "Nicht gefunden", "code.METHOD_NOT_ALLOWED": "Methode nicht erlaubt", "code.CONFLICT": "Im aktuellen Status nicht möglich",
+  "code.UNAUTHORIZED": "Anmeldung erforderlich", "code.FORBIDDEN": "Keine Berechtigung", "code.NOT_FOUND": "Nicht gefunden", "code.METHOD_NOT_ALLOWED": "Methode nicht erlaubt", "code.GONE": "Nicht mehr vorhanden", "code.CONFLICT": "Im aktuellen Status nicht möglich",
   "code.PAYLOAD_TOO_LARGE": "Anfrage zu groß", "code.RATE_LIMITED": "Zu viele Anfragen", "code.UNAVAILABLE": "Dienst nicht verfügbar",
   "remedy.UNAUTHORIZED": "Melden Sie sich mit einem gültigen API-Schlüssel an.", "remedy.FORBIDDEN": "Bitten Sie den Eigentümer um die Berechtigung oder verwenden Sie Ihren eigenen API-Schlüssel.", "remedy.NOT_FOUND": "Möglicherweise wurde es gelöscht oder gehört einem anderen Benutzer. Suchen Sie in der Liste danach.",
-  "remedy.METHOD_NOT_ALLOWED": "Die API-Referenz zeigt, welche Methoden hier möglich sind.", "remedy.CONFLICT": "Prüfen Sie den aktuellen Status: Vielleicht ist der Vorgang inzwischen beendet, oder die Datei ist nicht mehr vorhanden und muss erneut hochgeladen werden.",
+  "remedy.METHOD_NOT_ALLOWED": "Die API-Referenz zeigt, welche Methoden hier möglich sind.", "remedy.GONE": "Die Meldung nennt den Ersatz.", "remedy.CONFLICT": "Prüfen Sie den aktuellen Status: Vielleicht ist der Vorgang inzwischen beendet, oder die Datei ist nicht mehr vorhanden und muss erneut hochgeladen werden.",
   "remedy.PAYLOAD_TOO_LARGE": "Senden Sie weniger auf einmal oder erhöhen Sie limits.max_request_mb oder limits.max_upload_mb.", "remedy.RATE_LIMITED": "Warten Sie eine Minute und versuchen Sie es erneut. Das Limit legt limits.requests_per_minute fest.", "remedy.UNAVAILABLE": "Warten Sie kurz und versuchen Sie es erneut. Besteht das Problem weiter, prüfen Sie die Datenbankverbindung und den freien Speicherplatz.",
   "remedy.other": "Prüfen Sie das Protokoll und führen Sie den Job erneut aus.",
 

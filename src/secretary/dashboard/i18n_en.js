@@ -67,10 +67,10 @@ export const en = {
   "remedy.OUT_OF_MEMORY": "Process a smaller part, or raise generic_worker.memory_limit_mb.",
   "remedy.INTERNAL_ERROR": "Search the worker's log for this job ID. Re-run the job, and report the problem if it persists.",
   "remedy.CANCELLED": "You can re-run this job at any time. Work that was already done is reused.",
-  "code.UNAUTHORIZED": "Authentication required", "code.FORBIDDEN": "Permission denied", "code.NOT_FOUND": "Not found", "code.METHOD_NOT_ALLOWED": "Method not allowed", "code.CONFLICT": "Not possible in the current state",
+  "code.UNAUTHORIZED": "Authentication required", "code.FORBIDDEN": "Permission denied", "code.NOT_FOUND": "Not found", "code.METHOD_NOT_ALLOWED": "Method not allowed", "code.GONE": "No longer available", "code.CONFLICT": "Not possible in the current state",
   "code.PAYLOAD_TOO_LARGE": "Request too large", "code.RATE_LIMITED": "Too many requests", "code.UNAVAILABLE": "Service unavailable",
   "remedy.UNAUTHORIZED": "Sign in with a valid API key.", "remedy.FORBIDDEN": "Ask the owner for permission, or use your own API key.", "remedy.NOT_FOUND": "It may have been deleted or belong to another user. Search for it in the list.",
-  "remedy.METHOD_NOT_ALLOWED": "Check the API reference for the methods supported here.", "remedy.CONFLICT": "Check the current status: it may have finished in the meantime, or its file is no longer available and must be uploaded again.",
+  "remedy.METHOD_NOT_ALLOWED": "Check the API reference for the methods supported here.", "remedy.GONE": "The message names the replacement.", "remedy.CONFLICT": "Check the current status: it may have finished in the meantime, or its file is no longer available and must be uploaded again.",
   "remedy.PAYLOAD_TOO_LARGE": "Send less at once, or raise limits.max_request_mb or limits.max_upload_mb.", "remedy.RATE_LIMITED": "Wait a minute, then try again. The limit is set by limits.requests_per_minute.", "remedy.UNAVAILABLE": "Wait a moment, then try again. If the problem persists, check the database connection and the free disk space.",
   "remedy.other": "Check the log, then re-run the job.",
 
