@@ -305,9 +305,9 @@ class TestJobs:
         job_id = service.submit(parameters={"seconds": 0.5})
         result = program.run("jobs", "logs", job_id, "--follow")
         assert service.job(job_id)["status"] == "completed"
-        assert re.fullmatch(
-            r"\S+ \S+ info +A sandbox process with Python \S+ answered\n", result.out
-        )
+        first, *_, last = result.out.splitlines()
+        assert re.fullmatch(r"\S+ \S+ info +A sandbox process with Python \S+ answered", first)
+        assert re.fullmatch(r"\S+ \S+ info +Completed in .*", last)
 
 
 class TestBatches:
