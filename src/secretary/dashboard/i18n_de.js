@@ -155,5 +155,6 @@ export const hintsDe = {
   "Transcribe the speech": "Sprache transkribieren",
   "URL of subtitles, as SubRip or WebVTT": "URL von Untertiteln (SubRip oder WebVTT)",
   "URL of the file": "URL der Datei",
+  "Fail if the text cannot be translated, instead of a warning": "Fehlschlagen, wenn der Text nicht übersetzt werden kann, statt nur zu warnen",
   "Use existing subtitles instead of transcribing": "Vorhandene Untertitel verwenden, statt zu transkribieren",
 };
