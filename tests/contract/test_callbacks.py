@@ -110,7 +110,7 @@ class TestTakingOver:
         await asyncio.sleep(1.1)
         assert first.job_id not in dict(await due(store))
 
-    async def test_a_running_job_before_it_is_told_to_stop_and_wants_no_events(
+    async def test_a_running_job_before_it_has_to_stop_and_wants_no_events(
         self, store: Store
     ) -> None:
         first = job("T1")

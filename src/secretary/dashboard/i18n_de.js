@@ -192,5 +192,6 @@ export const hintsDe = {
   "With `mistral_ocr`: render a small preview of each page": "Mit `mistral_ocr`: kleine Vorschau jeder Seite erzeugen",
   "With `mistral_ocr`: render each page at 200 dpi": "Mit `mistral_ocr`: jede Seite mit 200 dpi rendern",
   "With `via_pdf`: render a preview of each page": "Mit `via_pdf`: Vorschau jeder Seite erzeugen",
+  "Fail if the text cannot be translated, instead of a warning": "Fehlschlagen, wenn der Text nicht übersetzt werden kann, statt nur zu warnen",
   "Use existing subtitles instead of transcribing": "Vorhandene Untertitel verwenden, statt zu transkribieren",
 };
