@@ -241,6 +241,21 @@ class TestResults:
         assert fresh["is_from_cache"] is False
 
 
+class TestBlankDocuments:
+    async def test_page_images_without_text_complete_with_a_warning(
+        self, service: ServiceClient
+    ) -> None:
+        results = await service.read(ROUTE, pdf(""), "blank.pdf", **FLAGS)
+        assert [warning["code"] for warning in results["warnings"]] == ["NO_TEXT"]
+        assert results["extracted_text"] == "--- Seite 1 ---"
+        assert results["pages_archive_url"]
+
+    async def test_neither_text_nor_images_is_an_error(self, service: ServiceClient) -> None:
+        off = dict.fromkeys(FLAGS, "false")
+        error = await service.refused(ROUTE, pdf(""), "blank.pdf", **off)
+        assert error["code"] == "UNSUPPORTED_FILE"
+
+
 class TestScans:
     async def test_a_scan_is_read_by_ocr_and_is_no_picture(self, service: ServiceClient) -> None:
         document = joined(pdf_of(plain), scan_of(page(ENGLISH)))
