@@ -15,7 +15,7 @@ export const de = {
 
   "state.pending": "Wartend", "state.processing": "Läuft", "state.completed": "Abgeschlossen", "state.failed": "Fehlgeschlagen", "state.cancelled": "Abgebrochen", "state.paused": "Pausiert",
   "type.pdf": "PDF", "type.office": "Office-Dokument", "type.imageocr": "Bild (OCR)", "type.audio": "Audio", "type.video": "Video",
-  "type.transformer": "Text (Vorlage, Zusammenfassung, Übersetzung)", "type.session": "Konferenzvortrag", "type.selftest": "Selbsttest",
+  "type.transformer": "Text (Vorlage, Zusammenfassung, Übersetzung)", "type.session": "Konferenzvortrag", "type.track": "Zusammenfassung eines Tracks", "type.selftest": "Selbsttest",
   "step.queued": "In der Warteschlange", "step.initializing": "Start", "step.downloading_or_opening": "Datei öffnen", "step.processing_pages": "Seite", "step.postprocessing": "Ergebnis zusammenstellen",
   "step.decoding": "Dekodieren", "step.transcribing": "Transkribieren", "step.translating": "Übersetzen", "step.looking_for_slides": "Folien erkennen", "step.completed": "Abgeschlossen",
   "step.reading_page": "Vortragsseite lesen", "step.writing": "Dokument schreiben", "step.slides": "Folien", "step.video": "Video", "step.subtitles": "Untertitel", "step.summarizing": "Zusammenfassen", "step.rewriting": "Umschreiben", "step.filling_template": "Vorlage ausfüllen", "step.step": "Schritt",
