@@ -43,6 +43,8 @@ NOT_RUN = {
         CONFERENCE,
         "curl http://127.0.0.1:5000/api/batches/from-schedule -H",
     ): "it asks the world for a schedule",
+    (CONFERENCE, "curl -X POST 'http://127.0.0.1:5000/api/tracks"): "test_tracks does, with talks",
+    (f"{REFERENCE}/tracks.md", "curl http://127.0.0.1:5000/api/tracks/Main"): "the same",
     (f"{HOW_TO}/import-from-video-sites.md", "pip install 'sec"): "it changes the installation",
     (f"{HOW_TO}/import-from-video-sites.md", "pip install -U"): "the same",
     (f"{HOW_TO}/run-on-several-machines.md", "pip install 'sec"): "the same",

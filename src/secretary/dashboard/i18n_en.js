@@ -15,7 +15,7 @@ export const en = {
 
   "state.pending": "Pending", "state.processing": "Running", "state.completed": "Completed", "state.failed": "Failed", "state.cancelled": "Cancelled", "state.paused": "Paused",
   "type.pdf": "PDF", "type.office": "Office document", "type.imageocr": "Image (OCR)", "type.audio": "Audio", "type.video": "Video",
-  "type.transformer": "Text (template, summary, translation)", "type.imageanalyzer": "Image (description)", "type.chat": "Chat", "type.embedding": "Embeddings", "type.text2image": "Generated images", "type.session": "Conference talk", "type.selftest": "Self-test",
+  "type.transformer": "Text (template, summary, translation)", "type.imageanalyzer": "Image (description)", "type.chat": "Chat", "type.embedding": "Embeddings", "type.text2image": "Generated images", "type.session": "Conference talk", "type.track": "Track summary", "type.selftest": "Self-test",
   "step.queued": "Queued", "step.initializing": "Starting", "step.downloading_or_opening": "Opening file", "step.processing_pages": "Page", "step.postprocessing": "Assembling result",
   "step.decoding": "Decoding", "step.transcribing": "Transcribing", "step.translating": "Translating", "step.looking_for_slides": "Detecting slides", "step.completed": "Completed",
   "step.reading_page": "Reading talk page", "step.writing": "Writing document", "step.slides": "Slides", "step.video": "Video", "step.subtitles": "Subtitles", "step.summarizing": "Summarizing", "step.rewriting": "Rewriting", "step.filling_template": "Filling template", "step.asking": "Asking the model", "step.analyzing": "Analyzing images", "step.embedding": "Embedding", "step.generating": "Generating images", "step.step": "Step",

@@ -31,7 +31,7 @@ def to_xpath(selector: str) -> str:
     """The selector as XPath. Raises `ValueError` if it is not supported."""
     selector = selector.strip()
     if selector.startswith(("/", "./", "(/")):
-        return selector if selector[0] != "/" else f".{selector}"
+        return selector
     paths, path, step, conditions = [], ".//", "", []  # type: ignore[var-annotated]
     position = 0
 
