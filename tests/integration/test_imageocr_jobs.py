@@ -109,11 +109,13 @@ async def test_a_preview_has_no_text(service: ServiceClient) -> None:
     assert [url.rpartition("/")[2] for url in results["assets"]] == ["preview_001.jpg"]
 
 
-async def test_a_picture_without_text_fails(service: ServiceClient) -> None:
+async def test_a_picture_without_text_comes_with_a_warning(service: ServiceClient) -> None:
     content = as_file(Image.new("L", (400, 300), 255), "PNG")
-    error = await service.refused(ROUTE, content, "a.png")
-    assert error["code"] == "UNSUPPORTED_FILE"
-    assert error["message"] == "No text was found in the document"
+    results = await service.read(ROUTE, content, "a.png")
+    assert results["extracted_text"] == ""
+    assert results["warnings"] == [
+        {"code": "NO_TEXT", "message": "No text was found in the document"}
+    ]
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_tracks_are_listed_with_their_kinds() -> None:
     assert streams.video_tracks == (VideoTrack(stream=0, codec="h264", width=1920, height=1080),)
     german, english, unknown = streams.audio_tracks
     assert german == AudioTrack(
-        stream=1, codec="aac", channels=6, layout="5.1(side)", language="de",
+        stream=1, codec="aac", channels=6, layout="5.1(side)", sample_rate=48000, language="de",
     )  # fmt: skip
     assert (english.channels, english.is_default, english.language) == (17, True, "en")
     assert (unknown.stream, unknown.codec, unknown.channels) == (6, "none", 0)

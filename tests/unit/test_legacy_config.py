@@ -87,8 +87,7 @@ def test_reasons_name_settings_that_exist(text: str) -> None:
         group, dot, key = word.partition(".")
         if dot and key and group in Settings.model_fields:
             model = Settings.model_fields[group].annotation
-            later = key.startswith(("embedding", "image", "ocr"))
-            assert key in model.model_fields or later, word  # type: ignore[union-attr]
+            assert key in model.model_fields, word  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -96,17 +95,10 @@ def test_reasons_name_settings_that_exist(text: str) -> None:
     [("embedding", "embedding", "voyageai"), ("text2image", "image", "openai"),
      ("ocr_pdf", "ocr", "mistral"), ("image2text", "vision", "openai")],
 )  # fmt: skip
-def test_models_are_imported_where_there_is_a_setting(
-    use_case: str, purpose: str, provider: str
-) -> None:
+def test_models_are_imported(use_case: str, purpose: str, provider: str) -> None:
     result = imported(**llm(**{use_case: {"provider": provider, "model": "m"}}))
-    if f"{purpose}_model" in LlmSettings.model_fields:
-        models = result.settings["llm"]
-        assert (models[f"{purpose}_provider"], models[f"{purpose}_model"]) == (provider, "m")
-    else:
-        assert notes(result) == {
-            f"llm_config.use_cases.{use_case}": f"there is no setting llm.{purpose}_model"
-        }
+    models = result.settings["llm"]
+    assert (models[f"{purpose}_provider"], models[f"{purpose}_model"]) == (provider, "m")
 
 
 def test_models_that_cannot_be_used_are_reported() -> None:

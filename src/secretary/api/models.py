@@ -128,6 +128,9 @@ class Metadata(Document):
     text_contents: list[PageText] | None = Field(None, description="Documents: one per page")
     format: str | None = None
     duration: float | None = Field(None, description="Recordings: in seconds")
+    channels: int | None = None
+    sample_rate: int | None = Field(None, description="In Hz")
+    bit_rate: int | None = Field(None, description="In bits per second")
     engine: str | None = Field(None, description="Recordings: the transcription engine")
     language: str | None = None
     source_language: str | None = None

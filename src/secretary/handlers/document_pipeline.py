@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from ..core import errors
 from ..core.callables import map_limited
-from ..core.files import detect_file_type
+from ..core.files import IMAGE_TYPES, detect_file_type
 from ..core.job import JobWarning
 from ..documents.assembly import (
     MARKDOWN_FILE,
@@ -492,7 +492,7 @@ async def assemble_results(
     warnings: Sequence[JobWarning] = (),
 ) -> DocumentResults:
     """Join the pages, and apply the template if the job names one. A document without any text is
-    an error, unless its images were requested."""
+    an error, unless it is a picture or images of its pages were requested."""
     await ctx.progress("postprocessing", 90, "Assembling the pages")
     page_store = open_page_store(ctx, entry)
     assembly = Assembly(
@@ -513,7 +513,8 @@ async def assemble_results(
         )
     made = {name: name for name in assembled.files}
     if not assembled.has_text:
-        if not any(name.endswith(".zip") for name in made):
+        has_images = any(name.endswith(".zip") for name in made)
+        if not has_images and document.file_type not in IMAGE_TYPES:
             raise errors.UnsupportedFile(NO_TEXT)
         if metadata.get("extraction_method") != "preview":
             warnings = [*warnings, JobWarning(code="NO_TEXT", message=NO_TEXT)]

@@ -292,6 +292,7 @@ async def assemble_results(
             "title": media.title,
             "format": media.recording.format,
             "duration": media.recording.duration,
+            **_track_metadata(media),
             **(transcript.metadata if transcript else {}),
             **(_site_metadata(media.site) if media.site else {}),
         },
@@ -304,6 +305,18 @@ async def assemble_results(
     if not ctx.parameters.wants_template:
         return results
     return await apply_requested_template(ctx, results, MARKDOWN_FILE)
+
+
+def _track_metadata(media: Media) -> dict[str, int]:
+    """Of the first audio track; the bit rate is that of the whole file."""
+    metadata: dict[str, int] = {}
+    for track in media.recording.audio_tracks[:1]:
+        metadata["channels"] = track.channels
+        if track.sample_rate:
+            metadata["sample_rate"] = track.sample_rate
+    if seconds := media.recording.duration:
+        metadata["bit_rate"] = round(media.document.source.path.stat().st_size * 8 / seconds)
+    return metadata
 
 
 def _site_metadata(site: "SiteMedia") -> dict[str, str]:

@@ -18,6 +18,8 @@ class AudioTrack:
     channels: int
     #: ffmpeg's name: `mono`, `5.1(side)`; `17 channels` if the layout is unknown.
     layout: str
+    #: In Hz; None if the file does not declare it.
+    sample_rate: int | None = None
     #: ISO 639-1; None if the file does not name it.
     language: str | None = None
     is_default: bool = False
@@ -97,7 +99,7 @@ _STREAM = re.compile(
 )
 _DURATION = re.compile(r"  Duration: (\d{1,9}):(\d\d):(\d\d(?:\.\d+)?)")
 _START = re.compile(r", start: (-?\d{1,12}\.\d{1,6})")
-_LAYOUT = re.compile(r", \d{1,9} Hz, ([^,]{1,60})")
+_LAYOUT = re.compile(r", (\d{1,9}) Hz, ([^,]{1,60})")
 _SIZE = re.compile(r", (?P<width>\d{1,6})x(?P<height>\d{1,6})\b")
 _TEXT_SUBTITLES = {"subrip", "srt", "ass", "ssa", "webvtt", "mov_text", "text"}
 _STILL_IMAGE = ("(attached pic)", "(timed thumbnails)", "(still image)")
@@ -145,12 +147,13 @@ def parse_streams(log: str, container: str = "") -> Recording:
         match stream["type"]:
             case "Audio":
                 match = _LAYOUT.search(stream["rest"])
-                layout = match[1].strip() if match else ""
+                layout = match[2].strip() if match else ""
                 tracks[number] = AudioTrack(
                     stream=number,
                     codec=stream["codec"],
                     channels=_channels(layout),
                     layout=layout,
+                    sample_rate=int(match[1]) if match else None,
                     language=language_code(stream["language"] or ""),
                     is_default="(default)" in stream["rest"],
                 )

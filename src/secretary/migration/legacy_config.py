@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from ..config import PROVIDER_KEYS, LlmSettings, Settings
+from ..config import PROVIDER_KEYS, Settings
 from ..core.errors import InvalidSettings
 
 T = TypeVar("T", str, int, float, bool)
@@ -332,8 +332,6 @@ class _Importer:
         name, purpose = f"llm_config.use_cases.{use_case}", PURPOSES[use_case]
         if purpose == "ocr" and provider != "mistral":
             return self._note(name, "extraction methods with `llm` use llm.vision_model")
-        if f"{purpose}_model" not in LlmSettings.model_fields:
-            return self._note(name, f"there is no setting llm.{purpose}_model")
         previous = (self._get(f"llm.{purpose}_provider"), self._get(f"llm.{purpose}_model"))
         if previous not in ((None, None), (provider, model)):
             return self._note(name, f"llm.{purpose}_model is that of another use case")
