@@ -157,7 +157,8 @@ class TestAnswers:
 
     @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
     def test_a_url_is_taken_as_described(self, schema: BaseSchema, route: IngressRoute) -> None:
-        extra = {"summarize": True} if route.job_type == "transformer" else {}
+        """Or a text, on routes that read nothing else."""
+        extra = {"summarize": True} if route.job_type == "transformer" else route.example or {}
         answer = call(
             schema,
             "POST",
