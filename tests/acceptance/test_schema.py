@@ -26,7 +26,7 @@ SEED = os.environ.get("SCHEMA_SEED", "1")
 EXAMPLES = os.environ.get("SCHEMA_EXAMPLES", "10")
 #: Routes that share all their code, and thereby the limits of their fields, with others.
 TWINS = (
-    "^/api/(office|imageocr|audio|video|session|transformer/template|pdf/process-url"
+    "^/api/(office|imageocr|image-analyzer|audio|video|session|transformer/template|pdf/process-url"
     "|jobs/batch$|batches/from-(schedule|files)$|event-job/(batches|submit)$)"
 )
 #: Authentication has its own tests, and a missing engine is a valid response.
@@ -35,7 +35,7 @@ ELSEWHERE = [schemathesis.checks.ignored_auth, schemathesis.checks.not_a_server_
 #: job, delete a finished one or find a URL. The tests below do not depend on luck.
 OUT_OF_REACH = re.compile(
     r"/replay|/cancel|/from-files|/files/|/text-content/|/download-archive|/api/events"
-    r"|^DELETE /api/(event-job/)?(jobs|batches)/|/process|/youtube|/transformer/"
+    r"|^DELETE /api/(event-job/)?(jobs|batches)/|/process|/youtube|/transformer/|/rag/|/text2image/"
 )
 
 

@@ -179,7 +179,9 @@ def ingress_router(registry: Registry) -> APIRouter:
         body = form_body(
             common | parameters_of(registry, route.job_type),
             file=file if route.file_types else None,
+            max_files=route.max_files,
             sources=SOURCES if route.needs_source else (),
+            required=_required_parameters(registry, route),
             example=route.example,
         )
         router.add_api_route(
@@ -218,6 +220,14 @@ def _endpoint(route: IngressRoute) -> Any:
         return response
 
     return endpoint
+
+
+def _required_parameters(registry: Registry, route: IngressRoute) -> tuple[str, ...]:
+    """Of routes that take no source; on the others, it is the source that is required."""
+    if route.needs_source or route.job_type not in registry:
+        return ()
+    model: type[BaseModel] = registry[route.job_type].parameters
+    return tuple(model.model_json_schema().get("required", ()))
 
 
 def parameters_of(registry: Registry, job_type: str) -> Schema:
