@@ -26,7 +26,8 @@ SEED = os.environ.get("SCHEMA_SEED", "1")
 EXAMPLES = os.environ.get("SCHEMA_EXAMPLES", "10")
 #: Routes that share all their code, and thereby the limits of their fields, with others.
 TWINS = (
-    "^/api/(office|imageocr|audio|video|session|transformer/(template|text/file|xxl-text)|pdf/process-url"
+    "^/api/(office|imageocr|image-analyzer|audio|video|session|pdf/process-(url|mistral-ocr)"
+    "|transformer/(template|text/file|xxl-text)"
     "|jobs/batch$|batches/from-(schedule|files)$|event-job/(batches|submit)$)"
 )
 #: Authentication has its own tests, and a missing engine is a valid response.
@@ -35,7 +36,8 @@ ELSEWHERE = [schemathesis.checks.ignored_auth, schemathesis.checks.not_a_server_
 #: job, delete a finished one or find a URL. The tests below do not depend on luck.
 OUT_OF_REACH = re.compile(
     r"/replay|/cancel|/from-files|/files/|/text-content/|/download-archive|/markdown|/api/events"
-    r"|^DELETE /api/(event-job/)?(jobs|batches)/|/process|/youtube|/transformer/"
+    r"|^DELETE /api/(event-job/)?(jobs|batches)/|/process|/youtube|/transformer/|/rag/|/text2image/"
+    r"|/pdf/jobs/|/tracks/"
 )
 
 
@@ -157,7 +159,8 @@ class TestAnswers:
 
     @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
     def test_a_url_is_taken_as_described(self, schema: BaseSchema, route: IngressRoute) -> None:
-        extra = {"summarize": True} if route.job_type == "transformer" else {}
+        """Or a text, on routes that read nothing else."""
+        extra = {"summarize": True} if route.job_type == "transformer" else route.example or {}
         answer = call(
             schema,
             "POST",

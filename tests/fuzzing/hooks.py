@@ -8,7 +8,9 @@ import schemathesis
 #: A response may wait for its job and then report with a 5xx that there is no engine. Both
 #: are correct, but not what we look for; tests/acceptance/test_schema.py covers waiting.
 WAITING = frozenset({"sync", "async", "waitms"})
-INGRESS = re.compile("/api/(audio|video|imageocr|transformer|session)/")
+INGRESS = re.compile(
+    "/api/(audio|video|imageocr|image-analyzer|transformer|rag|text2image|session)/"
+)
 #: With a filter that matches all jobs it would take them away from other requests; test_schema.py
 #: checks that it works.
 FOR_ALL = "/api/jobs/bulk"

@@ -553,7 +553,7 @@ class TestWaiting:
         cases = [
             ("/api/pdf/process", b"%PDF-1.4 torn", {}, 422, "FILE_CORRUPT"),
             ("/api/pdf/process", HELLO, {"page_start": "9"}, 400, "VALIDATION_ERROR"),
-            ("/api/audio/process", WAV, {"target_language": "de"}, 503, "ENGINE_UNAVAILABLE"),
+            ("/api/transformer/text", b"Hello", {"summarize": "true"}, 503, "ENGINE_UNAVAILABLE"),
         ]
         for path, content, data, status, code in cases:
             response = await client.upload(path, content, data={**data, "sync": "true"})

@@ -186,7 +186,9 @@ def ingress_router(registry: Registry) -> APIRouter:
         body = form_body(
             common | parameters_of(registry, route.job_type),
             file=file if route.file_types else None,
+            max_files=route.max_files,
             sources=SOURCES if route.needs_source else (),
+            required=_required_parameters(registry, route),
             example=route.example,
         )
         router.add_api_route(
@@ -237,6 +239,14 @@ async def _submit(
             job = await job_service.submit_for_callback(submitted, user=user, uploads=form.uploads)
         job_ids.append(job.job_id)
     return job.job_id, seconds, accepted(job, job_service.warnings(submitted))
+
+
+def _required_parameters(registry: Registry, route: IngressRoute) -> tuple[str, ...]:
+    """Of routes that take no source; on the others, it is the source that is required."""
+    if route.needs_source or route.job_type not in registry:
+        return ()
+    model: type[BaseModel] = registry[route.job_type].parameters
+    return tuple(model.model_json_schema().get("required", ()))
 
 
 def parameters_of(registry: Registry, job_type: str) -> Schema:

@@ -98,7 +98,7 @@ LEGACY_ROUTES = (
     _gone("POST", "/session/process-async", "Use `POST /api/session/process` with `async=true`."),
     _gone("GET", "/session/cached", "Use `GET /api/jobs?job_type=session&status=completed`."),
     _served("POST", "/tracks/{name}/summary"),
-    _served("POST", "/tracks/{name}/summarize_all", "`*` instead of a name for all tracks."),
+    _served("POST", "/tracks/*/summarize_all", "The `*` is literal: all tracks."),
     _gone("POST", "/events/{name}/summary", "Use `POST /api/tracks/{name}/summary` per track."),
     # Jobs
     _served("POST", "/jobs", "Also with a trailing slash, like every route."),

@@ -158,30 +158,38 @@ def form_body(
     properties: Mapping[str, Schema],
     *,
     file: Schema | None = None,
+    max_files: int = 1,
     sources: tuple[str, ...] = (),
+    required: tuple[str, ...] = (),
     exclusive: bool = False,
     example: Mapping[str, Any] | None = None,
 ) -> Schema:
     """A request body accepted as multipart form, URL-encoded form or JSON. One of `sources` is
-    required, and only one if `exclusive`; `file` is a source of multipart forms."""
+    required, and only one if `exclusive`; `file`, or `files` for several, is a source
+    of multipart forms."""
     fields = {name: _form_field(schema) for name, schema in properties.items()}
+    uploads = {"file": file} if file else {}
+    if max_files > 1:
+        uploads["files"] = {"type": "array", "items": FILE, "minItems": 1, "maxItems": max_files}
     media_types = {
-        "multipart/form-data": ({"file": file} if file else {}) | fields,
+        "multipart/form-data": uploads | fields,
         "application/x-www-form-urlencoded": fields,
         "application/json": dict(properties),
     }
     content: Schema = {}
     for media_type, accepted in media_types.items():
         schema: Schema = {"type": "object", "properties": accepted}
+        if required:
+            schema["required"] = list(required)
         if sources:
-            choices = [name for name in ("file", *sources) if name in accepted]
+            choices = [name for name in ("file", "files", *sources) if name in accepted]
             schema["oneOf" if exclusive else "anyOf"] = [
                 {"required": [name], "properties": {name: {}}} for name in choices
             ]
         content[media_type] = {"schema": schema}
     if example is not None:
         content["application/json"]["example"] = dict(example)
-    return {"requestBody": {"required": bool(sources), "content": content}}
+    return {"requestBody": {"required": bool(sources or required), "content": content}}
 
 
 def _form_field(schema: Schema) -> Schema:
