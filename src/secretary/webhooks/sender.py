@@ -6,7 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -73,6 +73,8 @@ class _Delivery:
     #: The request in flight, if any, and since when.
     request: asyncio.Task[DeliveryResult] | None = None
     sent_at: float = 0.0
+    #: Held while the lease is renewed or released: each needs the lease as the store knows it.
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(slots=True)
@@ -176,8 +178,11 @@ class Sender:
             logger.exception("Unexpected error while reading due webhook events; retrying")
             return False
         for event in events:
-            if event.owner_id in self._sending:
-                continue  # leased again after a store outage; already being sent
+            if (same := self._sending.get(event.owner_id)) is not None:
+                # Leased again after a store outage; already being sent.
+                if same.event.delivery.delivery_id == event.delivery.delivery_id:
+                    same.event = event
+                continue
             sending = self._sending[event.owner_id] = _Delivery(event, self._options.lease)
             task = asyncio.create_task(self._send(sending), name=event.owner_id)
             self._tasks.add(task)
@@ -219,15 +224,19 @@ class Sender:
 
     async def _renew(self, sending: list[_Delivery], lease: timedelta) -> list[_Delivery]:
         """Extend leases; returns the deliveries whose lease was lost."""
+        sending = [one for one in sending if not one.lock.locked()]  # not those that just end
         if not sending:
             return []
         now = time.monotonic()
-        events = await self._store.renew_events([one.event for one in sending], lease)
-        renewed = {event.owner_id: event for event in events}
-        for one in sending:
-            if one.event.owner_id in renewed:
-                one.event = renewed[one.event.owner_id]
-                one.lease, one.leased_at = lease, now
+        async with AsyncExitStack() as locks:
+            for one in sending:
+                await locks.enter_async_context(one.lock)
+            events = await self._store.renew_events([one.event for one in sending], lease)
+            renewed = {event.owner_id: event for event in events}
+            for one in sending:
+                if one.event.owner_id in renewed:
+                    one.event = renewed[one.event.owner_id]
+                    one.lease, one.leased_at = lease, now
         return [one for one in sending if one.event.owner_id not in renewed]
 
     def _is_processed(self, sending: _Delivery) -> bool:
@@ -272,7 +281,14 @@ class Sender:
             return
         if webhook is not None and wanted and is_current:
             result = await self._request(sending, owner, webhook)
-        event = sending.event  # its lease may have been renewed
+        async with sending.lock:
+            await self._release(sending.event, owner, result)
+
+    async def _release(
+        self, event: DueEvent, owner: Job | Batch, result: DeliveryResult | None
+    ) -> None:
+        """Record how the delivery went and when the next one is due."""
+        store = self._store
         if result is None:  # the job has moved on since the event was leased
             await store.record_progress(event, None, self._progress_schedule(owner))
             return
