@@ -20,6 +20,7 @@ from secretary.api.ingress import ROUTES, IngressRoute
 
 from ..fuzzing.api import AUTHORIZED, fuzz, started
 from ..polling import wait_until
+from ..sample_documents import rich_pdf
 from .program import Program, Running
 
 SEED = os.environ.get("SCHEMA_SEED", "1")
@@ -156,6 +157,23 @@ class TestAnswers:
         assert call(schema, "GET", path, {"job_id": job_id}).status_code == 200
         waiting = submitted(service, {"run_at": "2090-01-01T00:00:00+02:00"})
         assert call(schema, "GET", path, {"job_id": waiting}).status_code == 202
+
+    @pytest.mark.parametrize(
+        "name", ["mistral-ocr-raw", "mistral-ocr-images", "download-pages-archive"]
+    )
+    def test_the_files_of_a_pdf_come_as_described(
+        self, service: Running, schema: BaseSchema, job_id: str, name: str
+    ) -> None:
+        url, file = f"{service.url}/api/pdf/process-mistral-ocr", {"file": ("a.pdf", rich_pdf())}
+        fields = {"sync": "true"}
+        answer = httpx.post(
+            url, files=file, data=fields, headers=AUTHORIZED, trust_env=False, timeout=60
+        )
+        path = "/api/pdf/jobs/{job_id}/" + name
+        read = answer.json()["process"]["id"]
+        waiting = submitted(service, {"run_at": "2090-01-01T00:00:00+02:00"})
+        for job, status in ((read, 200), (waiting, 202), (job_id, 400)):
+            assert call(schema, "GET", path, {"job_id": job}).status_code == status
 
     @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
     def test_a_url_is_taken_as_described(self, schema: BaseSchema, route: IngressRoute) -> None:
