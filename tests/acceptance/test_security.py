@@ -203,8 +203,8 @@ def filled(path: str, job: str, batch: str) -> str:
 
 
 def belongs_to_someone(path: str) -> bool:
-    """Templates are public."""
-    return "{" in path and "/templates/" not in path
+    """Templates are public, and a track is made of the talks of several jobs."""
+    return "{" in path and "/templates/" not in path and "/tracks/" not in path
 
 
 class TestTraversal:

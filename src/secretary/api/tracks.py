@@ -31,7 +31,7 @@ from .ingress import (
     wait_seconds,
 )
 from .models import EnqueuedBatch, Envelope, ProcessInfo, RequestInfo, ResponseModel
-from .openapi import form_body, make_router, properties_of
+from .openapi import error_responses, form_body, make_router, properties_of
 from .requests import Fields, Form, IdempotencyKey, job_service_of, read_form, with_trace
 from .responses import accepted, enqueued, job_error_response, success
 
@@ -122,7 +122,9 @@ def tracks_router(registry: Registry) -> APIRouter:
         summary="Summarize all tracks",
         description=f"Create a `track` job for each track. {WAITS}",
         response_model=Envelope[EnqueuedBatch],
-        responses=RESPONSES | {200: {"model": AllTracks, "description": "All jobs have ended"}},
+        responses=RESPONSES
+        | error_responses((404,))
+        | {200: {"model": AllTracks, "description": "All jobs have ended"}},
         **options,
     )
     router.add_api_route(

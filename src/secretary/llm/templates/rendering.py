@@ -255,10 +255,11 @@ def render(
     if faults := validate_answer(template.fields, filled):
         problems = "; ".join(faults[:10])
         raise UpstreamFailed(f"The answer of the language model is not valid: {problems}")
+    source = _json_object(text)
     answers = {
         field.name: _normalize(field.field_type, to_json(filled[field.name]))
         for field in template.fields
-        if not _is_left_out(field, filled, text)
+        if not _is_left_out(field, filled.get(field.name), source)
     }
     values = {SOURCE_KEY: to_json(text), NAME_KEY: template.name, **to_json(context), **answers}
     values |= {field.name: None for field in template.fields if field.name not in answers}
@@ -287,22 +288,21 @@ def render(
     )
 
 
-def _is_left_out(field: Field, filled: Mapping[str, Any], text: str) -> bool:
+def _is_left_out(field: Field, value: Any, source: Mapping[str, Any] | None) -> bool:
     """Whether the result has no such field: an optional one without a value, or one that the
     source, if it is a JSON object to be translated, does not have either."""
-    if not is_empty(filled.get(field.name)):
-        return False
-    return field.field_type.optional or _is_missing_in_json(field.name, text)
+    is_missing_in_source = source is not None and source.get(field.name) is None
+    return is_empty(value) and (field.field_type.optional or is_missing_in_source)
 
 
-def _is_missing_in_json(name: str, text: str) -> bool:
+def _json_object(text: str) -> dict[str, Any] | None:
     if not text.lstrip().startswith("{") or len(text) > MAX_JSON_SOURCE:
-        return False
+        return None
     try:
         source = json.loads(text)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(source, dict) and source.get(name) is None
+        return None
+    return source if isinstance(source, dict) else None
 
 
 def _value(value: Any, values: Mapping[str, Json]) -> Json:
