@@ -75,7 +75,7 @@ class TestSubmit:
         result = program.run("submit", "unheard-of", "--wait", "--json")
         assert result.code == 1
         assert result.json["error"]["code"] == "UNKNOWN_JOB_TYPE"
-        assert "There is no handler for 'unheard-of' here (there are: audio, imageocr" in result.err
+        assert "There is no handler for 'unheard-of' here (there are: audio, chat" in result.err
 
     def test_parameters_come_from_json_a_file_and_pairs(
         self, program: Program, service: Running

@@ -230,7 +230,7 @@ class TestCompletion:
         assert self.completed(program, "secretary comp") == ["completion"]
         assert self.completed(program, "secretary jobs wa") == ["watch"]
         assert self.completed(program, "secretary submit --max") == ["--max-attempts"]
-        assert self.completed(program, "secretary submit ima") == ["imageocr"]
+        assert self.completed(program, "secretary submit imageo") == ["imageocr"]
         assert self.completed(program, "secretary jobs list --type se") == ["selftest", "session"]
 
     def test_job_types_come_from_the_service(self, remote: Program, tmp_path: Path) -> None:

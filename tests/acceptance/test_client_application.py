@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from ..audio_files import WORDS, german_speech, made, sound, speech, video
+from ..audio_files import WORDS, german_speech, made, sound, video
 from ..client_application.callbacks import TEMPLATE, Application, running_application
 from ..client_application.calls import Calls, File, ServiceError
 from ..client_application.model_endpoint import HEARD, ModelEndpoint, model_endpoint, vector
@@ -268,10 +268,10 @@ class TestEvents:
         self, application: Application
     ) -> None:
         application.work_seconds = 1.5
-        job = application.new_job("recording")
-        file = ("a.wav", speech().read_bytes(), "audio/*")
-        fields = {**RECORDING_FORM, "target_language": "en", "useCache": "false"}
-        application.submit(job, "audio/process", file, **fields)
+        job = application.new_job("document")
+        scan = ("scan.pdf", scan_of(*(words(text=f"Page {n}") for n in range(12))), "*/*")
+        fields = {**PDF_FORM, "useCache": "false", "includeHighResPages": "false"}
+        application.submit(job, "pdf/process-mistral-ocr", scan, **fields)
         job.wait()
         *progress, final = job.events
         assert progress
