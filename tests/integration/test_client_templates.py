@@ -222,7 +222,7 @@ class TestTheModelTheClientChose:
         async with talking(tmp_path, says(json.dumps(ANSWER))) as (service, server):
             data = await posted(service, json=body(provider="openrouter"))
             assert len(server.requests) == 1
-        assert "openrouter" in data["metadata"]["warnings"][0]
+        assert "openrouter" in data["warnings"][0]["message"]
         nowhere = {"base_url": "http://127.0.0.1:9/v1"}
         async with talking(
             tmp_path / "other", says(json.dumps(ANSWER)), providers={"mistral": nowhere}

@@ -37,6 +37,7 @@ NAMES = {
     404: "not_found",
     405: "method_not_allowed",
     409: "conflict",
+    410: "gone",
     413: "payload_too_large",
     415: "unsupported_file",
     416: "validation_error",

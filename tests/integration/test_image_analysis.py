@@ -94,7 +94,7 @@ class TestOneImage:
         async with service_with_models(tmp_path, says(json.dumps(FILLED))) as (service, server):
             more = {"additional_field_descriptions": json.dumps({"title": "At most two words"})}
             await analyzed(service, ("a.png", picture("red")), **more)
-        assert "title: At most two words" in server.requests[0]["messages"][0]["content"]
+        assert "At most two words" in server.requests[0]["messages"][0]["content"]
 
     async def test_without_a_template_it_is_described(self, tmp_path: Path) -> None:
         async with service_with_models(tmp_path, says("# Red\n\nA square.")) as (service, server):

@@ -79,7 +79,7 @@ async def test_many_pages_are_summarised(service: ServiceClient) -> None:
     assert_logged(
         messages,
         "The pdf file has 500 pages; reading pages 1 to 500",
-        rf"Read 500 pages by method native in {TIME}, {TIME} per page",
+        rf"Read 500 pages by method auto in {TIME}, {TIME} per page",
     )
 
 
@@ -143,7 +143,7 @@ async def test_a_talk_names_its_parts(service: ServiceClient) -> None:
         SOURCE.format("event", rf"downloaded from 127.0.0.1 in {TIME}"),
         "slides: The pdf file has 3 pages; reading pages 1 to 3",
         r"video: Recording: mp4, 00:\d\d, h264, aac, 0 subtitle tracks",
-        r"Talk: page of \d+ characters, a transcript in en, 3 slides; 0 parts are missing",
+        r"Talk: page of \d+ characters, a transcript in en, 3 slides; 1 part missing",
         r"Output: [\d,]+ characters, \d+ files beside it",
         rf"Time per step: .*video/transcribing {TIME}.*",
         COMPLETED,

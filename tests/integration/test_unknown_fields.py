@@ -148,7 +148,7 @@ CLIENT_CALLS: dict[str, dict[str, Any]] = {
     },
     "/api/transformer/template": {
         "json": {"text": "A", "template_content": "{{text}}", "source_language": "de",
-                 "target_language": "de", "context": {}, "additional_field_descriptions": {"a": 1},
+                 "target_language": "de", "context": {}, "additional_field_descriptions": {},
                  "use_cache": False, "callback_url": None, "callback_token": None, "wait_ms": 0,
                  "model": "some/model", "jobId": "1", "container_selector": "li", "async": True},
     },

@@ -297,10 +297,12 @@ def _resources(job: AsyncJob) -> Iterator[Resource]:
 
 
 def _images(job_id: str, results: Results) -> list[str]:
-    """The names of the pictures among the files of a job."""
+    """The names of the pictures among the files of a job, without previews of other pictures."""
     names = [unquote(path.removeprefix(f"/api/files/{job_id}/")) for path in results.assets]
     types = {name: mimetypes.guess_type(name)[0] or "" for name in names}
-    return [name for name, media_type in types.items() if media_type.startswith("image/")]
+    images = [name for name, media_type in types.items() if media_type.startswith("image/")]
+    previews = {name.replace("image_", "preview_", 1) for name in images if "image_" in name}
+    return [name for name in images if name not in previews]
 
 
 def _text_uri(job_id: str) -> str:

@@ -123,7 +123,8 @@ class Resource(View[D]):
 
     @property
     def path(self) -> str:
-        return f"/api/{self._collection}/{quote(self.id, safe='')}"
+        # `..` would name the parent route.
+        return f"/api/{self._collection}/{quote(self.id, safe='').replace('..', '%2E%2E')}"
 
     async def refresh(self) -> Self:
         return self._update(await self._connection.get(self.path))

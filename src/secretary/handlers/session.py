@@ -148,7 +148,7 @@ async def session(ctx: SessionContext) -> SessionResults:
     )
     await ctx.log(
         f"Talk: page of {len(talk.page_text):,} characters, {transcript},"
-        f" {counted(len(talk.slides), 'slide')}; {len(talk.missing)} parts are missing"
+        f" {counted(len(talk.slides), 'slide')}; {counted(len(talk.missing), 'part')} missing"
     )
     paths = session_paths(
         event=talk.facts["event"],
