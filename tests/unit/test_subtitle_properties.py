@@ -50,6 +50,12 @@ def test_what_is_written_as_webvtt_is_read_again(segments: list[TimedText]) -> N
     assert all(before.start <= after.start for before, after in itertools.pairwise(again))
 
 
+def test_a_word_with_a_hyphen_is_not_split_at_the_end_of_a_line() -> None:
+    text = "Some twenty-five letters and then a state-of-the-art machine follows"
+    again = parse_subtitles("".join(as_vtt([TimedText(0.0, 9.0, text)])))
+    assert words_of(again) == text.split()
+
+
 @given(spoken())
 def test_each_screen_fits_and_takes_its_time(segments: list[TimedText]) -> None:
     for text in ("".join(as_srt(segments)), "".join(as_vtt(segments)).removeprefix("WEBVTT\n\n")):

@@ -128,7 +128,7 @@ def as_vtt(segments: Iterable[TimedText]) -> Iterator[str]:
 def _screens(segments: Iterable[TimedText]) -> Iterator[TimedText]:
     """Split what does not fit on a screen; each part is shown in proportion to its length."""
     for start, end, text in segments:
-        lines = textwrap.wrap(" ".join(text.split()), LINE_LENGTH)
+        lines = textwrap.wrap(" ".join(text.split()), LINE_LENGTH, break_on_hyphens=False)
         total = sum(map(len, lines))
         shown = 0
         for first in range(0, len(lines), LINES):
