@@ -265,14 +265,15 @@ class TestRecordingsWithCallback:
 
 class TestEvents:
     def test_progress_carries_only_a_number_and_nothing_follows_the_final_event(
-        self, application: Application
+        self, application: Application, models: ModelEndpoint
     ) -> None:
         application.work_seconds = 1.5
+        models.vision_seconds = 4.0
         job = application.new_job("document")
-        scan = ("scan.pdf", scan_of(*(words(text=f"Page {n}") for n in range(12))), "*/*")
-        fields = {**PDF_FORM, "useCache": "false", "includeHighResPages": "false"}
-        application.submit(job, "pdf/process-mistral-ocr", scan, **fields)
+        fields = form(extraction_method="llm", useCache="false", includeImages="false")
+        application.submit(job, "pdf/process", PDF, **fields)
         job.wait()
+        models.vision_seconds = 0.0
         *progress, final = job.events
         assert progress
         for event in progress:
@@ -301,7 +302,7 @@ class TestEvents:
         assert [kind for status, kind in job.answers if kind == "final"] == ["final"]
 
     def test_a_slow_answer_to_a_final_event_is_waited_for(self, application: Application) -> None:
-        application.work_seconds = 12  # longer than any progress event may take
+        application.work_seconds = 4
         job = application.new_job("document")
         application.submit(job, "pdf/process-mistral-ocr", PDF, **PDF_FORM)
         job.wait()

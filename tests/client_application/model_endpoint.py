@@ -4,6 +4,7 @@ import base64
 import hashlib
 import io
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -24,10 +25,14 @@ class ModelEndpoint:
 
     def __init__(self) -> None:
         self.url = ""
+        #: How many seconds it looks at a picture.
+        self.vision_seconds = 0.0
         self.requests: list[tuple[str, dict[str, Any]]] = []
 
     def answer(self, path: str, request: dict[str, Any]) -> dict[str, Any]:
         self.requests.append((path, request))
+        if "image_url" in json.dumps(request.get("messages", [])):
+            time.sleep(self.vision_seconds)
         answers = {
             "/v1/chat/completions": chat,
             "/v1/embeddings": embeddings,
