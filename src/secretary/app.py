@@ -140,8 +140,13 @@ class Application:
         from .webhooks import Sender, SenderOptions  # imports an HTTP client
 
         timeout = timedelta(seconds=self.settings.webhooks.final_timeout_sec)
-        options = SenderOptions()
-        options = replace(options, finals=replace(options.finals, timeout=timeout))
+        late_wait = timedelta(seconds=self.settings.webhooks.uncertain_retry_sec)
+        default = SenderOptions()
+        options = replace(
+            default,
+            finals=replace(default.finals, timeout=timeout),
+            schedule=replace(default.schedule, late_wait=late_wait),
+        )
         sender = Sender(self.store, self.sources.network, self.files, options)
         self._wake_sender = sender.wake
         return sender

@@ -324,6 +324,8 @@ class TemplateSettings(Group):
 class WebhookSettings(Group):
     #: How long a receiver may take to respond to a final event.
     final_timeout_sec: float = Field(default=600, gt=0, le=3600)
+    #: How long to wait before a final event is sent again that a receiver may have processed.
+    uncertain_retry_sec: float = Field(default=1800, gt=0, le=86_400)
 
 
 class LoggingSettings(Group):

@@ -124,6 +124,8 @@ def _create(
         "SECRETARY_GENERIC_WORKER__SHUTDOWN_GRACE_SEC": "2",
         "SECRETARY_GENERIC_WORKER__MAX_CRASHES": str(MAX_CRASHES),
         "SECRETARY_NETWORK__ALLOW_HOSTS": "127.0.0.1",
+        # Its receivers ignore repeated events, and the run is over long before the default.
+        "SECRETARY_WEBHOOKS__UNCERTAIN_RETRY_SEC": "5",
         "PYTHONUNBUFFERED": "1",
         **other.model,
     }
