@@ -1,5 +1,6 @@
 """Speech from PCM to words with timestamps: all steps, with the real engine."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -88,11 +89,15 @@ def test_times_are_those_of_the_recording(tmp_path: Path) -> None:
 def test_no_word_is_lost_or_doubled_where_speech_is_cut(tmp_path: Path) -> None:
     sound = read_aloud(MINUTES)
     duration, spans = detect_speech(written(sound, tmp_path / "sound.raw"))
-    pieces = [
-        Chunk(number, piece.windows)
-        for number, speech in enumerate(_parts(spans, 3.0))
-        for piece in build_chunks(duration, speech)
-    ]
+    parts = _parts(spans, 3.0)
+    cuts = [(before[-1].end + after[0].start) / 2 for before, after in pairwise(parts)]
+    pieces = []
+    for number, (speech, start, end) in enumerate(
+        zip(parts, [0.0, *cuts], [*cuts, duration], strict=True)
+    ):
+        [piece] = build_chunks(end, speech)
+        [window] = piece.windows
+        pieces.append(Chunk(number, (window._replace(start=max(start, window.start)),)))
     assert len(pieces) >= 4
     transcriptions = transcribe_audio(sound, tmp_path, pieces=pieces)
     assert word_error_rate(MINUTES, text_of(transcriptions)) <= 0.05

@@ -264,8 +264,9 @@ def _summarise(
 _COPY_BYTES = 1024 * 1024
 #: Seconds. Timestamps are often slightly off; following them exactly would tear words apart.
 _JITTER = 0.1
-#: Audio that starts this close to second 0 is not moved.
-_START_TOLERANCE = 0.01
+#: Audio that starts this close to second 0 is not moved: the start that WebM declares may include
+#: the 6.5 to 20 ms of padding that decoders drop.
+_START_TOLERANCE = 0.025
 #: A jump of the timestamps that does not last this long is an error in them, not a gap.
 _MIN_JUMP = 0.5
 #: Timestamps that go back further than this were restarted; the audio is not a repetition.
