@@ -54,6 +54,12 @@ docs: .venv/.group-docs ## Build the documentation site in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "Open site/index.html"
 
+lock: ## Pin all packages in requirements/ after a change of pyproject.toml; new versions: ARGS=--upgrade
+	@$(PYTHON) scripts/lock.py $(ARGS)
+
+sbom: ## Write the SBOM (CycloneDX) of the pinned packages to dist/
+	@$(PYTHON) scripts/sbom.py
+
 licences: .venv/.dev ## Update the list of third-party licences
 	@$(BIN)/python scripts/write_licences.py
 
@@ -106,14 +112,17 @@ clean: ## Remove everything that can be rebuilt; your data is kept
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis fuzz-finds dist site
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.venv/.installed: pyproject.toml scripts/make-venv
+# What .venv is made from.
+PINNED := pyproject.toml scripts/make-venv $(wildcard requirements/*.txt)
+
+.venv/.installed: $(PINNED)
 	@PYTHON=$(PYTHON) scripts/make-venv
 
-.venv/.group-docs: pyproject.toml scripts/make-venv
+.venv/.group-docs: $(PINNED)
 	@PYTHON=$(PYTHON) scripts/make-venv docs
 
 .venv/.group-security: .venv/.dev
 	@PYTHON=$(PYTHON) scripts/make-venv security
 
-.venv/.dev: pyproject.toml scripts/make-venv
+.venv/.dev: $(PINNED)
 	@PYTHON=$(PYTHON) scripts/make-venv dev

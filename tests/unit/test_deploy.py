@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import shlex
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +199,18 @@ class TestImage:
         named = set(extras.removeprefix("EXTRAS=").split(","))
         assert named <= project["optional-dependencies"].keys()
 
+    def test_it_installs_pinned_packages_only(self) -> None:
+        installs = [
+            command
+            for _, rest in self.STEPS
+            for command in rest.split("&&")
+            if "pip install" in command or "pip wheel" in command
+        ]
+        (options,) = re.findall(r"set -- (--no-cache-dir[^&]+)", str(self.STEPS))
+        assert "--require-hashes" in options and "--only-binary :all:" in options
+        assert len(installs) == 4
+        assert all('install "$@" ' in one or "--no-index" in one for one in installs)
+
     def test_its_base_has_a_version(self) -> None:
         bases = [rest for name, rest in self.STEPS if name == "ARG" and "PYTHON" in rest]
         assert bases == ["PYTHON=3.11-slim-bookworm"]
@@ -216,6 +230,50 @@ class TestCompose:
     def test_no_port_is_open_to_other_machines(self) -> None:
         ports = [port for one in COMPOSE["services"].values() for port in one.get("ports", ())]
         assert ports and all(port.startswith("127.0.0.1:") for port in ports)
+
+    def test_only_the_api_has_a_port(self) -> None:
+        assert [name for name, one in COMPOSE["services"].items() if one.get("ports")] == ["api"]
+
+    def test_the_database_and_grafana_require_passwords(self) -> None:
+        """Compose refuses to start while a variable with `:?` is empty."""
+        mongo, grafana = (COMPOSE["services"][name] for name in ("mongo", "grafana"))
+        assert " --keyFile /run/mongo-key" in mongo["command"][0]
+        passwords = (
+            mongo["environment"]["MONGO_INITDB_ROOT_PASSWORD"],
+            mongo["environment"]["MONGO_PASSWORD"],
+            grafana["environment"]["GF_SECURITY_ADMIN_PASSWORD"],
+            *(
+                one["environment"]["MONGODB_URI"].partition("secretary:")[2]
+                for one in OURS.values()
+            ),
+        )
+        assert all(re.match(r"\$\{\w+_PASSWORD:\?", password) for password in passwords)
+
+    def test_workers_cannot_reach_grafana(self) -> None:
+        grafana = set(COMPOSE["services"]["grafana"]["networks"])
+        assert all(grafana.isdisjoint(one["networks"]) for one in OURS.values())
+
+    def test_every_image_can_be_pinned_by_its_digest(self, tmp_path: Path) -> None:
+        docker = tmp_path / "docker"
+        docker.write_text('#!/bin/sh\nfor image; do :; done; echo "sha256:digest-of-$image"\n')
+        docker.chmod(0o700)
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        done = subprocess.run(
+            [DEPLOY / "image-digests"], env={"PATH": path}, capture_output=True, text=True
+        )
+        images = [x["image"] for n, x in COMPOSE["services"].items() if n not in OURS]
+        images += {f"python:{one['build']['args']['PYTHON']}" for one in OURS.values()}
+        pinned = dict(line.split("=") for line in done.stdout.splitlines())
+        assert len(pinned) == len(images) == 4
+        for image in images:
+            name, _, variable = image.partition("${")
+            assert pinned[variable.removesuffix(":-}")] == f"@sha256:digest-of-{name}"
+
+    def test_the_base_image_is_that_of_the_dockerfile(self) -> None:
+        (base,) = {one["build"]["args"]["PYTHON"] for one in OURS.values()}
+        assert (
+            f"ARG PYTHON={base.partition('$')[0]}\n" in (DEPLOY / "docker/Dockerfile").read_text()
+        )
 
     def test_nobody_shares_a_data_directory(self) -> None:
         volumes = [one["volumes"][0] for one in OURS.values()]
@@ -243,6 +301,46 @@ class TestKubernetes:
                 assert one["spec"]["selector"]["matchLabels"] == labels[one["metadata"]["name"]]
             if one["kind"] == "ScaledObject":
                 assert one["spec"]["scaleTargetRef"]["name"] in labels
+
+    def test_pods_only_have_the_connections_that_are_listed(self) -> None:
+        policies = {
+            one["metadata"]["name"]: one["spec"]
+            for one in manifests()
+            if one["kind"] == "NetworkPolicy"
+        }
+        denied = policies.pop("default-deny")
+        assert denied == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+        for spec in policies.values():
+            assert "app.kubernetes.io/name" in spec["podSelector"]["matchLabels"]
+            assert all(rule["from"] and rule["ports"] for rule in spec.get("ingress", ()))
+        named = {
+            port["name"]
+            for _, pod in pods()
+            for container in pod["containers"]
+            for port in container["ports"]
+        }
+        assert {port["port"] for port in policies["metrics"]["ingress"][0]["ports"]} == named
+
+    def test_pods_cannot_reach_private_networks(self) -> None:
+        (outgoing,) = (
+            one for one in manifests() if one.get("metadata", {}).get("name") == "outgoing"
+        )
+        blocks = [
+            to["ipBlock"]
+            for rule in outgoing["spec"]["egress"]
+            for to in rule["to"]
+            if "ipBlock" in to
+        ]
+        refused = [ip_network(one) for block in blocks for one in block["except"]]
+        for address in ("10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
+                        "fd00::1", "fe80::1"):  # fmt: skip
+            assert any(ip_address(address) in network for network in refused)
+
+    def test_the_example_of_a_secret_contains_none(self) -> None:
+        example = yaml.safe_load((DEPLOY / "kubernetes/secret.example.yaml").read_text())
+        values = example["stringData"]
+        assert "<password>" in values.pop("MONGODB_URI")
+        assert set(values.values()) == {""}
 
     def test_a_scaled_worker_has_the_slots_that_its_scaling_goes_by(self) -> None:
         arguments = {name: pod["containers"][0]["args"] for name, pod in pods()}

@@ -10,7 +10,7 @@ import pytest
 
 from secretary.core.errors import EngineUnavailable
 from secretary.media.speech.engines import SAMPLE_RATE, open_speech_engine
-from secretary.media.speech.whisper import Whisper
+from secretary.media.speech.whisper import MODEL_PACKAGE, Whisper
 
 from ..speech import BECKETT, noise, real_voice, silence, tones, word_error_rate
 
@@ -95,6 +95,35 @@ def test_a_damaged_model_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes((good / "model.bin").read_bytes()[:100_000])
     with pytest.raises(EngineUnavailable, match="damaged"):
         Whisper(str(tmp_path)).transcribe([silence(1)], language="en")
+
+
+def changed_copy(directory: Path, name: str) -> None:
+    """Copy the built-in model with one more byte at the end of this file."""
+    directory.mkdir(parents=True)
+    for path in Whisper()._directory.iterdir():
+        (directory / path.name).symlink_to(path)
+    content = (directory / name).read_bytes()
+    (directory / name).unlink()
+    (directory / name).write_bytes(content + b"\n")
+
+
+@pytest.mark.parametrize("name", ["model.bin", "config.json", "vocabulary.txt"])
+def test_weights_that_differ_from_the_reviewed_ones_are_not_loaded(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / MODEL_PACKAGE
+    changed_copy(package / "model", name)
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(EngineUnavailable, match=rf"{name} has another SHA-256") as caught:
+        Whisper().transcribe([silence(1)], language="en")
+    assert caught.value.details == {"changed": [name]}
+    assert str(tmp_path) not in caught.value.message
+
+
+def test_the_weights_in_a_configured_directory_may_be_others(tmp_path: Path) -> None:
+    changed_copy(tmp_path / "model", "config.json")
+    assert Whisper(str(tmp_path / "model"))._model.is_multilingual is False
 
 
 def test_another_model_is_another_version(tmp_path: Path) -> None:

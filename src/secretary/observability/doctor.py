@@ -108,6 +108,7 @@ def check_media(options: MediaSettings) -> Iterator[Finding]:
         return  # see check_models
     try:
         engine = open_speech_engine(options.speech_model_directory)
+        engine.verify()
         languages = engine.languages()
     except EngineUnavailable as error:
         fact = "speech cannot be transcribed on this machine"

