@@ -65,7 +65,7 @@ NewJob = tuple[Job, Document]
 
 async def new_job(db: Database, job: Job, key: Document | None = None) -> NewJob:
     document = job_document(job, arrival=db.next_arrival()) | db.new_change_time
-    document |= state_to(job.webhook, first_event(job.webhook))
+    document |= state_to(job.webhook, job.user_id, first_event(job.webhook))
     document |= await write_value(db, job.job_id, "parameters", job.parameters)
     return job, document | ({"idempotency_key": key} if key else {})
 
