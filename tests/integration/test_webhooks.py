@@ -28,6 +28,7 @@ from secretary.core.job import (
     Failed,
     Job,
     JobError,
+    JobStatus,
     Outcome,
     Progress,
     Webhook,
@@ -355,6 +356,35 @@ class TestRetries:
 
 
 SLOW = replace(with_finals(timeout=timedelta(seconds=30)), slow_after=milliseconds(200))
+
+
+class NotCommitted:
+    """A store whose majority does not have the ends of jobs yet."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.looked = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def get(self, job_id: str) -> Job:
+        self.looked.set()
+        job = await self._store.get(job_id)
+        return job.model_copy(update={"status": JobStatus.PROCESSING, "completed_at": None})
+
+
+async def test_an_end_that_is_not_committed_yet_is_neither_sent_nor_looked_at_without_pause(
+    store: Store, receiver: Receiver
+) -> None:
+    job = await ended(store, hook(receiver))
+    waiting: Any = NotCommitted(store)
+    async with sending(waiting, replace(FAST, poll_every=timedelta(hours=1))):
+        await waiting.looked.wait()
+    due_at = await store.next_event_due_at()
+    assert due_at is not None and due_at > utc_now() + timedelta(minutes=30)
+    (delivery,) = (await store.get(job.job_id)).deliveries
+    assert (delivery.tried, receiver.received) == (0, [])
 
 
 class TestReceiversThatProcessBeforeTheyRespond:

@@ -294,9 +294,14 @@ class Sender:
         owner = await (store.get(event.owner_id) if is_job else store.get_batch(event.owner_id))
         webhook = owner.webhook
         wanted = webhook is not None and webhook.wants(phase_of(owner))
-        is_current = event.is_final == (owner.status in FINAL_STATUSES)
+        has_ended = owner.status in FINAL_STATUSES and owner.completed_at is not None
+        is_current = event.is_final == has_ended
         if event.is_final and is_current and not wanted:  # another job reports to this webhook now
             await store.record_delivery(event, None)
+            return
+        if event.is_final and not is_current:  # withdrawn since, or not committed yet
+            later = utc_now() + self._options.poll_every
+            await store.record_delivery(event, None, next_try_at=later)
             return
         if webhook is not None and wanted and is_current:
             result = await self._request(sending, owner, webhook)

@@ -120,12 +120,19 @@ def restarted(document: Document) -> Document:
     return update
 
 
-async def withdraw(db: Database, batch_ids: Sequence[str]) -> None:
-    """Withdraw undelivered final events of batches that are unfinished again."""
-    await db.durable.batches.update_many(
-        {"_id": {"$in": list(batch_ids)}, "told": {"$exists": True}},
-        {"$unset": {"deliveries.$[].next_try_at": "", "outbox": ""}},
-    )
+_WITHDRAWN = {"$mergeObjects": ["$$this", {"next_try_at": None}]}
+#: The stage that withdraws the undelivered final event of a batch that is unfinished again.
+WITHDRAWN: Document = {
+    "$set": {
+        "deliveries": {
+            "$cond": [
+                {"$isArray": "$deliveries"},
+                {"$map": {"input": DELIVERIES, "in": _WITHDRAWN}},
+                "$$REMOVE",
+            ]
+        }
+    }
+}
 
 
 REPORTED = {"outbox": 1, "pace": 1, "progress.percent": 1}
