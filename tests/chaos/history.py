@@ -26,6 +26,8 @@ class AcceptedBatch:
     batch_id: str
     job_ids: tuple[str, ...]
     hook: str | None = None
+    #: Whether it was cancelled and restarted.
+    is_churned: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,11 +94,13 @@ def _of_jobs(history: History) -> list[str]:
         if job is None:
             continue
         lives = history.lives.get(one.job_id, {})
+        is_churned = one.kind == "churn"
+        may_be_cancelled = is_churned and job.status is JobStatus.CANCELLED
         faults = [
-            *_of_end(job, history.max_crashes),
+            *(() if may_be_cancelled else _of_end(job, history.max_crashes)),
             *_of_attempts(job, history.clock_went_back),
             *(_of_journal(job, lives) if one.kind == "chaos" else ()),
-            *_changed_after_its_end(job, history.sightings.get(one.job_id)),
+            *(() if is_churned else _changed_after_its_end(job, history.sightings.get(one.job_id))),
             *history.wrong_results.get(one.job_id, ()),
         ]
         wrong += [f"{one.job_id} ({one.kind}) {fault}" for fault in faults]
@@ -181,9 +185,10 @@ def _undelivered(history: History) -> list[str]:
         if not delivery.is_signed
     ]
     for one in history.accepted:
-        if (job := history.jobs.get(one.job_id)) is not None:
+        if (job := history.jobs.get(one.job_id)) is not None and one.kind != "rejected":
             received = _of_owner(by_path.get(one.hook or "", ()), "job_id", one.job_id)
-            faults = _of_deliveries(job.deliveries, job.status, one.hook, received)
+            check = _of_last_delivery if one.kind == "churn" else _of_deliveries
+            faults = check(job.deliveries, job.status, one.hook, received)
             wrong += [f"{one.job_id} ({one.kind}) {fault}" for fault in faults]
     for each in history.batches:
         if (batch := history.stored_batches.get(each.batch_id)) is not None:
@@ -194,7 +199,8 @@ def _undelivered(history: History) -> list[str]:
                 )
                 if delivery.document.get("job_id") is None
             ]
-            faults = _of_deliveries(batch.deliveries, batch.status, each.hook, received)
+            check = _of_last_delivery if each.is_churned else _of_deliveries
+            faults = check(batch.deliveries, batch.status, each.hook, received)
             wrong += [f"{each.batch_id} {fault}" for fault in faults]
     return wrong
 
@@ -233,6 +239,20 @@ def _of_deliveries(
     if any(not one.is_end for one in events[first_end:last_end]) or events[last_end + 1 :]:
         wrong.append("was reported as running after its end")
     return wrong
+
+
+def _of_last_delivery(
+    deliveries: Sequence[Delivery],
+    status: JobStatus,
+    hook: str | None,
+    events: Sequence[ReceivedEvent],
+) -> list[str]:
+    """It ended several times; its last end is delivered."""
+    ends = [delivery for delivery in deliveries if delivery.event != "progress"]
+    if hook is None or not ends:
+        return [] if hook is None else ["has no delivery of its end"]
+    last = [one for one in events if one.is_end and one.message_id == ends[-1].delivery_id]
+    return _of_deliveries(ends[-1:], status, hook, last)
 
 
 def faults_of(job: Job, lives: Lives) -> list[str]:

@@ -11,6 +11,7 @@ from secretary.core.http_headers import webhook_signature
 
 from ..ports import free_ports
 from ..webhook_receiver import CUT, OK, RESET, Received, Receiver, Reply
+from .workload import BROKEN
 
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 #: What a faulty receiver does, by the name of its fault; None: it hangs, then closes the
@@ -66,6 +67,8 @@ class Mailbox:
         return f"http://127.0.0.1:{self.port}{path}"
 
     def take(self, received: Received) -> Reply:
+        if received.path == BROKEN:
+            return Reply(status=500)
         fault = self._fault
         if fault is None:
             self.received_events.append(ReceivedEvent.of(received))

@@ -186,6 +186,35 @@ def test_the_end_of_a_batch_is_delivered_separately_from_those_of_its_jobs() -> 
     assert broken_promises(history(**given, **received(PROGRESS, END, of_the_batch))) == []
 
 
+def test_of_a_batch_that_was_restarted_the_last_end_counts() -> None:
+    churned = {
+        "accepted": [Accepted("job-1", "churn")],
+        "batches": [AcceptedBatch("batch-1", ("job-1",), "/batch", is_churned=True)],
+        **of_job(status=JobStatus.CANCELLED, deliveries=()),
+        "sightings": {"job-1": Sighting("completed", 1, str(seconds(2)))},
+    }
+    first, last = (
+        RECEIVED.model_copy(update={"n": n, "delivery_id": f"msg_{n}", "event": event})
+        for n, event in ((1, "completed"), (2, "error"))
+    )
+    failed = {"counts": {JobStatus.CANCELLED: 1}, "deliveries": (first, last)}
+    document = {"phase": "error", "status": "error", "job_id": None, "batch_id": "batch-1"}
+    end = ReceivedEvent("/batch", "msg_2", True, document)
+    earlier = replace(end, message_id="msg_1", document={**document, "status": "completed"})
+    given = churned | batch(**failed)
+    assert broken_promises(history(**given, **received(earlier, end))) == []
+    assert any(
+        text.startswith("batch-1 ended, but no webhook was sent")
+        for text in broken_promises(history(**given, **received(earlier)))
+    )
+    assert any(
+        text.startswith("batch-1 counts")
+        for text in broken_promises(
+            history(**churned, **batch(**failed | {"counts": {}}), **received(end))
+        )
+    )
+
+
 def test_the_same_seed_gives_the_same_faults_and_another_gives_others() -> None:
     first = fault_plan.faults(7, 600, "sqlite")
     assert first == fault_plan.faults(7, 600, "sqlite")
