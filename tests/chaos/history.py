@@ -1,5 +1,6 @@
 """Checks what happened against the guarantees, without I/O: takes a history, returns violations."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +9,10 @@ from itertools import pairwise
 from secretary.core.job import FINAL_STATUSES, Batch, Delivery, Job, JobStatus
 
 from .receivers import ReceivedEvent
+
+#: How long a final event may wait for its first attempt: for a sender and the store, and until the
+#: pause of a host that refused connections is over, but not for other paths of its host.
+MAX_WAIT = 90.0
 
 #: What a handler recorded about one job: the events and monotonic times of each attempt.
 Lives = Mapping[int, Sequence[tuple[str, float]]]
@@ -66,6 +71,7 @@ def broken_promises(history: History) -> list[str]:
         *_of_jobs(history),
         *_of_batches(history),
         *_undelivered(history),
+        *_late(history),
         *history.left,
     ]
 
@@ -202,6 +208,23 @@ def _undelivered(history: History) -> list[str]:
             check = _of_last_delivery if each.is_churned else _of_deliveries
             faults = check(batch.deliveries, batch.status, each.hook, received)
             wrong += [f"{each.batch_id} {fault}" for fault in faults]
+    return wrong
+
+
+def _late(history: History) -> list[str]:
+    """An event that no fault kept from arriving at its first attempt arrives soon."""
+    received = {one.message_id: one.at for one in reversed(history.received_events) if one.is_end}
+    wrong = []
+    for one in history.accepted:
+        job = history.jobs.get(one.job_id)
+        if job is None or one.kind != "chaos":
+            continue
+        lives = history.lives.get(one.job_id, {}).get(job.attempt, ())
+        ended_at = max((at for event, at in lives if event == "end"), default=math.inf)
+        for delivery in job.deliveries:
+            waited = received.get(delivery.delivery_id, 0.0) - ended_at
+            if delivery.tried == 1 and waited > MAX_WAIT:
+                wrong.append(f"{one.job_id} was first reported {waited:.0f} s after its end")
     return wrong
 
 

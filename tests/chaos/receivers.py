@@ -33,6 +33,8 @@ class ReceivedEvent:
     is_signed: bool
     #: From the body: `phase`, `status`, `job_id`, `batch_id` and so on.
     document: dict[str, Any]
+    #: By the monotonic clock.
+    at: float = 0.0
 
     @property
     def is_end(self) -> bool:
@@ -40,7 +42,8 @@ class ReceivedEvent:
 
     @classmethod
     def of(cls, request: Received) -> "ReceivedEvent":
-        return cls(request.path, request.message_id, _is_signed(request), request.json)
+        signed = _is_signed(request)
+        return cls(request.path, request.message_id, signed, request.json, request.at)
 
 
 def _is_signed(request: Received) -> bool:

@@ -34,7 +34,9 @@ ATTEMPTS = (
     Attempt(attempt=1, worker_id="a", started_at=seconds(0), ended_at=seconds(2)),
     Attempt(attempt=2, worker_id="b", started_at=seconds(3), ended_at=seconds(5)),
 )
-RECEIVED = Delivery(n=1, delivery_id="msg_1", event="completed", created_at=NOON, delivered_at=NOON)
+RECEIVED = Delivery(
+    n=1, delivery_id="msg_1", event="completed", created_at=NOON, delivered_at=NOON, tried=1
+)
 DONE = Job(
     job_id="job-1",
     job_type="chaos",
@@ -152,6 +154,7 @@ def test_a_clock_that_was_set_back_excuses_times_out_of_order() -> None:
         ),
         (received(END, replace(END, message_id="msg_2")), "was delivered with several ids"),
         (received(END, PROGRESS), "was reported as running after its end"),
+        (received(PROGRESS, replace(END, at=99.0)), "was first reported 94 s after its end"),
         (of_job(deliveries=()), "has 0 deliveries of its end"),
         (of_job(deliveries=(RECEIVED, RECEIVED)), "has 2 deliveries of its end"),
         (
