@@ -33,8 +33,11 @@ def find_mongod() -> Path:
 
 
 class Mongod:
-    def __init__(self, directory: Path, *, replica_set: str | None = "rs0") -> None:
+    def __init__(
+        self, directory: Path, *, replica_set: str | None = "rs0", fail_points: bool = False
+    ) -> None:
         self.directory = directory
+        self.fail_points = fail_points
         self.replica_set = replica_set
         (self.port,) = free_ports(1)
         self._process: subprocess.Popen[bytes] | None = None
@@ -53,6 +56,8 @@ class Mongod:
             "--setParameter", "ttlMonitorEnabled=false",
             "--setParameter", "diagnosticDataCollectionEnabled=false",
         ]  # fmt: skip
+        if self.fail_points:
+            command += ["--setParameter", "enableTestCommands=1"]
         if self.replica_set:
             command += ["--replSet", self.replica_set]
         log = (self.directory / "mongod.log").open("ab")

@@ -26,6 +26,8 @@ class Book:
 
     jobs: list[Accepted] = field(default_factory=list)
     batches: list[AcceptedBatch] = field(default_factory=list)
+    #: Batches that are cancelled and restarted.
+    churned: list[str] = field(default_factory=list)
     checks: dict[str, Check] = field(default_factory=dict)
     #: Responses that made a client retry.
     refused: int = 0
@@ -37,9 +39,10 @@ class Book:
         for job_id, hook in zip(ids, order.hooks, strict=True):
             self.jobs.append(Accepted(job_id, order.kind, hook or order.batch_hook))
             self.checks[job_id] = order.check
-        if order.kind == "chaos":
-            accepted = AcceptedBatch(answer["data"]["batch_id"], tuple(ids), order.batch_hook)
-            self.batches.append(accepted)
+        if order.route == "/api/batches":
+            batch_id, is_churned = answer["data"]["batch_id"], order.kind == "churn"
+            self.batches.append(AcceptedBatch(batch_id, tuple(ids), order.batch_hook, is_churned))
+            self.churned += [batch_id] if is_churned else []
 
 
 async def submit_file(
@@ -52,6 +55,24 @@ async def submit_file(
             if answer is not None:
                 book.enter(order, answer)
             await asyncio.sleep(dice.uniform(0.2, 1.0))
+
+
+async def churn(url: str, book: Book, dice: random.Random, deadline: float) -> None:
+    """Cancel and restart batches. A call that fails may have been made or not."""
+    async with httpx.AsyncClient(base_url=url, timeout=20, trust_env=False) as client:
+        while time.monotonic() < deadline:
+            await asyncio.sleep(dice.uniform(0.1, 0.5))
+            if not book.churned:
+                continue
+            batch_id, action = dice.choice(book.churned), dice.choice(("cancel", "restart"))
+            bulk = {"action": action, "filter": {"batch_id": batch_id}}
+            try:
+                response = await client.post("/api/jobs/bulk", json=bulk)
+            except httpx.TransportError:
+                continue
+            if response.status_code not in (200, *PASSING):
+                error = f"{action} of {batch_id} was answered with {response.status_code}"
+                book.broken.append(f"{error}: {response.text[:300]}")
 
 
 async def _insisted(client: httpx.AsyncClient, order: Order, book: Book) -> dict[str, Any] | None:

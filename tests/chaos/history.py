@@ -1,5 +1,6 @@
 """Checks what happened against the guarantees, without I/O: takes a history, returns violations."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +9,10 @@ from itertools import pairwise
 from secretary.core.job import FINAL_STATUSES, Batch, Delivery, Job, JobStatus
 
 from .receivers import ReceivedEvent
+
+#: How long a final event may wait for its first attempt: for a sender and the store, and until the
+#: pause of a host that refused connections is over, but not for other paths of its host.
+MAX_WAIT = 90.0
 
 #: What a handler recorded about one job: the events and monotonic times of each attempt.
 Lives = Mapping[int, Sequence[tuple[str, float]]]
@@ -26,6 +31,8 @@ class AcceptedBatch:
     batch_id: str
     job_ids: tuple[str, ...]
     hook: str | None = None
+    #: Whether it was cancelled and restarted.
+    is_churned: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,7 @@ def broken_promises(history: History) -> list[str]:
         *_of_jobs(history),
         *_of_batches(history),
         *_undelivered(history),
+        *_late(history),
         *history.left,
     ]
 
@@ -92,11 +100,13 @@ def _of_jobs(history: History) -> list[str]:
         if job is None:
             continue
         lives = history.lives.get(one.job_id, {})
+        is_churned = one.kind == "churn"
+        may_be_cancelled = is_churned and job.status is JobStatus.CANCELLED
         faults = [
-            *_of_end(job, history.max_crashes),
+            *(() if may_be_cancelled else _of_end(job, history.max_crashes)),
             *_of_attempts(job, history.clock_went_back),
             *(_of_journal(job, lives) if one.kind == "chaos" else ()),
-            *_changed_after_its_end(job, history.sightings.get(one.job_id)),
+            *(() if is_churned else _changed_after_its_end(job, history.sightings.get(one.job_id))),
             *history.wrong_results.get(one.job_id, ()),
         ]
         wrong += [f"{one.job_id} ({one.kind}) {fault}" for fault in faults]
@@ -181,9 +191,10 @@ def _undelivered(history: History) -> list[str]:
         if not delivery.is_signed
     ]
     for one in history.accepted:
-        if (job := history.jobs.get(one.job_id)) is not None:
+        if (job := history.jobs.get(one.job_id)) is not None and one.kind != "rejected":
             received = _of_owner(by_path.get(one.hook or "", ()), "job_id", one.job_id)
-            faults = _of_deliveries(job.deliveries, job.status, one.hook, received)
+            check = _of_last_delivery if one.kind == "churn" else _of_deliveries
+            faults = check(job.deliveries, job.status, one.hook, received)
             wrong += [f"{one.job_id} ({one.kind}) {fault}" for fault in faults]
     for each in history.batches:
         if (batch := history.stored_batches.get(each.batch_id)) is not None:
@@ -194,8 +205,26 @@ def _undelivered(history: History) -> list[str]:
                 )
                 if delivery.document.get("job_id") is None
             ]
-            faults = _of_deliveries(batch.deliveries, batch.status, each.hook, received)
+            check = _of_last_delivery if each.is_churned else _of_deliveries
+            faults = check(batch.deliveries, batch.status, each.hook, received)
             wrong += [f"{each.batch_id} {fault}" for fault in faults]
+    return wrong
+
+
+def _late(history: History) -> list[str]:
+    """An event that no fault kept from arriving at its first attempt arrives soon."""
+    received = {one.message_id: one.at for one in reversed(history.received_events) if one.is_end}
+    wrong = []
+    for one in history.accepted:
+        job = history.jobs.get(one.job_id)
+        if job is None or one.kind != "chaos":
+            continue
+        lives = history.lives.get(one.job_id, {}).get(job.attempt, ())
+        ended_at = max((at for event, at in lives if event == "end"), default=math.inf)
+        for delivery in job.deliveries:
+            waited = received.get(delivery.delivery_id, 0.0) - ended_at
+            if delivery.tried == 1 and waited > MAX_WAIT:
+                wrong.append(f"{one.job_id} was first reported {waited:.0f} s after its end")
     return wrong
 
 
@@ -233,6 +262,20 @@ def _of_deliveries(
     if any(not one.is_end for one in events[first_end:last_end]) or events[last_end + 1 :]:
         wrong.append("was reported as running after its end")
     return wrong
+
+
+def _of_last_delivery(
+    deliveries: Sequence[Delivery],
+    status: JobStatus,
+    hook: str | None,
+    events: Sequence[ReceivedEvent],
+) -> list[str]:
+    """It ended several times; its last end is delivered."""
+    ends = [delivery for delivery in deliveries if delivery.event != "progress"]
+    if hook is None or not ends:
+        return [] if hook is None else ["has no delivery of its end"]
+    last = [one for one in events if one.is_end and one.message_id == ends[-1].delivery_id]
+    return _of_deliveries(ends[-1:], status, hook, last)
 
 
 def faults_of(job: Job, lives: Lives) -> list[str]:

@@ -11,6 +11,7 @@ from secretary.core.http_headers import webhook_signature
 
 from ..ports import free_ports
 from ..webhook_receiver import CUT, OK, RESET, Received, Receiver, Reply
+from .workload import BROKEN
 
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 #: What a faulty receiver does, by the name of its fault; None: it hangs, then closes the
@@ -32,6 +33,8 @@ class ReceivedEvent:
     is_signed: bool
     #: From the body: `phase`, `status`, `job_id`, `batch_id` and so on.
     document: dict[str, Any]
+    #: By the monotonic clock.
+    at: float = 0.0
 
     @property
     def is_end(self) -> bool:
@@ -39,7 +42,8 @@ class ReceivedEvent:
 
     @classmethod
     def of(cls, request: Received) -> "ReceivedEvent":
-        return cls(request.path, request.message_id, _is_signed(request), request.json)
+        signed = _is_signed(request)
+        return cls(request.path, request.message_id, signed, request.json, request.at)
 
 
 def _is_signed(request: Received) -> bool:
@@ -66,6 +70,8 @@ class Mailbox:
         return f"http://127.0.0.1:{self.port}{path}"
 
     def take(self, received: Received) -> Reply:
+        if received.path == BROKEN:
+            return Reply(status=500)
         fault = self._fault
         if fault is None:
             self.received_events.append(ReceivedEvent.of(received))

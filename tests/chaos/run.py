@@ -17,14 +17,14 @@ from secretary.store.mongo import MongoStore
 
 from ..acceptance.service import ROOT
 from . import checks, fault_plan
-from .client import Book, submit_file
+from .client import Book, churn, submit_file
 from .cluster import MAX_CRASHES, Cluster, running_cluster
 from .fault_plan import Fault
 from .history import History, Sighting, broken_promises
 from .receivers import SECRET, all_delivered
 from .report import Report, recoveries
 from .service_process import Member, none_alive
-from .workload import Workload
+from .workload import BROKEN, Workload
 
 CLIENTS = 2
 #: After the last fault, all jobs must finish and their final events be delivered within this time.
@@ -88,6 +88,8 @@ class _Run:
             for number in range(CLIENTS):
                 pace = random.Random(f"{seed} client {number}")
                 tasks.create_task(submit_file(cluster.api_url, orders, self._book, pace, deadline))
+            pace = random.Random(f"{seed} churn")
+            tasks.create_task(churn(cluster.api_url, self._book, pace, deadline))
             for faults in planned.values():
                 tasks.create_task(self._inject(faults, deadline))
 
@@ -135,6 +137,7 @@ class _Run:
         cluster.clock.step(3600)
         hooks = {one.hook for one in self._book.jobs if one.hook}
         hooks |= {one.hook for one in self._book.batches if one.hook}
+        hooks.discard(BROKEN)
         await all_delivered(cluster.mailboxes, hooks, seconds=DELIVERY_SECONDS)
 
     async def _history(self) -> History:

@@ -18,7 +18,12 @@ from ..sample_documents import scan_of, words
 from ..speech import real_voice, silence
 from .external_services import ORGANISERS, SLIDES, THEME
 
-MIXTURE = {"chaos": 7, "pdf": 5, "scan": 2, "audio": 1, "transformer": 3, "session": 2}
+MIXTURE = {
+    "chaos": 7, "churn": 2, "rejected": 1, "pdf": 5, "scan": 2, "audio": 1, "transformer": 3,
+    "session": 2,
+}  # fmt: skip
+#: A webhook path that never accepts an event.
+BROKEN = "/broken"
 
 Results = Mapping[str, Any]
 #: Returns what is wrong with the results of a completed job, if anything.
@@ -80,6 +85,24 @@ def _synthetic(workload: Workload, number: int) -> Order:
     if whole:  # it is also the webhook of jobs that have none
         document["webhook"] = workload.hook(whole)
     return Order("chaos", "/api/batches", document, hooks=tuple(paths), batch_hook=whole)
+
+
+def _churn(workload: Workload, number: int) -> Order:
+    """A batch that a client cancels and restarts over and over."""
+    whole = f"/{number}/churn"
+    parameters = _parameters(workload) | {"journal": f"{workload.journal}.churn", "fails": 0}
+    jobs = [{"job_type": "chaos", "parameters": parameters} for _ in range(2)]
+    document = {"jobs": jobs, "webhook": workload.hook(whole)}
+    return Order("churn", "/api/batches", document, hooks=(None, None), batch_hook=whole)
+
+
+def _rejected(workload: Workload, number: int) -> Order:
+    """Jobs of a user whose receiver always fails, on the same host as those of the others."""
+    hook = workload.hook(BROKEN) | {"events": ["completed", "error"]}
+    parameters = _parameters(workload) | {"seconds": 0.0}
+    jobs = [{"job_type": "chaos", "parameters": parameters, "webhook": hook} for _ in range(6)]
+    document = {"jobs": jobs, "user_id": "eve"}
+    return Order("rejected", "/api/batches", document, hooks=(BROKEN,) * 6)
 
 
 def _parameters(workload: Workload) -> dict[str, Any]:
@@ -174,6 +197,8 @@ def _selftest(workload: Workload, number: int) -> Order:
 
 KINDS: Mapping[str, Callable[[Workload, int], Order]] = {
     "chaos": _synthetic,
+    "churn": _churn,
+    "rejected": _rejected,
     "pdf": _pdf,
     "scan": _scan,
     "audio": _audio,

@@ -50,5 +50,5 @@ async def add_batch(store: Store, size: int, **fields: Any) -> tuple[Batch, list
 
 def event_capacity(*, lease: timedelta = timedelta(hours=1), **quota: Any) -> EventCapacity:
     """Room for final events, and the same for progress."""
-    both = EventQuota(**{"limit": 100, "per_endpoint": 100, **quota})
+    both = EventQuota(**{"limit": 100, "per_host": 100, "per_endpoint": 100, **quota})
     return EventCapacity(finals=both, progress=both, lease=lease)

@@ -1,6 +1,7 @@
 """What every store guarantees to the webhook sender. A new store passes this file unchanged."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -27,6 +28,7 @@ from secretary.store.outbox import DueEvent, EventCapacity, EventQuota, Progress
 from .factories import LAPSED, add_batch, claim, claimed, event_capacity
 
 HOOK = Webhook(url="https://one.example/hook")
+ENDPOINT, QUEUE = "https://one.example/hook", "https://one.example/hook#"
 OTHER = Webhook(url="https://two.example/hook")
 FINALS_ONLY = Webhook(url="https://one.example/hook", events=("completed", "error"))
 FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))
@@ -48,11 +50,15 @@ async def take_one(store: Store, **wanted: Any) -> DueEvent:
 
 
 async def ended(
-    store: Store, webhook: Webhook = FINALS_ONLY, outcome: Outcome | None = None
+    store: Store, webhook: Webhook = FINALS_ONLY, outcome: Outcome | None = None, **fields: Any
 ) -> Job:
-    job = await claimed(store, webhook=webhook)
+    job = await claimed(store, webhook=webhook, **fields)
     await store.finish(job, outcome or Completed({"a": 1}))
     return job
+
+
+def webhook_to(url: str) -> Webhook:
+    return FINALS_ONLY.model_copy(update={"url": url})
 
 
 def tried(status: int | None = 200, error: str | None = None) -> DeliveryAttempt:
@@ -80,7 +86,7 @@ class TestTheEnd:
     async def test_it_is_due_at_once(self, store: Store, outcome: Outcome, event: str) -> None:
         job = await ended(store, HOOK, outcome)
         (due,) = await take(store)
-        assert (due.kind, due.owner_id, due.endpoint) == ("job", job.job_id, "https://one.example")
+        assert (due.kind, due.owner_id, due.endpoint) == ("job", job.job_id, ENDPOINT)
         assert (due.delivery.event, due.delivery.n, due.delivery.tried) == (event, 1, 0)
         assert (due.delivery,) == await deliveries(store, job)
 
@@ -188,18 +194,17 @@ class TestLimits:
         for _ in range(3):
             await ended(store, FINALS_ONLY)
             await ended(store, OTHER)
-        busy = {"https://one.example": 1}
-        taken = await take(store, per_endpoint=2, busy=busy)
+        taken = await take(store, per_endpoint=2, in_flight={QUEUE: 1})
         assert sorted(event.endpoint for event in taken) == [
-            "https://one.example",
-            "https://two.example",
-            "https://two.example",
+            "https://one.example/hook",
+            "https://two.example/hook",
+            "https://two.example/hook",
         ]
 
     async def test_a_busy_endpoint_gets_nothing(self, store: Store) -> None:
         await ended(store)
-        assert await take(store, per_endpoint=2, busy={"https://one.example": 2}) == []
-        assert await take(store, per_endpoint=2, busy={"https://one.example": 3}) == []
+        assert await take(store, per_endpoint=2, in_flight={QUEUE: 2}) == []
+        assert await take(store, per_endpoint=2, in_flight={QUEUE: 3}) == []
 
     async def test_the_oldest_come_first(self, store: Store) -> None:
         jobs = [await ended(store) for _ in range(3)]
@@ -212,8 +217,8 @@ class TestLimits:
         await asyncio.sleep(1.1)
         for _ in range(3):
             await ended(store)
-        full = EventQuota(limit=9, per_endpoint=2, busy={"https://one.example": 2})
-        free = EventQuota(limit=9, per_endpoint=2)
+        free = EventQuota(limit=9, per_host=9, per_endpoint=2)
+        full = replace(free, in_flight={QUEUE: 2})
         finals_full = EventCapacity(finals=full, progress=free, lease=LAPSED)
         progress_full = EventCapacity(finals=free, progress=full, lease=LAPSED)
         events = await store.claim_events(finals_full)
@@ -228,15 +233,13 @@ class TestLimits:
         await store.add([open_job])
         await asyncio.sleep(1.1)
         await ended(store)
-        await store.postpone_events("https://one.example", utc_now() + HOUR, final=True)
+        await store.postpone_events(ENDPOINT, utc_now() + HOUR, final=True)
         assert [event.owner_id for event in await take(store)] == [open_job.job_id]
 
     async def test_an_endpoint_can_be_left_alone_as_a_whole(self, store: Store) -> None:
         jobs = [await ended(store) for _ in range(3)]
         other = await ended(store, OTHER)
-        await store.postpone_events(
-            "https://one.example", utc_now() + timedelta(seconds=0.3), final=True
-        )
+        await store.postpone_events(ENDPOINT, utc_now() + timedelta(seconds=0.3), final=True)
         assert [event.owner_id for event in await take(store)] == [other.job_id]
         assert (await deliveries(store, jobs[0]))[0].tried == 0
         async with asyncio.timeout(5):
@@ -247,9 +250,55 @@ class TestLimits:
     async def test_what_is_held_is_not_postponed_after_it_was_let_go(self, store: Store) -> None:
         await ended(store)
         event = await take_one(store)
-        await store.postpone_events("https://one.example", utc_now() + HOUR, final=True)
+        await store.postpone_events(ENDPOINT, utc_now() + HOUR, final=True)
         await store.record_delivery(event, tried(500), next_try_at=utc_now())
         assert len(await take(store)) == 1
+
+
+class TestFairness:
+    async def test_users_of_an_endpoint_take_turns(self, store: Store) -> None:
+        for user_id in ("ann",) * 5 + ("bob",) * 2:
+            await ended(store, user_id=user_id)
+        taken = [await self._users(store, await take(store, limit=2)) for _ in range(2)]
+        assert taken == [["ann", "bob"], ["ann", "bob"]]
+
+    async def test_the_last_slots_are_shared_by_users_not_by_urls(self, store: Store) -> None:
+        for n in range(20):
+            await ended(store, webhook_to(f"https://one.example/{n}"), user_id="ann")
+        await ended(store, user_id="bob")
+        assert await self._users(store, await take(store, limit=2)) == ["ann", "bob"]
+
+    async def test_any_user_may_get_the_probe_of_an_endpoint(self, store: Store) -> None:
+        for user_id in ("ann",) * 5 + ("bob",):
+            await ended(store, user_id=user_id)
+        users: set[str | None] = set()
+        async with asyncio.timeout(10):
+            while len(users) < 2:  # with a lease that has lapsed, the same events are due again
+                events = await take(store, reduced={ENDPOINT: 1}, lease=LAPSED)
+                assert len(events) == 1
+                users |= set(await self._users(store, events))
+
+    async def test_an_endpoint_that_pauses_leaves_its_host_to_others(self, store: Store) -> None:
+        await ended(store)
+        others = [
+            await ended(store, webhook_to(f"https://one.example{path}"))
+            for path in ("/", "/hooks", "/hook/", "/hook/{jobId}")
+        ]
+        same = await ended(store, webhook_to("https://one.example:443/hook?token=1"))
+        await store.postpone_events(ENDPOINT, utc_now() + HOUR, final=True)
+        taken = {event.owner_id for event in await take(store)}
+        assert taken == {job.job_id for job in others} and same.job_id not in taken
+
+    async def test_a_host_pauses_with_all_its_endpoints(self, store: Store) -> None:
+        for url in ("https://one.example", "https://one.example/hook", "https://one.example/b?c"):
+            await ended(store, webhook_to(url))
+        other = await ended(store, webhook_to("https://one.example.org/hook"))
+        await store.postpone_events("https://one.example", utc_now() + HOUR, final=True)
+        assert [event.owner_id for event in await take(store)] == [other.job_id]
+
+    async def _users(self, store: Store, events: list[DueEvent]) -> list[str | None]:
+        users = [(await store.get(event.owner_id)).user_id for event in events]
+        return sorted(users, key=str)
 
 
 class TestProgress:

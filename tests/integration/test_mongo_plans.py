@@ -81,9 +81,8 @@ async def add_crowd(store: MongoStore, size: int, **fields: Any) -> str:
             created_at=utc_now() - timedelta(hours=1),
             job_type=f"t{n % 3}",
             priority=n % 2,
-            user_id=f"u{n % 20}",
             batch_id=batch.batch_id,
-            **fields,
+            **{"user_id": f"u{n % 20}", **fields},
         )
         for n in range(size)
     ]
@@ -423,7 +422,8 @@ def crowded(mongod: Mongod) -> Iterator[Documents]:
         store = MongoStore(url)
         await store.open()
         for size, host in ((DUE, "big"), (5, "small"), (5, "tiny")):
-            await add_crowd(store, size, webhook=Webhook(url=f"https://{host}.example/hook"))
+            hook = Webhook(url=f"https://{host}.example/hook")
+            await add_crowd(store, size, webhook=hook, user_id=None)  # one queue each
         await store.close()
 
     with pymongo.MongoClient[dict[str, Any]](url) as client:
@@ -445,8 +445,8 @@ class TestWebhooks:
         await store.close()
 
     def wanted(self, **busy: int) -> EventCapacity:
-        used = {f"https://{host}.example": number for host, number in busy.items()}
-        return event_capacity(limit=64, per_endpoint=8, busy=used, lease=-LEASE)
+        used = {f"https://{host}.example/hook#": number for host, number in busy.items()}
+        return event_capacity(limit=64, per_endpoint=8, in_flight=used, lease=-LEASE)
 
     @pytest.mark.parametrize("busy", [{}, {"big": 8}, {"big": 7, "small": 8}], ids=str)
     async def test_looking_for_events_touches_no_more_than_it_gives(

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import gc
-from collections.abc import AsyncIterator, Iterator
+import inspect
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,11 +27,11 @@ from secretary.core.job import (
     utc_now,
 )
 from secretary.store import Capacity, IdempotencyKey, JobQuery
-from secretary.store.mongo import MongoStore, transitions
+from secretary.store.mongo import MongoStore, client_actions, schema, transitions
 from secretary.store.mongo.outbox import final_event
 from secretary.store.mongo.schema import DELETED, STAGED, stamp
 
-from ..contract.factories import LEASE, add_batch, claim, claimed, worker
+from ..contract.factories import LEASE, add_batch, claim, claimed, event_capacity, worker
 from ..mongod import Mongod
 from ..polling import until
 from ..ports import free_ports
@@ -581,6 +583,216 @@ class TestEndsOfBatches:
             current = await store.get_batch(batch.batch_id)
             open_jobs = db.jobs.count_documents({"status": {"$in": ["pending", "processing"]}})
             assert (current.completed_at is None) == (open_jobs > 0)
+
+    @pytest.mark.parametrize("meanwhile", ["tidy", "cancel"])
+    async def test_a_restart_that_meets_an_end_at_any_step_reports_each_end_once(
+        self, store: MongoStore, db: Documents, meanwhile: str
+    ) -> None:
+        async def act() -> None:
+            if meanwhile == "cancel":
+                await store.cancel(query)
+            await store.tidy()
+
+        query, step = await ended_batch(store), 0
+        interleaved = Interleaved(store, act)
+        while await interleaved.reaches(step, client_actions.restart, query):
+            await assert_consistent(store, db, query)
+            await store.cancel(query)
+            await assert_consistent(store, db, query)
+            step += 1
+        assert step > 5
+
+    async def test_a_restart_that_dies_at_any_step_leaves_a_batch_that_ends(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        async def die() -> None:
+            raise Died
+
+        query, step = await ended_batch(store), 0
+        interleaved = Interleaved(store, die)
+        while True:
+            try:
+                reached = await interleaved.reaches(step, client_actions.restart, query)
+            except Died:
+                reached = True
+            if not reached:
+                break
+            await store.cancel(query)
+            db.batches.update_many({"restarts.0.at": {"$exists": True}}, STALE_RESTART)
+            await store.tidy()
+            await assert_consistent(store, db, query)
+            step += 1
+        assert step > 5
+
+    async def test_a_batch_that_is_restarted_at_any_step_of_its_end_stays_open(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        query = await ended_batch(store)
+        assert query.batch_id is not None
+
+        async def act() -> None:
+            await store.restart(query)
+
+        interleaved, step = Interleaved(store, act), 0
+        while True:
+            await store.restart(query)
+            db.jobs.update_many({}, {"$set": {"status": "cancelled"}})
+            settled = interleaved.reaches(step, transitions.settle_batch, query.batch_id)
+            if not await settled:
+                break
+            await assert_consistent(store, db, query)
+            step += 1
+        assert step > 2
+
+
+class Died(Exception):
+    pass
+
+
+STALE_RESTART = {"$set": {"restarts.$[].at": LONG_AGO}}
+
+
+class Interleaved:
+    """Runs calls of the store with an action before one of their steps."""
+
+    def __init__(self, store: MongoStore, act: Callable[[], Awaitable[None]]) -> None:
+        self._act = act
+        self._countdown = 0
+        self._db = schema.Database(store.database)
+        for collections in (self._db, self._db.durable):
+            for name in ("jobs", "batches"):
+                setattr(collections, name, _Steps(getattr(collections, name), self._step))
+
+    async def reaches(self, step: int, work: Callable[..., Awaitable[Any]], *args: Any) -> bool:
+        """Run the call; false if it has fewer steps."""
+        self._countdown = step + 1
+        await work(self._db, *args)
+        return self._countdown <= 0
+
+    async def _step(self) -> None:
+        self._countdown -= 1
+        if self._countdown == 0:
+            await self._act()
+
+
+class _Steps:
+    """A collection that announces each of its calls."""
+
+    def __init__(self, collection: Any, step: Callable[[], Awaitable[None]]) -> None:
+        self._collection = collection
+        self._announce = step
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._collection, name)
+        if not inspect.iscoroutinefunction(attribute):
+            return attribute
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            await self._announce()
+            return await attribute(*args, **kwargs)
+
+        return call
+
+
+async def ended_batch(store: MongoStore) -> JobQuery:
+    webhook = Webhook(url="https://example.org/hook", events=("completed", "error"))
+    batch = Batch(webhook=webhook)
+    await store.add([Job(batch_id=batch.batch_id) for _ in range(2)], batch=batch)
+    query = JobQuery(batch_id=batch.batch_id)
+    await store.cancel(query)
+    return query
+
+
+async def assert_consistent(store: MongoStore, db: Documents, query: JobQuery) -> None:
+    """The batch has ended if and only if its jobs have, and then one event reports it."""
+    assert query.batch_id is not None
+    batch = await store.get_batch(query.batch_id)
+    counts = Counter(JobStatus(job["status"]) for job in db.jobs.find())
+    assert batch.counts == counts
+    unfinished = counts[JobStatus.PENDING] + counts[JobStatus.PROCESSING]
+    assert (batch.completed_at is None) == (unfinished > 0)
+    waiting = [one for one in batch.deliveries if one.next_try_at is not None]
+    events = await store.claim_events(event_capacity(lease=-LEASE))
+    assert len(events) == len(waiting) == (0 if unfinished else 1)
+
+
+@pytest.fixture(scope="module")
+def server(mongod: Mongod, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
+    server = Mongod(tmp_path_factory.mktemp("fail-points"), fail_points=True)
+    server.start()
+    yield server
+    server.stop()
+
+
+class TestLostMajority:
+    """A server whose writes no majority confirms, or that does not answer, at a test's command."""
+
+    @contextlib.contextmanager
+    def failing(self, server: Mongod, name: str, **data: Any) -> Iterator[None]:
+        with pymongo.MongoClient[dict[str, Any]](server.url("admin")) as client:
+            client.admin.command({"configureFailPoint": name, "mode": "alwaysOn", "data": data})
+            try:
+                yield
+            finally:
+                client.admin.command({"configureFailPoint": name, "mode": "off"})
+                client["any"]["write"].insert_one({})  # makes the majority catch up
+
+    async def test_the_end_of_a_batch_is_neither_shown_nor_sent_before_it_is_durable(
+        self, server: Mongod
+    ) -> None:
+        url = new_url(server)
+        async with opened(url) as store:
+            webhook = Webhook(url="https://example.org/hook", events=("completed", "error"))
+            batch, _ = await add_batch(store, 1, webhook=webhook)
+            (job,) = await claim(store)
+            with (
+                pymongo.MongoClient[dict[str, Any]](url) as client,
+                self.failing(server, "disableSnapshotting"),
+            ):
+                db = client.get_default_database()
+                finishing = asyncio.create_task(store.finish(job, Completed()))
+                await until(lambda: db.jobs.count_documents({"status": "completed"}) == 1)
+                settling = asyncio.create_task(store.tidy())
+                await until(lambda: db.batches.count_documents({"open": True}) == 0)
+                current = await store.get_batch(batch.batch_id)
+                assert (current.completed_at, current.deliveries) == (None, ())
+            await asyncio.gather(finishing, settling)
+            assert (await store.get_batch(batch.batch_id)).completed_at is not None
+
+    async def test_a_renewal_that_hangs_fails_long_before_the_lease(self, server: Mongod) -> None:
+        async with opened(new_url(server)) as store:
+            await store.register_worker(worker(), timedelta(hours=1))
+            hangs = {"failCommands": ["update"], "blockConnection": True, "blockTimeMS": 1000}
+            with self.failing(server, "failCommand", **hangs), pytest.raises(StoreUnavailable):
+                await store.renew("worker-1", timedelta(seconds=1))
+
+
+class TestOutages:
+    async def test_after_an_outage_live_workers_keep_their_jobs_also_if_a_process_starts_then(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        job = await claimed(store, lease=timedelta(seconds=-1))
+        db["meta"].insert_one({"_id": "rescue", "at": LONG_AGO})
+        assert await store.rescue() == []
+        await store.renew("worker-1", LEASE)
+        assert await store.rescue() == []
+        assert (await store.get(job.job_id)).status is JobStatus.PROCESSING
+
+    async def test_a_worker_that_does_not_come_back_loses_its_jobs(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        job = await claimed(store, lease=timedelta(seconds=-1))
+        db["meta"].insert_one({"_id": "rescue", "at": LONG_AGO})
+        assert await store.rescue() == []
+        db["meta"].update_one({"_id": "rescue"}, {"$set": {"grace_until": LONG_AGO}})
+        assert [one.job_id for one in await store.rescue()] == [job.job_id]
+
+    async def test_a_worker_that_is_known_to_be_dead_is_not_waited_for(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        job = await claimed(store, lease=LEASE)
+        db["meta"].insert_one({"_id": "rescue", "at": LONG_AGO})
+        assert [one.job_id for one in await store.rescue(dead=["worker-1"])] == [job.job_id]
 
 
 def reopened(db: Documents, batch_id: str) -> int:

@@ -282,8 +282,8 @@ class TestWebhooks:
     """With 10,000 events due for one endpoint, and a few for others."""
 
     def wanted(self, **busy: int) -> EventCapacity:
-        used = {f"https://{host}.example": number for host, number in busy.items()}
-        return event_capacity(limit=64, per_endpoint=8, busy=used, lease=LEASE)
+        used = {f"https://{host}.example/hook#": number for host, number in busy.items()}
+        return event_capacity(limit=64, per_endpoint=8, in_flight=used, lease=LEASE)
 
     @pytest.mark.parametrize("busy", [{}, {"big": 8}, {"big": 7, "small": 8}], ids=str)
     def test_looking_for_events_touches_no_more_than_it_gives(

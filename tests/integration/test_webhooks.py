@@ -28,6 +28,7 @@ from secretary.core.job import (
     Failed,
     Job,
     JobError,
+    JobStatus,
     Outcome,
     Progress,
     Webhook,
@@ -39,6 +40,7 @@ from secretary.store import CallbackKey, JobQuery, Store, open_store
 from secretary.webhooks import BreakerOptions, DeliveryLimits, RetrySchedule, Sender, SenderOptions
 
 from ..contract.factories import LAPSED, claim, claimed
+from ..ports import free_ports
 from ..webhook_receiver import HANG, RESET, Receiver, Reply
 
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
@@ -49,7 +51,7 @@ def milliseconds(number: int) -> timedelta:
     return timedelta(milliseconds=number)
 
 
-FINALS = DeliveryLimits(in_flight=64, per_endpoint=8, timeout=milliseconds(800))
+FINALS = DeliveryLimits(in_flight=64, per_host=64, per_endpoint=8, timeout=milliseconds(800))
 FAST = SenderOptions(
     finals=FINALS,
     progress=replace(FINALS, timeout=milliseconds(400)),
@@ -356,6 +358,35 @@ class TestRetries:
 SLOW = replace(with_finals(timeout=timedelta(seconds=30)), slow_after=milliseconds(200))
 
 
+class NotCommitted:
+    """A store whose majority does not have the ends of jobs yet."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.looked = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def get(self, job_id: str) -> Job:
+        self.looked.set()
+        job = await self._store.get(job_id)
+        return job.model_copy(update={"status": JobStatus.PROCESSING, "completed_at": None})
+
+
+async def test_an_end_that_is_not_committed_yet_is_neither_sent_nor_looked_at_without_pause(
+    store: Store, receiver: Receiver
+) -> None:
+    job = await ended(store, hook(receiver))
+    waiting: Any = NotCommitted(store)
+    async with sending(waiting, replace(FAST, poll_every=timedelta(hours=1))):
+        await waiting.looked.wait()
+    due_at = await store.next_event_due_at()
+    assert due_at is not None and due_at > utc_now() + timedelta(minutes=30)
+    (delivery,) = (await store.get(job.job_id)).deliveries
+    assert (delivery.tried, receiver.received) == (0, [])
+
+
 class TestReceiversThatProcessBeforeTheyRespond:
     """They take minutes for a final event, and processing it twice is expensive."""
 
@@ -553,6 +584,53 @@ class TestIsolation:
                 assert (await settled(store, job)).delivered_at is not None
         times = [request.at for request in receiver.received]
         assert times[2] - times[1] >= 0.1 and times[3] - times[2] >= 0.2
+
+    async def test_a_path_that_fails_does_not_hold_up_others_on_its_host(
+        self, store: Store, receiver: Receiver
+    ) -> None:
+        broken = "/broken?job=1"
+        receiver.answer(500, path=broken)
+        for _ in range(5):
+            await ended(store, hook(receiver, broken), user_id="ann")
+        breaker = BreakerOptions(failures=3, pause=timedelta(hours=1))
+        async with sending(store, replace(with_finals(per_endpoint=1), breaker=breaker)):
+            await receiver.wait_for(3, path=broken)
+            for user_id in ("ann", "bob"):
+                job = await ended(store, hook(receiver), user_id=user_id)
+                assert (await settled(store, job)).delivered_at is not None
+        assert len(receiver.to(broken)) == 3
+
+    async def test_a_url_that_fails_for_one_user_is_tried_for_the_others(
+        self, store: Store, receiver: Receiver
+    ) -> None:
+        """Its breaker has opened; the probes do not all go to the oldest events."""
+        receiver.answer(500, path="/hook?ann")
+        for _ in range(20):
+            await ended(store, hook(receiver, "/hook?ann"), user_id="ann")
+        schedule = RetrySchedule(waits=(timedelta(), *(milliseconds(20),) * 10_000), jitter=0)
+        pause = milliseconds(10)
+        breaker = BreakerOptions(failures=3, pause=pause, max_pause=pause)
+        options = replace(with_finals(per_endpoint=1), breaker=breaker, schedule=schedule)
+        async with sending(store, options):
+            await receiver.wait_for(4, path="/hook?ann")
+            job = await ended(store, hook(receiver, "/hook?bob"), user_id="bob")
+            assert (await settled(store, job)).delivered_at is not None
+
+    async def test_a_host_that_is_not_there_is_paused_though_each_job_has_its_own_path(
+        self, store: Store
+    ) -> None:
+        (port,) = free_ports(1)
+        jobs = [await ended(store, Webhook(url=f"http://127.0.0.1:{port}/{n}")) for n in range(8)]
+        breaker = BreakerOptions(failures=3, pause=timedelta(hours=1))
+        options = replace(with_finals(per_endpoint=1, per_host=1), breaker=breaker)
+        async with sending(store, options):
+            async with asyncio.timeout(10):
+                while await self._attempts(store, jobs) < 3:
+                    await asyncio.sleep(0.01)
+        assert await self._attempts(store, jobs) == 3
+
+    async def _attempts(self, store: Store, jobs: list[Job]) -> int:
+        return sum([(await store.get(job.job_id)).deliveries[-1].tried for job in jobs])
 
 
 class TestProgress:

@@ -34,7 +34,9 @@ ATTEMPTS = (
     Attempt(attempt=1, worker_id="a", started_at=seconds(0), ended_at=seconds(2)),
     Attempt(attempt=2, worker_id="b", started_at=seconds(3), ended_at=seconds(5)),
 )
-RECEIVED = Delivery(n=1, delivery_id="msg_1", event="completed", created_at=NOON, delivered_at=NOON)
+RECEIVED = Delivery(
+    n=1, delivery_id="msg_1", event="completed", created_at=NOON, delivered_at=NOON, tried=1
+)
 DONE = Job(
     job_id="job-1",
     job_type="chaos",
@@ -152,6 +154,7 @@ def test_a_clock_that_was_set_back_excuses_times_out_of_order() -> None:
         ),
         (received(END, replace(END, message_id="msg_2")), "was delivered with several ids"),
         (received(END, PROGRESS), "was reported as running after its end"),
+        (received(PROGRESS, replace(END, at=99.0)), "was first reported 94 s after its end"),
         (of_job(deliveries=()), "has 0 deliveries of its end"),
         (of_job(deliveries=(RECEIVED, RECEIVED)), "has 2 deliveries of its end"),
         (
@@ -184,6 +187,35 @@ def test_the_end_of_a_batch_is_delivered_separately_from_those_of_its_jobs() -> 
     document = {"phase": "completed", "status": "completed", "job_id": None, "batch_id": "batch-1"}
     of_the_batch = ReceivedEvent("/batch", "msg_9", True, document)
     assert broken_promises(history(**given, **received(PROGRESS, END, of_the_batch))) == []
+
+
+def test_of_a_batch_that_was_restarted_the_last_end_counts() -> None:
+    churned = {
+        "accepted": [Accepted("job-1", "churn")],
+        "batches": [AcceptedBatch("batch-1", ("job-1",), "/batch", is_churned=True)],
+        **of_job(status=JobStatus.CANCELLED, deliveries=()),
+        "sightings": {"job-1": Sighting("completed", 1, str(seconds(2)))},
+    }
+    first, last = (
+        RECEIVED.model_copy(update={"n": n, "delivery_id": f"msg_{n}", "event": event})
+        for n, event in ((1, "completed"), (2, "error"))
+    )
+    failed = {"counts": {JobStatus.CANCELLED: 1}, "deliveries": (first, last)}
+    document = {"phase": "error", "status": "error", "job_id": None, "batch_id": "batch-1"}
+    end = ReceivedEvent("/batch", "msg_2", True, document)
+    earlier = replace(end, message_id="msg_1", document={**document, "status": "completed"})
+    given = churned | batch(**failed)
+    assert broken_promises(history(**given, **received(earlier, end))) == []
+    assert any(
+        text.startswith("batch-1 ended, but no webhook was sent")
+        for text in broken_promises(history(**given, **received(earlier)))
+    )
+    assert any(
+        text.startswith("batch-1 counts")
+        for text in broken_promises(
+            history(**churned, **batch(**failed | {"counts": {}}), **received(end))
+        )
+    )
 
 
 def test_the_same_seed_gives_the_same_faults_and_another_gives_others() -> None:

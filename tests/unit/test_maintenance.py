@@ -125,6 +125,23 @@ async def test_after_the_store_was_away_leases_are_pardoned_for_a_while(
     await asyncio.gather(maintenance, return_exceptions=True)
 
 
+async def test_after_a_pause_that_no_call_reported_leases_are_pardoned_too(
+    store: Store, files: JobFiles
+) -> None:
+    """The driver retried until the store was back."""
+    job = await claimed(store, lease=LAPSED)
+    options = MaintenanceOptions(
+        max_pause=timedelta(milliseconds=50), rescue_grace=timedelta(hours=1)
+    )
+    slow: Any = _SlowOnce(store)
+    maintenance = Maintenance(slow, files, options)
+    for _ in range(2):
+        await maintenance.rescue()
+        assert (await store.get(job.job_id)).status is JobStatus.PROCESSING
+    await Maintenance(store, files, MaintenanceOptions()).rescue()
+    assert (await store.get(job.job_id)).status is JobStatus.PENDING
+
+
 class TestUploads:
     """An upload is removed when no job will read it, and not before."""
 
@@ -214,3 +231,13 @@ class _AwayOnce:
 
     async def rescue(self, **arguments: Any) -> list[Rescued]:
         return await self._store.rescue(**arguments)
+
+
+class _SlowOnce(_AwayOnce):
+    """A store that answers late the first time it is used."""
+
+    async def workers(self) -> Sequence[WorkerInfo]:
+        if not self.was_away.is_set():
+            self.was_away.set()
+            await asyncio.sleep(0.1)
+        return await self._store.workers()

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from secretary.core.job import (
     utc_now,
 )
 from secretary.storage.artifacts import JobFiles
+from secretary.store.outbox import EventQuota
 from secretary.webhooks import BreakerOptions, RetrySchedule
 from secretary.webhooks.request import (
     batch_payload,
@@ -352,6 +354,44 @@ class TestSchedule:
         assert (None if wait is None else wait.total_seconds()) == seconds
 
 
+class TestShares:
+    """How the slots of a sender are shared."""
+
+    QUOTA = EventQuota(limit=90, per_host=45, per_endpoint=20)
+
+    def test_each_endpoint_and_host_has_a_limit(self) -> None:
+        shares = self.QUOTA.shares(
+            ["https://a/1#", "https://a/2#", "https://b/1#", "https://b/1#x"]
+        )
+        assert shares["https://a/1#"] == shares["https://a/2#"] == 20
+        assert shares["https://b/1#"] + shares["https://b/1#x"] == 20
+
+    def test_requests_that_hang_leave_room_for_others_on_the_same_host(self) -> None:
+        hanging = {f"https://a/{n}#ann": 20 for n in (1, 2)}
+        quota = replace(self.QUOTA, in_flight=hanging)
+        assert quota.shares(["https://a/3#ann"]) == {}
+        assert quota.shares(["https://a/3#bob"]) == {"https://a/3#bob": 5}
+
+    def test_a_user_with_many_hosts_leaves_room_for_others(self) -> None:
+        hanging = {f"https://{n}/#ann": 20 for n in range(4)}
+        quota = replace(self.QUOTA, in_flight=hanging)
+        assert quota.shares(["https://b/#ann", "https://b/#bob"]) == {"https://b/#bob": 9}
+
+    def test_users_get_the_same_however_many_urls_one_has(self) -> None:
+        queues = [f"https://a/{n}#ann" for n in range(50)] + ["https://a/x#bob"]
+        assert self.QUOTA.shares(queues)["https://a/x#bob"] >= 1
+
+    def test_a_failing_endpoint_gets_one_request_and_its_host_the_rest(self) -> None:
+        queues = ["https://a/1#ann", "https://a/1#bob", "https://a/2#ann"]
+        shares = replace(self.QUOTA, reduced={"https://a/1": 1}).shares(queues)
+        assert shares["https://a/1#ann"] + shares["https://a/1#bob"] == 1
+        assert shares["https://a/2#ann"] == 20
+        assert replace(self.QUOTA, reduced={"https://a": 0}).shares(queues) == {}
+
+    def test_events_of_versions_with_a_queue_per_host_are_still_sent(self) -> None:
+        assert self.QUOTA.shares(["https://a"]) == {"https://a": 20}
+
+
 class TestBreaker:
     OPTIONS = BreakerOptions(
         failures=3, pause=timedelta(seconds=10), max_pause=timedelta(seconds=25)
@@ -428,11 +468,15 @@ class TestWhatAWebhookWants:
     @pytest.mark.parametrize(
         ("url", "endpoint"),
         [
-            ("https://Example.org/a?b=c", "https://example.org"),
-            ("http://example.org:8080/x", "http://example.org:8080"),
-            ("https://user:password@example.org/", "https://example.org"),
+            ("https://Example.org/a?b=c", "https://example.org/a"),
+            ("https://example.org/A/{jobId}#c", "https://example.org/A/{jobId}"),
+            ("http://example.org:8080/x", "http://example.org:8080/x"),
+            ("http://example.org:80", "http://example.org/"),
+            ("https://user:password@example.org:443/", "https://example.org/"),
             ("http://[::1", "unknown"),
         ],
     )
-    def test_its_endpoint_is_the_origin_of_its_url(self, url: str, endpoint: str) -> None:
+    def test_its_endpoint_is_its_url_without_credentials_and_query(
+        self, url: str, endpoint: str
+    ) -> None:
         assert Webhook(url=url).endpoint == endpoint

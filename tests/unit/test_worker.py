@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from secretary import JobContext, Registry, handles
+from secretary.core.errors import LeaseLost
 from secretary.core.job import Batch, Job, JobStatus
 from secretary.jobs.handler import AnyParameters
 from secretary.storage.artifacts import JobFiles
@@ -208,6 +209,49 @@ async def test_a_worker_taken_for_dead_stops_its_jobs_and_comes_back_as_a_new_on
         await until(lambda: _has_status(store, job_id, JobStatus.COMPLETED))
     job = await store.get(job_id)
     assert [attempt.worker_id for attempt in job.attempts] == [before, worker.worker_id]
+
+
+async def test_a_worker_taken_for_dead_is_registered_once_though_two_loops_notice_it(
+    store: Store, stage: Stage, tmp_path: Path
+) -> None:
+    slow: Any = SlowRegistration(store)
+    await add(store, 1)
+    often = {"poll_interval": timedelta(seconds=0.05), "lease": timedelta(seconds=1)}
+    async with working(slow, stage, tmp_path, **often) as (worker, _):
+        await until(lambda: stage.running == 1)
+        slow.may_register.clear()
+        await store.rescue(dead=[worker.worker_id])
+        try:
+            await until(lambda: slow.refused == {"claim", "renew"})
+        finally:
+            slow.may_register.set()
+        await until(lambda: stage.started == 2)
+        assert [one.worker_id for one in await store.workers()] == [worker.worker_id]
+
+
+class SlowRegistration:
+    """The store, which tells a worker by both calls that its lease is lost before it registers."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.refused: set[str] = set()
+        self.may_register = asyncio.Event()
+        self.may_register.set()
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._store, name)
+        return partial(self._noted, name, call) if name in ("claim", "renew") else call
+
+    async def _noted(self, name: str, call: Any, worker_id: str, *args: Any) -> Any:
+        try:
+            return await call(worker_id, *args)
+        except LeaseLost:
+            self.refused.add(name)
+            raise
+
+    async def register_worker(self, *args: Any) -> None:
+        await self.may_register.wait()
+        await self._store.register_worker(*args)
 
 
 async def test_limits_by_type_and_user_hold(store: Store, stage: Stage, tmp_path: Path) -> None:

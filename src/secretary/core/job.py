@@ -181,6 +181,10 @@ class JobWarning(StoredModel):
         return {name: value for name, value in serialize(self).items() if value is not None}
 
 
+#: Dropped from endpoints, so that a host has one name.
+DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+
 class Webhook(StoredModel):
     """Where the events of a job are delivered. Unknown keys are kept."""
 
@@ -229,12 +233,15 @@ class Webhook(StoredModel):
 
     @property
     def endpoint(self) -> str:
-        """Scheme and host of the URL; all URLs of an endpoint share its rate limits."""
+        """The URL without credentials and query: what shares a circuit breaker. A query often has
+        the id or token of a single job; so may the path, as `{jobId}`, which is not replaced."""
         try:
             parts = urlsplit(self.url)
         except ValueError:  # the request will be refused
             return "unknown"
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower()
+        host = parts.netloc.rpartition("@")[2].lower()
+        host = host.removesuffix(DEFAULT_PORTS.get(parts.scheme, " "))
+        return f"{parts.scheme}://{host}{parts.path or '/'}"
 
 
 class Attempt(StoredModel):

@@ -242,15 +242,17 @@ RESPONSE_READ_TIMEOUT = 1.0
 GONE = 410
 #: Statuses whose `Retry-After` header is honoured.
 THROTTLING_STATUSES = frozenset({429, 503})
+NOT_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout)
 #: Errors before the receiver had the whole request.
-NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.WriteError,
-            httpx.WriteTimeout)  # fmt: skip
+NOT_SENT = (*NOT_CONNECTED, httpx.PoolTimeout, httpx.WriteError, httpx.WriteTimeout)
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
     attempt: DeliveryAttempt
     retry_after: timedelta | None = None
+    #: Whether a connection to the host was made.
+    connected: bool = True
     #: Whether the receiver may have the whole request.
     sent: bool = False
     #: It has processed the event, but its own work failed: sending it again would not help.
@@ -264,7 +266,7 @@ async def post(
     quote the request."""
     at, started = utc_now(), time.perf_counter()
     status = error = retry_after = None
-    sent, answer = True, b""
+    connected, sent, answer = True, True, b""
     try:
         network.check(request.url, https_only=True)
         async with asyncio.timeout(limit.total_seconds()):
@@ -278,10 +280,11 @@ async def post(
         answer = await _read(response)
     except (TimeoutError, httpx.TimeoutException) as problem:
         error, sent = "timed out", not isinstance(problem, NOT_SENT)
+        connected = not isinstance(problem, NOT_CONNECTED)
     except AddressRefused:
         error, sent = "address not allowed", False
     except httpx.ConnectError:
-        error, sent = "connection failed", False
+        error, connected, sent = "connection failed", False, False
     except (httpx.HTTPError, httpx.InvalidURL) as problem:
         error = f"request failed ({type(problem).__name__})"
         sent = not isinstance(problem, (*NOT_SENT, httpx.InvalidURL))
@@ -290,7 +293,7 @@ async def post(
     if processed:
         error = "the receiver processed the event and failed"
     attempt = DeliveryAttempt(at=at, status=status, error=error, duration_ms=duration)
-    return DeliveryResult(attempt, retry_after, sent, processed)
+    return DeliveryResult(attempt, retry_after, connected, sent, processed)
 
 
 async def _read(response: httpx.Response) -> bytes:

@@ -57,8 +57,9 @@ class _Endpoint:
 
 
 class CircuitBreakers:
-    """Circuit breakers by endpoint. Consecutive failures open the circuit for a pause; then a
-    single probe is sent, and if it fails too, the next pause is twice as long.
+    """Circuit breakers by endpoint, and by host for failed connections. Consecutive failures open
+    the circuit for a pause; then a single probe is sent, and if it fails too, the next pause is
+    twice as long.
 
     State is kept per process: each process finds out for itself.
     """
@@ -82,8 +83,8 @@ class CircuitBreakers:
 
     def failed(self, endpoint: str) -> timedelta | None:
         """Record a failure; returns the pause it starts, if any."""
-        if len(self.failing) >= MAX_ENDPOINTS_REMEMBERED:
-            self.failing.clear()
+        if len(self.failing) >= MAX_ENDPOINTS_REMEMBERED and endpoint not in self.failing:
+            del self.failing[next(iter(self.failing))]
         state = self.failing.setdefault(endpoint, _Endpoint())
         state.failures += 1
         now = self._clock()

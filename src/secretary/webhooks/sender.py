@@ -1,4 +1,4 @@
-"""Delivers due webhook events concurrently, with retries and a circuit breaker per endpoint."""
+"""Delivers due webhook events concurrently, with retries and a circuit breaker per URL."""
 
 import asyncio
 import logging
@@ -34,6 +34,7 @@ class DeliveryLimits:
     """Limits for requests in flight, and for the time that a receiver may take to respond."""
 
     in_flight: int
+    per_host: int
     per_endpoint: int
     timeout: timedelta
 
@@ -42,11 +43,11 @@ class DeliveryLimits:
 class SenderOptions:
     #: Receivers do their own work before they respond to a final event, and call the API for it.
     finals: DeliveryLimits = DeliveryLimits(
-        in_flight=512, per_endpoint=64, timeout=timedelta(minutes=10)
+        in_flight=512, per_host=128, per_endpoint=64, timeout=timedelta(minutes=10)
     )
     #: Shorter: progress is soon outdated, and the final event may be waiting behind it.
     progress: DeliveryLimits = DeliveryLimits(
-        in_flight=64, per_endpoint=8, timeout=timedelta(seconds=30)
+        in_flight=64, per_host=16, per_endpoint=8, timeout=timedelta(seconds=30)
     )
     #: A receiver that takes longer than this for a final event is processing it.
     slow_after: timedelta = timedelta(seconds=10)
@@ -86,13 +87,28 @@ class _Channel:
     breakers: CircuitBreakers
     client: httpx.AsyncClient
 
-    def quota(self, endpoints: Counter[str]) -> EventQuota:
-        """What remains while this many requests are in flight to each endpoint."""
-        most, busy = self.limits.per_endpoint, Counter(endpoints)
-        for endpoint in [*self.breakers.failing]:
-            busy[endpoint] += most - self.breakers.allowed(endpoint, most)
-        limit = self.limits.in_flight - endpoints.total()
-        return EventQuota(limit=limit, per_endpoint=most, busy=busy)
+    def quota(self, in_flight: Counter[str]) -> EventQuota:
+        limits, breakers = self.limits, self.breakers
+        return EventQuota(
+            limit=limits.in_flight,
+            per_endpoint=limits.per_endpoint,
+            per_host=limits.per_host,
+            in_flight=in_flight,
+            reduced={key: breakers.allowed(key, limits.per_host) for key in breakers.failing},
+        )
+
+    def responded(self, event: DueEvent, result: DeliveryResult) -> tuple[str, timedelta] | None:
+        """Record a request for the circuit breakers. If it starts a pause: of which endpoint or
+        host, and how long. Only a host that cannot be reached is paused as a whole."""
+        status = result.attempt.status
+        if result.connected:
+            self.breakers.succeeded(event.host)
+        if result.processed or (status is not None and status < 500):
+            self.breakers.succeeded(event.endpoint)  # it may have rejected this request
+            return None
+        target = event.endpoint if result.connected else event.host
+        pause = self.breakers.failed(target)
+        return (target, pause) if pause is not None else None
 
 
 class EventStore(JobStore, BatchStore, OutboxStore, Protocol):
@@ -195,11 +211,14 @@ class Sender:
         self._wakeup.set()  # a slot is free
 
     async def _take(self) -> list[DueEvent]:
-        busy: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+        in_flight: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
         for one in self._sending.values():
-            busy[one.event.is_final][one.event.endpoint] += 1
-        finals, progress = self._finals.quota(busy[True]), self._progress.quota(busy[False])
-        if finals.limit <= 0 and progress.limit <= 0:
+            in_flight[one.event.is_final][one.event.queue] += 1
+        finals, progress = (
+            self._finals.quota(in_flight[True]),
+            self._progress.quota(in_flight[False]),
+        )
+        if finals.is_full and progress.is_full:
             return []
         lease = self._options.lease
         return await self._store.claim_events(
@@ -275,9 +294,14 @@ class Sender:
         owner = await (store.get(event.owner_id) if is_job else store.get_batch(event.owner_id))
         webhook = owner.webhook
         wanted = webhook is not None and webhook.wants(phase_of(owner))
-        is_current = event.is_final == (owner.status in FINAL_STATUSES)
+        has_ended = owner.status in FINAL_STATUSES and owner.completed_at is not None
+        is_current = event.is_final == has_ended
         if event.is_final and is_current and not wanted:  # another job reports to this webhook now
             await store.record_delivery(event, None)
+            return
+        if event.is_final and not is_current:  # withdrawn since, or not committed yet
+            later = utc_now() + self._options.poll_every
+            await store.record_delivery(event, None, next_try_at=later)
             return
         if webhook is not None and wanted and is_current:
             result = await self._request(sending, owner, webhook)
@@ -293,22 +317,20 @@ class Sender:
             await store.record_progress(event, None, self._progress_schedule(owner))
             return
         self.on_attempt(event.delivery.event, succeeded(result.attempt))
-        pause, status = None, result.attempt.status
-        breakers = (self._finals if event.is_final else self._progress).breakers
-        if result.processed or (status is not None and status < 500):
-            breakers.succeeded(event.endpoint)  # it responded, even if it rejected this request
-        else:
-            pause = breakers.failed(event.endpoint)
+        pause = (self._finals if event.is_final else self._progress).responded(event, result)
         if event.is_final:
             await self._record(event, result)
         else:
-            pace = None if status == GONE else self._progress_schedule(owner, result.attempt)
+            gone = result.attempt.status == GONE
+            pace = None if gone else self._progress_schedule(owner, result.attempt)
             await store.record_progress(event, result.attempt, pace)
         if pause is not None:
+            target, duration = pause
             what = "final events" if event.is_final else "progress"
-            text = "Webhook endpoint %s keeps failing; pausing %s for %s"
-            logger.warning(text, event.endpoint, what, pause)
-            await store.postpone_events(event.endpoint, utc_now() + pause, final=event.is_final)
+            text = "A webhook of %s keeps failing; pausing its %s for %s"
+            # The host only: a path may contain a token.
+            logger.warning(text, event.host, what, duration)
+            await store.postpone_events(target, utc_now() + duration, final=event.is_final)
 
     def _progress_schedule(
         self, owner: Job | Batch, tried: DeliveryAttempt | None = None
@@ -366,5 +388,5 @@ class Sender:
             )
             if next_try_at is None:
                 text = "Giving up on delivering to %s the final event of %s"
-                logger.warning(text, event.endpoint, event.owner_id)
+                logger.warning(text, event.host, event.owner_id)
         await self._store.record_delivery(event, attempt, next_try_at=next_try_at)

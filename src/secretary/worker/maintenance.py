@@ -35,6 +35,9 @@ class MaintenanceOptions:
     tidy_every: timedelta = timedelta(minutes=1)
     #: After a store outage, how long workers have to renew their leases before jobs are rescued.
     rescue_grace: timedelta = timedelta(seconds=5)
+    #: A sweep that takes longer means an outage too: the driver may have retried, or this process
+    #: was suspended, perhaps with all workers of its machine.
+    max_pause: timedelta = timedelta(seconds=4)
     max_crashes: int = 2
     #: Retention of ended jobs by status; a status that is missing is kept forever.
     retention: Mapping[JobStatus, timedelta] = field(default_factory=dict)
@@ -60,12 +63,15 @@ class Maintenance:
         self._files = files
         self._options = options
         self._no_rescue_before = 0.0
+        #: When the store last answered.
+        self._answered_at = time.monotonic()
         self._sweep_files_at = 0.0
         # Not right at the start: processes that start together need not all sweep.
         self._sweep_blob_store_at = _after(options.sweep_blob_store_every)
 
     async def run(self) -> None:
         tidy_at = _after(self._options.tidy_every)
+        self._answered_at = time.monotonic()
         while True:
             try:
                 await self.rescue()
@@ -74,6 +80,7 @@ class Maintenance:
                     await self.prune()
                     await self._store.tidy()
                     await self._sweep_if_due()
+                self._answered_at = time.monotonic()
             except StoreUnavailable as error:
                 # Nobody could renew a lease meanwhile: give the live workers time to do so.
                 self._no_rescue_before = _after(self._options.rescue_grace)
@@ -98,6 +105,12 @@ class Maintenance:
         if time.monotonic() < self._no_rescue_before:
             return
         workers = await self._store.workers()
+        paused_for = time.monotonic() - self._answered_at
+        self._answered_at = time.monotonic()
+        if paused_for > self._options.max_pause.total_seconds():
+            self._no_rescue_before = _after(self._options.rescue_grace)
+            logger.warning("The last sweep was %.0f s ago; waiting for workers", paused_for)
+            return
         dead = [worker.worker_id for worker in workers if has_died(worker.pid, worker.birth)]
         rescued = await self._store.rescue(dead=dead, max_crashes=self._options.max_crashes)
         self._observer.rescued(rescued)

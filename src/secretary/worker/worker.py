@@ -101,6 +101,7 @@ class Worker:
         self._renew_now = asyncio.Event()
         self._draining = asyncio.Event()
         self._stop_now = asyncio.Event()
+        self._registering = asyncio.Lock()
         self._renewed_at = 0.0
 
     @property
@@ -115,7 +116,7 @@ class Worker:
         self._claim_now.set()
 
     async def run(self) -> None:
-        await self._register()
+        await self._register(self._info)
         await self._refresh_peers()
         tasks = [
             asyncio.create_task(self._watch_peers()),
@@ -174,10 +175,11 @@ class Worker:
             max_per_type=options.max_per_type,
             max_per_user=options.max_per_user,
         )
+        worker_id = self.worker_id
         try:
-            return await self._store.claim(self.worker_id, capacity)
+            return await self._store.claim(worker_id, capacity)
         except LeaseLost:
-            await self._register_again()
+            await self._register_again(worker_id)
         except StoreUnavailable as error:
             logger.error("Could not claim jobs; retrying: %s", error)
         return []
@@ -230,8 +232,9 @@ class Worker:
     async def _renew_leases(self) -> None:
         while True:
             try:
-                running, requested_at = list(self._running.values()), time.monotonic()
-                renewal = await self._store.renew(self.worker_id, self._options.lease)
+                worker_id, running = self.worker_id, list(self._running.values())
+                requested_at = time.monotonic()
+                renewal = await self._store.renew(worker_id, self._options.lease)
                 self._renewed_at = requested_at
                 for execution in running:
                     job = execution.job
@@ -240,7 +243,7 @@ class Worker:
                     elif renewal.attempts.get(job.job_id) != job.attempt:
                         execution.stop(Stop.LOST)
             except LeaseLost:
-                await self._register_again()
+                await self._register_again(worker_id)
             except StoreUnavailable as error:
                 logger.error("Could not renew the lease; retrying: %s", error)
             await asyncio.sleep(MIN_RENEW_INTERVAL)
@@ -270,20 +273,23 @@ class Worker:
             self._executor.sandbox.heartbeat()
             await asyncio.sleep(HEARTBEAT_INTERVAL)
 
-    async def _register_again(self) -> None:
-        """Stop all jobs after losing the lease, and register as a new worker."""
-        logger.warning("Worker %s lost its lease; stopping its jobs", self.worker_id)
-        for execution in list(self._running.values()):
-            execution.stop(Stop.LOST)
-        self._info = replace(self._info, worker_id=_new_worker_id())
-        await self._register()
+    async def _register_again(self, lost: str) -> None:
+        """Stop all jobs after losing the lease, and register as a new worker, once: claims and
+        renewals notice the loss independently."""
+        async with self._registering:
+            if self.worker_id != lost:
+                return
+            logger.warning("Worker %s lost its lease; stopping its jobs", lost)
+            for execution in list(self._running.values()):
+                execution.stop(Stop.LOST)
+            await self._register(replace(self._info, worker_id=_new_worker_id()))
 
-    async def _register(self) -> None:
+    async def _register(self, info: WorkerInfo) -> None:
         while True:
             try:
                 requested_at = time.monotonic()
-                await self._store.register_worker(self._info, self._options.lease)
-                self._renewed_at = requested_at
+                await self._store.register_worker(info, self._options.lease)
+                self._info, self._renewed_at = info, requested_at
                 return
             except StoreUnavailable as error:
                 logger.error("Could not register the worker; retrying: %s", error)
@@ -294,8 +300,8 @@ class Worker:
     async def _drain_running(self) -> None:
         """Let running jobs finish within the grace period, then requeue them without counting the
         attempt."""
-        self._info = replace(self._info, draining=True)
-        await self._register()
+        async with self._registering:
+            await self._register(replace(self._info, draining=True))
         logger.info("Draining: %d jobs still running", len(self._running))
         stop_now = asyncio.create_task(self._stop_now.wait())
         all_finished = asyncio.create_task(self._wait_for_running())

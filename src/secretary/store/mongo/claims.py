@@ -5,10 +5,11 @@ import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import chain
 from uuid import uuid4
 
+import pymongo
 from pymongo import ReturnDocument, UpdateOne
 from pymongo.errors import PyMongoError
 
@@ -67,7 +68,9 @@ async def require_registered(db: Database, worker_id: str) -> None:
 
 
 async def renew(db: Database, worker_id: str, lease: timedelta) -> claims.Renewal:
-    updated = await db.workers.update_one({"_id": worker_id}, [{"$set": _lease(lease)}])
+    # A connection that hangs must not outlive the lease, nor the grace period after an outage.
+    with pymongo.timeout(min(3.0, max(0.5, lease.total_seconds() / 3))):
+        updated = await db.workers.update_one({"_id": worker_id}, [{"$set": _lease(lease)}])
     if not updated.matched_count:
         raise LeaseLost(f"The worker {worker_id} is not registered")
     jobs = await db.jobs.find(
@@ -332,7 +335,7 @@ async def rescue(db: Database, dead: Collection[str], max_crashes: int) -> list[
 
     If this is interrupted, the next rescue finds jobs without a worker and continues.
     """
-    lapsed = {"$lt": ["$lease_until", "$$NOW"]}
+    lapsed = {"$lt": [{"$max": ["$lease_until", await _grace_until(db)]}, "$$NOW"]}
     await db.workers.delete_many({"$or": [{"_id": {"$in": list(dead)}}, {"$expr": lapsed}]})
     # In this order: a worker is registered before it owns a job.
     holders = await db.jobs.distinct("worker_id", RUNNING)
@@ -358,6 +361,28 @@ async def rescue(db: Database, dead: Collection[str], max_crashes: int) -> list[
         is_failed = not is_cancelled and job.get("crashes", 0) + 1 >= max_crashes
         rescued.append(claims.Rescued(job_id, attempt, worker_id, is_failed, is_cancelled))
     return rescued
+
+
+#: If no process could look for lost workers for this long, the store was unreachable, and workers
+#: have as long as this to renew their leases. Processes that have just started know it from the
+#: store.
+OUTAGE = timedelta(seconds=5)
+
+
+async def _grace_until(db: Database) -> datetime | None:
+    """Record this sweep; return until when lapsed leases are not the fault of their workers."""
+    outage = round(OUTAGE.total_seconds() * 1000)
+    silence = {"$subtract": ["$$NOW", {"$ifNull": ["$at", "$$NOW"]}]}
+    until = {"$add": ["$$NOW", outage]}
+    grace = {"$cond": [{"$gt": [silence, outage]}, until, {"$ifNull": ["$grace_until", None]}]}
+    sweep = await db.meta.find_one_and_update(
+        {"_id": "rescue"},
+        [{"$set": {"at": "$$NOW", "grace_until": grace}}],
+        upsert=True,
+        return_document=ReturnDocument.AFTER,
+    )
+    grace_until: datetime | None = sweep["grace_until"] if sweep else None
+    return grace_until
 
 
 def _rescue_one(job: Document, placement: Document, max_crashes: int) -> Change:

@@ -17,7 +17,7 @@ from ...core.errors import Conflict, KeyReused, StoreUnavailable
 from ...core.job import QUEUED, Batch, Cancelled, Job, utc_now
 from ..jobs import Added, IdempotencyKey, JobQuery
 from ..outbox import first_event
-from .outbox import restarted, state_to, withdraw
+from .outbox import WITHDRAWN, restarted, state_to
 from .queries import drop_expired_counters, get_batch
 from .schema import (
     DELETED,
@@ -65,7 +65,7 @@ NewJob = tuple[Job, Document]
 
 async def new_job(db: Database, job: Job, key: Document | None = None) -> NewJob:
     document = job_document(job, arrival=db.next_arrival()) | db.new_change_time
-    document |= state_to(job.webhook, first_event(job.webhook))
+    document |= state_to(job.webhook, job.user_id, first_event(job.webhook))
     document |= await write_value(db, job.job_id, "parameters", job.parameters)
     return job, document | ({"idempotency_key": key} if key else {})
 
@@ -285,6 +285,7 @@ async def tidy(db: Database) -> None:
     await _remove_staged(db)
     deleted = db.jobs.find({"status": DELETED}, {"_id": 1}, limit=MAX_TIDIED, hint="by_status")
     await remove_deleted(db, [job["_id"] for job in await deleted.to_list()])
+    await _forget_restarts(db)
     unsettled = {"open": True, "staged": {"$exists": False}}
     batches = await db.batches.find(unsettled, {"_id": 1}, hint="open").to_list()
     for batch in batches:
@@ -294,6 +295,16 @@ async def tidy(db: Database) -> None:
     await _sweep(db, db.logs)
     # A job's parameters are written shortly before the job itself.
     await _sweep(db, db.contents, {"at": {"$lt": stamp(utc_now() - ORPHANED_AFTER)}})
+
+
+async def _forget_restarts(db: Database) -> None:
+    """Let batches be settled whose restart was interrupted."""
+    recent = {"$not": _older("$$this.at", UNFINISHED_AFTER)}
+    await db.batches.update_many(
+        {"open": True, "restarts.0": {"$exists": True}},
+        [{"$set": {"restarts": {"$filter": {"input": RESTARTS, "cond": recent}}}}],
+        hint="open",
+    )
 
 
 async def _sweep(db: Database, parts: Documents, only: Document | None = None) -> None:
@@ -393,7 +404,7 @@ async def cancel(db: Database, query: JobQuery) -> list[str]:
 async def restart(db: Database, query: JobQuery) -> list[str]:
     async def plan(jobs: list[Document]) -> list[Change]:
         batches.update(job["batch_id"] for job in jobs if "batch_id" in job)
-        await _reopen(db, batches)
+        await _reopen(db, batches, {"restarts": _with_restart(token)})
         placements = await placements_for(db, jobs)
         changes: list[Change] = []
         for job, placement in zip(jobs, placements, strict=True):
@@ -403,29 +414,43 @@ async def restart(db: Database, query: JobQuery) -> list[str]:
             changes.append(replace(change, update=update))
         return changes
 
+    token = uuid4().hex
     batches: set[str] = set()
     changed = await change_matching(db, query, plan, among=FINISHED)
     if batches:
-        # Again: until their jobs were pending, another process could settle the batches.
-        await _reopen(db, batches)
+        # Again: if this process was suspended before its jobs were pending, another one may have
+        # settled the batches.
+        await _reopen(db, batches, {"restarts": _without_restart(token)})
         await resume_paused(db, batches)
         for batch_id in batches:  # if its jobs have already finished again
             await settle_batch(db, batch_id)
     return changed
 
 
-async def _reopen(db: Database, batch_ids: Collection[str]) -> None:
-    if batch_ids:
-        await db.durable.batches.update_many(
-            {"_id": {"$in": sorted(batch_ids)}},
-            {
-                "$set": {"open": True, "updated_at": now_stamp()},
-                "$unset": {"completed_at": ""},
-                "$inc": {"reopened": 1},
-            }
-            | db.change_time,
-        )
-        await withdraw(db, sorted(batch_ids))
+RESTARTS = {"$ifNull": ["$restarts", []]}
+
+
+def _with_restart(token: str) -> Document:
+    return {"$concatArrays": [_without_restart(token), [{"token": token, "at": "$$NOW"}]]}
+
+
+def _without_restart(token: str) -> Document:
+    return {"$filter": {"input": RESTARTS, "cond": {"$ne": ["$$this.token", token]}}}
+
+
+async def _reopen(db: Database, batch_ids: Collection[str], changes: Document) -> None:
+    """Reopen batches and withdraw their undelivered final events, in one write: a final event
+    written after it reports the next end."""
+    if not batch_ids:
+        return
+    among = {"_id": {"$in": sorted(batch_ids)}}
+    reopened = {"$add": [{"$ifNull": ["$reopened", 0]}, 1]}
+    fields = {"open": True, "updated_at": now_stamp(), "reopened": reopened, **changes}
+    await db.durable.batches.update_many(
+        among, [{"$set": fields}, {"$unset": ["completed_at", "outbox"]}, WITHDRAWN]
+    )
+    if db.change_time:  # not possible in a pipeline update
+        await db.durable.batches.update_many(among, db.change_time)
 
 
 async def archive(db: Database, query: JobQuery, *, archived: bool = True) -> list[str]:

@@ -1,16 +1,16 @@
 """Webhook events, stored in the job or batch they report: one write finishes a job and makes its
 event due.
 
-`outbox` has the time of the next event and its lease, if there is an event; `pace` is the schedule
-of progress events (see store/outbox.py).
+`outbox` has the time of the next event, its queue (as `endpoint`) and its lease, if there is an
+event; `pace` is the schedule of progress events (see store/outbox.py).
 """
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import chain
 
 from ...core.errors import Conflict, NotFound
 from ...core.job import MAX_DELIVERY_ATTEMPTS_KEPT, Delivery, DeliveryAttempt, Webhook, utc_now
@@ -23,6 +23,8 @@ from ..outbox import (
     OwnerKind,
     ProgressSchedule,
     first_event,
+    queue_of,
+    queues_of,
     succeeded,
 )
 from .schema import (
@@ -55,12 +57,12 @@ def webhook_of(document: Document) -> Webhook | None:
     return stored if isinstance(stored, Webhook) else webhook_from(stored)
 
 
-def state_to(webhook: Webhook | None, state: OutboxState) -> Document:
+def state_to(webhook: Webhook | None, user_id: str | None, state: OutboxState) -> Document:
     """The fields of a job or batch with this pending event."""
     fields: Document = {}
     if webhook is not None and state.due_at is not None:
         due = {"final": state.final, "due_at": stamp(state.due_at)}
-        fields["outbox"] = {"endpoint": webhook.endpoint, **due}
+        fields["outbox"] = {"endpoint": queue_of(webhook, user_id), **due}
     if state.schedule is not None:
         fields["pace"] = schedule_to(state.schedule)
     return fields
@@ -92,11 +94,11 @@ def final_event(document: Document, event: FinalEvent, at: str) -> Document:
     if not webhook.wants(event):
         return {"$unset": {"outbox": ""}}
     delivery = new_delivery(event, at) | {"next_try_at": at}
-    return add_delivery(delivery) | {"$set": _final_due(webhook, at)}
+    return add_delivery(delivery) | {"$set": _final_due(webhook, document.get("user_id"), at)}
 
 
-def _final_due(webhook: Webhook, at: str) -> Document:
-    due = {"endpoint": webhook.endpoint, "final": True, "due_at": at}
+def _final_due(webhook: Webhook, user_id: str | None, at: str) -> Document:
+    due = {"endpoint": queue_of(webhook, user_id), "final": True, "due_at": at}
     return {f"outbox.{name}": value for name, value in due.items()}
 
 
@@ -111,19 +113,26 @@ def restarted(document: Document) -> Document:
     if "told" in document:
         update["$unset"] = {"deliveries.$[].next_try_at": ""}
     webhook = webhook_of(document)
-    if fields := state_to(webhook, first_event(webhook)):
+    if fields := state_to(webhook, document.get("user_id"), first_event(webhook)):
         update["$set"] = fields
     elif "outbox" in document:
         update["$unset"] = update.get("$unset", {}) | {"outbox": ""}
     return update
 
 
-async def withdraw(db: Database, batch_ids: Sequence[str]) -> None:
-    """Withdraw undelivered final events of batches that are unfinished again."""
-    await db.durable.batches.update_many(
-        {"_id": {"$in": list(batch_ids)}, "told": {"$exists": True}},
-        {"$unset": {"deliveries.$[].next_try_at": "", "outbox": ""}},
-    )
+_WITHDRAWN = {"$mergeObjects": ["$$this", {"next_try_at": None}]}
+#: The stage that withdraws the undelivered final event of a batch that is unfinished again.
+WITHDRAWN: Document = {
+    "$set": {
+        "deliveries": {
+            "$cond": [
+                {"$isArray": "$deliveries"},
+                {"$map": {"input": DELIVERIES, "in": _WITHDRAWN}},
+                "$$REMOVE",
+            ]
+        }
+    }
+}
 
 
 REPORTED = {"outbox": 1, "pace": 1, "progress.percent": 1}
@@ -157,8 +166,8 @@ async def claim(db: Database, capacity: EventCapacity) -> list[DueEvent]:
 
 
 def _remaining(quota: EventQuota, claimed: Sequence[DueEvent]) -> EventQuota:
-    busy = Counter(quota.busy) + Counter(event.endpoint for event in claimed)
-    return replace(quota, limit=quota.limit - len(claimed), busy=busy)
+    in_flight = Counter(quota.in_flight) + Counter(event.queue for event in claimed)
+    return replace(quota, in_flight=in_flight)
 
 
 async def _claim_from(
@@ -167,27 +176,43 @@ async def _claim_from(
     is_due = {"outbox.due_at": {"$lte": now_stamp()}}
     if not await documents.find_one(is_due, {"_id": 1}, hint="outbox_due"):
         return []
-    endpoints = await documents.distinct("outbox.endpoint", {"outbox.endpoint": {"$gt": ""}})
-    random.shuffle(endpoints)  # no endpoint is always the last
-    due: list[Document] = []
-    for final in (True, False):
-        quota, room = capacity.quota(final=final), capacity.quota(final=final).limit
-        for endpoint in endpoints:
-            if (most := min(quota.room(endpoint), room)) > 0:
-                found = await _due(documents, endpoint, final=final, limit=most)
-                room -= len(found)
-                due += found
+    queues = await _due_queues(documents)
+    chosen = [
+        _due(documents, queue, final=final, limit=limit)
+        for final, names in queues.items()
+        for queue, limit in capacity.quota(final=final).shares(names).items()
+    ]
+    due = chain(*await asyncio.gather(*chosen))
     until = stamp(utc_now() + capacity.lease)
     claimed = await asyncio.gather(*(_claim_one(documents, kind, one, until) for one in due))
     return [event for event in claimed if event is not None]
 
 
-async def _due(documents: Documents, endpoint: str, *, final: bool, limit: int) -> list[Document]:
+async def _due_queues(documents: Documents) -> dict[bool, list[str]]:
+    """The queues with due final events, and those that may have due progress: where there are
+    final events too, this is not known yet."""
+    first_of_queues: list[Document] = [
+        {
+            "$match": {
+                "outbox.endpoint": {"$gt": ""},
+                "outbox.final": {"$in": [True, False]},
+                "outbox.due_at": {"$lte": now_stamp()},
+            }
+        },
+        {"$sort": {"outbox.endpoint": 1, "outbox.final": -1, "outbox.due_at": 1}},
+        {"$group": {"_id": "$outbox.endpoint", "final": {"$first": "$outbox.final"}}},
+    ]
+    heads = await (await documents.aggregate(first_of_queues, hint="outbox")).to_list()
+    finals = [head["_id"] for head in heads if head["final"]]
+    return {True: finals, False: [head["_id"] for head in heads]}
+
+
+async def _due(documents: Documents, queue: str, *, final: bool, limit: int) -> list[Document]:
     # Few events are both claimed and due: ends of jobs whose progress was being delivered.
     now = now_stamp()
     return await documents.find(
         {
-            "outbox.endpoint": endpoint,
+            "outbox.endpoint": queue,
             "outbox.final": final,
             "outbox.due_at": {"$lte": now},
             "outbox.held_until": {"$not": {"$gt": now}},
@@ -286,7 +311,7 @@ async def _record(
 ) -> None:
     """Change a delivery and release its event; if the lease was lost, do only what still holds."""
     documents = _collection_of(db, event)
-    update = [_with_try(event, tried, changes), *stages, *_release(event.endpoint)]
+    update = [_with_try(event, tried, changes), *stages, *_release(event.queue)]
     released = await documents.update_one(_held(event), update)
     if not released.matched_count and tried is not None:
         attempt = [_with_try(event, tried, if_lost or {})]
@@ -314,7 +339,7 @@ def _with_try(event: DueEvent, tried: DeliveryAttempt | None, changes: Document)
     return {"$set": {"deliveries": {"$map": {"input": DELIVERIES, "in": changed}}}}
 
 
-def _release(endpoint: str) -> list[Document]:
+def _release(queue: str) -> list[Document]:
     """The stages that release an event and set when the next one is due."""
     waiting = {"$filter": {"input": DELIVERIES, "cond": IS_WAITING}}
     end = {"final": True, "due_at": "$$this.next_try_at"}
@@ -329,7 +354,7 @@ def _release(endpoint: str) -> list[Document]:
     earlier = {"$min": ["$pace.ripe_at", "$pace.due_at"]}
     progress = {"final": False, "due_at": {"$cond": [is_ripe, earlier, "$pace.due_at"]}}
     due = {"$ifNull": [first_end, {"$cond": [is_open, progress, None]}]}
-    filled = {"$mergeObjects": [{"endpoint": {"$literal": endpoint}}, "$due"]}
+    filled = {"$mergeObjects": [{"endpoint": {"$literal": queue}}, "$due"]}
     return [
         {"$set": {"due": due}},
         {"$unset": "outbox"},  # otherwise its old fields would stay
@@ -351,11 +376,12 @@ async def next_due_at(db: Database) -> datetime | None:
     return min((moment(first["outbox"]["due_at"]) for first in firsts if first), default=None)
 
 
-async def postpone(db: Database, endpoint: str, until: datetime, *, final: bool) -> None:
+async def postpone(db: Database, target: str, until: datetime, *, final: bool) -> None:
+    first, end = queues_of(target)
     for documents in (db.jobs, db.batches):
         await documents.update_many(
             {
-                "outbox.endpoint": endpoint,
+                "outbox.endpoint": {"$gte": first, "$lt": end},
                 "outbox.final": final,
                 "outbox.due_at": {"$lt": stamp(until)},
                 "outbox.held_until": {"$not": {"$gt": now_stamp()}},
@@ -365,7 +391,7 @@ async def postpone(db: Database, endpoint: str, until: datetime, *, final: bool)
         )
 
 
-REPLAYED = {"deliveries": 1, "told": 1, "completed_at": 1, "webhook": 1}
+REPLAYED = dict.fromkeys(("deliveries", "told", "completed_at", "webhook", "user_id"), 1)
 
 
 async def replay(db: Database, owner_id: str, n: int) -> Delivery:
@@ -387,7 +413,7 @@ async def replay(db: Database, owner_id: str, n: int) -> Delivery:
         raise outdated
     now = now_stamp()
     again = {"delivered_at": None, "next_try_at": now, "replayed_at": now, "tried": 0}
-    update = _final_due(webhook, now)
+    update = _final_due(webhook, owner.get("user_id"), now)
     update |= {f"deliveries.$.{name}": value for name, value in again.items()}
     unchanged = {"_id": owner_id, "completed_at": ended_at}
     found = await documents.update_one(

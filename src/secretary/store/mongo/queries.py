@@ -185,8 +185,28 @@ async def find_batches(db: Database, query: BatchQuery) -> Page[Batch]:
     return Page(await with_counts(db, page), cursor)
 
 
+async def _with_committed_ends(db: Database, batches: Sequence[Document]) -> list[Document]:
+    """Undo ends of batches that a majority does not have yet: they may be lost, and a final event
+    that was already sent would be followed by another one."""
+    since = stamp(utc_now() - MAJORITY_LAG)
+    recent = [batch["_id"] for batch in batches if batch.get("completed_at", "") > since]
+    if not recent:
+        return list(batches)
+    cursor = db.majority_reads.batches.find({"_id": {"$in": recent}}, hint="_id_")
+    committed = {batch["_id"]: batch async for batch in cursor}
+    result: list[Document] = []
+    for batch in batches:
+        durable = committed.get(batch["_id"], {})
+        if batch["_id"] in recent and durable.get("completed_at") != batch["completed_at"]:
+            undone = {key: value for key, value in batch.items() if key != "completed_at"}
+            batch = undone | {"open": True, "deliveries": durable.get("deliveries", [])}
+        result.append(batch)
+    return result
+
+
 async def with_counts(db: Database, batches: Sequence[Document]) -> list[Batch]:
     """Return batches with their counts; those of completed batches are cached."""
+    batches = await _with_committed_ends(db, batches)
     cache = db.settled_counts
     keys = {batch["_id"]: _settled_key(batch) for batch in batches}
     missing = [batch for batch in batches if keys[batch["_id"]] not in cache]

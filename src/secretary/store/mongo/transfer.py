@@ -272,7 +272,7 @@ def _deliveries(owner: Job | Batch, state: OutboxState) -> schema.Document:
     if owner.deliveries:
         fields["deliveries"] = [_delivery(one) for one in owner.deliveries]
         fields["told"] = owner.deliveries[-1].n
-    return fields | state_to(owner.webhook, state)
+    return fields | state_to(owner.webhook, owner.user_id, state)
 
 
 def _delivery(delivery: Delivery) -> schema.Document:

@@ -151,8 +151,10 @@ async def settle_batch(db: Database, batch_id: str) -> None:
         return await db.jobs.find_one(among, {"_id": 0, "status": 1}, hint="by_batch") is not None
 
     # Read before its jobs: if the batch is reopened after this, the update does not apply.
-    projection = {"webhook": 1, "staged": 1, "reopened": 1}
-    batch = await db.batches.find_one({"_id": batch_id, "open": True}, projection)
+    projection = {"webhook": 1, "user_id": 1, "staged": 1, "reopened": 1}
+    # Not while it is restarted: its jobs are about to be pending.
+    settleable = {"_id": batch_id, "open": True, "restarts.0": {"$exists": False}}
+    batch = await db.batches.find_one(settleable, projection)
     if batch is None or await has_jobs(*UNFINISHED):
         return
     # Staged jobs with another token were left by a process that crashed while adding the batch.

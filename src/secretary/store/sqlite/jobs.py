@@ -60,7 +60,7 @@ def add(
         if batch is not None:
             schema.insert_batch(db, batch)
             if batch.webhook is not None:
-                outbox.register(db, "batch", batch.batch_id, batch.webhook)
+                outbox.register(db, batch, batch.webhook)
         enqueue(db, jobs, paused=batch is not None and not batch.is_active)
     except apsw.ConstraintError as error:
         raise Conflict("A job or batch with this id is already stored") from error
@@ -230,7 +230,7 @@ def enqueue(db: apsw.Connection, jobs: Sequence[Job], *, paused: bool) -> None:
             position = positions.next_position(job.job_type, job.priority, job.user_id)
         schema.insert_job(db, job, position=position, paused=paused)
         if job.webhook is not None:
-            outbox.register(db, "job", job.job_id, job.webhook)
+            outbox.register(db, job, job.webhook)
 
 
 def promote(db: apsw.Connection, now: int) -> None:

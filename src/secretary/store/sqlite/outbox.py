@@ -4,7 +4,6 @@
 """
 
 import json
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,6 +14,7 @@ import apsw
 from ...core.errors import Conflict, NotFound
 from ...core.job import (
     MAX_DELIVERY_ATTEMPTS_KEPT,
+    Batch,
     Delivery,
     DeliveryAttempt,
     Job,
@@ -29,23 +29,24 @@ from ..outbox import (
     EventCapacity,
     FinalEvent,
     OutboxState,
-    OwnerKind,
     ProgressSchedule,
     first_event,
+    queue_of,
+    queues_of,
     succeeded,
 )
 from . import schema
 
 
-def register(db: apsw.Connection, kind: OwnerKind, owner_id: str, webhook: Webhook) -> None:
+def register(db: apsw.Connection, owner: Job | Batch, webhook: Webhook) -> None:
     """Add the outbox row of a new job or batch."""
-    insert(db, kind, owner_id, webhook, first_event(webhook) if kind == "job" else NO_EVENT)
+    insert(db, owner, webhook, first_event(webhook) if isinstance(owner, Job) else NO_EVENT)
 
 
-def insert(
-    db: apsw.Connection, kind: OwnerKind, owner_id: str, webhook: Webhook, state: OutboxState
-) -> None:
-    row = {"owner_id": owner_id, "kind": kind, "endpoint": webhook.endpoint, "final": state.final}
+def insert(db: apsw.Connection, owner: Job | Batch, webhook: Webhook, state: OutboxState) -> None:
+    kind, owner_id = ("job", owner.job_id) if isinstance(owner, Job) else ("batch", owner.batch_id)
+    queue = queue_of(webhook, owner.user_id)
+    row = {"owner_id": owner_id, "kind": kind, "endpoint": queue, "final": state.final}
     row |= {"due_at": schema.microseconds_or_none(state.due_at)}
     schema.insert_row(db, "outbox", row | _schedule_row(state.schedule))
 
@@ -122,17 +123,12 @@ def choose(db: apsw.Connection, capacity: EventCapacity) -> list[str]:
     now = schema.microseconds(utc_now())
     if not db.execute("SELECT 1 FROM outbox WHERE due_at <= ? LIMIT 1", (now,)).get:
         return []
-    endpoints = list(schema.distinct_values(db, NEXT_ENDPOINT))
-    random.shuffle(endpoints)  # no endpoint is always the last
+    queues = list(schema.distinct_values(db, NEXT_QUEUE))
     chosen: list[str] = []
     for final in (True, False):
-        quota, room = capacity.quota(final=final), capacity.quota(final=final).limit
-        for endpoint in endpoints:
-            most = min(quota.room(endpoint), room)
-            if most > 0:
-                due = [one for (one,) in db.execute(DUE, (endpoint, final, now, now, most))]
-                room -= len(due)
-                chosen += due
+        due = [one for one in queues if db.execute(DUE, (one, final, now, now, 1)).get]
+        for queue, most in capacity.quota(final=final).shares(due).items():
+            chosen += [one for (one,) in db.execute(DUE, (queue, final, now, now, most))]
     return chosen
 
 
@@ -143,7 +139,7 @@ DUE = (
 )
 
 
-NEXT_ENDPOINT = (
+NEXT_QUEUE = (
     "SELECT endpoint FROM outbox INDEXED BY outbox_of_endpoint"
     " WHERE due_at IS NOT NULL AND endpoint > ? ORDER BY endpoint LIMIT 1"
 )
@@ -291,12 +287,13 @@ def _schedule_next(db: apsw.Connection, owner_id: str) -> None:
     )
 
 
-def postpone(db: apsw.Connection, endpoint: str, until: datetime, *, final: bool) -> None:
+def postpone(db: apsw.Connection, target: str, until: datetime, *, final: bool) -> None:
     now, then = schema.microseconds(utc_now()), schema.microseconds(until)
     db.execute(
-        "UPDATE outbox INDEXED BY outbox_of_endpoint SET due_at = ? WHERE endpoint = ?"
+        "UPDATE outbox INDEXED BY outbox_of_endpoint SET due_at = ?"
+        " WHERE endpoint >= ? AND endpoint < ?"
         " AND final = ? AND due_at < ? AND (held_until IS NULL OR held_until <= ?)",
-        (then, endpoint, final, then, now),
+        (then, *queues_of(target), final, then, now),
     )
 
 

@@ -121,11 +121,11 @@ CREATE TABLE deliveries (
   UNIQUE (owner_id, n)
 ) STRICT, WITHOUT ROWID;
 
--- One row for each job or batch with a webhook: when the next delivery is due, and its endpoint.
+-- One row for each job or batch with a webhook: when the next delivery is due, and its queue.
 CREATE TABLE outbox (
   owner_id     TEXT PRIMARY KEY,
   kind         TEXT NOT NULL,
-  endpoint     TEXT NOT NULL,
+  endpoint     TEXT NOT NULL,                 -- with the user: see queue_of in store/outbox.py
   due_at       INTEGER,                       -- NULL: nothing is due
   final        INTEGER NOT NULL DEFAULT 0,    -- the final event is due
   held_until   INTEGER,                       -- claimed by a sender until then

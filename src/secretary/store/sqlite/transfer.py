@@ -8,7 +8,7 @@ import apsw
 
 from ...core.job import Batch, Job, JobStatus, utc_now
 from ...core.json_codec import encode_json_text
-from ..outbox import NO_EVENT, OutboxState, OwnerKind, ProgressSchedule
+from ..outbox import NO_EVENT, OutboxState, ProgressSchedule
 from ..transfer import (
     GROUP,
     GROUP_BYTES,
@@ -167,7 +167,7 @@ def _import_job(db: apsw.Connection, record: JobRecord, positions: QueuePosition
     for n, entry in enumerate(job.logs, record.dropped_logs + 1):
         row = (seq, n, schema.microseconds(entry.timestamp), entry.level, entry.message)
         db.execute("INSERT INTO logs VALUES (?, ?, ?, ?, ?)", row)
-    _import_deliveries(db, "job", job.job_id, job, record.outbox)
+    _import_deliveries(db, job.job_id, job, record.outbox)
     return True
 
 
@@ -182,14 +182,14 @@ def _import_batch(db: apsw.Connection, record: BatchRecord) -> bool:
             " WHERE batch_id = ?1 AND status = ?2) WHERE batch_id = ?1",
             (batch.batch_id, status.value),
         )
-    _import_deliveries(db, "batch", batch.batch_id, batch, record.outbox)
+    _import_deliveries(db, batch.batch_id, batch, record.outbox)
     settle_batch(db, batch.batch_id)
     schema.record_change(db, job_id=None, batch_id=batch.batch_id)
     return True
 
 
 def _import_deliveries(
-    db: apsw.Connection, kind: OwnerKind, owner_id: str, owner: Job | Batch, state: OutboxState
+    db: apsw.Connection, owner_id: str, owner: Job | Batch, state: OutboxState
 ) -> None:
     for one in owner.deliveries:
         tries = [attempt.model_dump(mode="json") for attempt in one.tries]
@@ -199,7 +199,7 @@ def _import_deliveries(
         row["tries"] = encode_json_text(tries) if tries else None
         schema.insert_row(db, "deliveries", row)
     if owner.webhook is not None:
-        outbox.insert(db, kind, owner_id, owner.webhook, state)
+        outbox.insert(db, owner, owner.webhook, state)
 
 
 def _import_key(db: apsw.Connection, record: KeyRecord) -> bool:
