@@ -19,8 +19,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from .app import Application, WorkerComponents, make_tracer
 from .config import MEBIBYTE, Settings
 from .core.errors import InvalidSettings
+from .core.job import utc_now
 from .jobs.events import EventHub, Observers
-from .observability.doctor import check_network, visible_settings
+from .observability.doctor import check_keys, check_network, visible_settings
 
 if TYPE_CHECKING:
     from .observability.otel import OtelTracer
@@ -193,8 +194,9 @@ def on_signals(act: Callable[[], None]) -> None:
 
 
 def warn_about_settings(settings: Settings) -> None:
-    """Log what is meant for development only."""
-    for finding in check_network(settings.network):
+    """Log what is meant for development only, and keys that are short or expire."""
+    findings = (*check_network(settings.network), *check_keys(settings.access, utc_now()))
+    for finding in findings:
         logger.warning("%s. %s", finding.fact, finding.remedy)
 
 

@@ -123,7 +123,7 @@ async def test_an_invalid_request_does_not_replace_the_response_to_the_one_befor
 
     async with running(slow) as ask:
         invalid = b"GET /" + b"a" * (2 * MAX_HEAD_BYTES)
-        asked = asyncio.create_task(ask(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + invalid))
+        asked = asyncio.ensure_future(ask(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + invalid))
         done, _ = await asyncio.wait({asked}, timeout=0.05)
         assert not done
         release.set()

@@ -143,6 +143,13 @@ def _arrived(request: Request) -> str:
     return iso(datetime.fromtimestamp(request.state.arrived_at, UTC))
 
 
+def matches_etag(etag: str, request: Request) -> bool:
+    """Whether the client has this version. Proxies may have made the ETag a weak one."""
+    value = request.headers.get("if-none-match", "")
+    etags = (part.strip().removeprefix("W/") for part in value.split(","))
+    return value.strip() == "*" or etag in etags
+
+
 logger = logging.getLogger(__name__)
 
 #: The first match counts; anything else is a 500.
