@@ -71,7 +71,7 @@ class TestScopes:
             if auth.is_open(path) or not getattr(route, "include_in_schema", False):
                 continue
             assert isinstance(route, DocumentedRoute) and route.required_scope is not None
-            (method,) = route.methods or ()
+            (method,) = list(route.methods or [])
             scopes[route.required_scope].add(path if method == "POST" else f"{method} {path}")
         assert scopes["metrics"] == {"GET /metrics"}
         assert {line.partition(" ")[0] for line in scopes["read"]} == {"GET"}
