@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from .config import MEBIBYTE, Settings
 from .core.errors import InvalidSettings, StoreUnavailable
-from .core.job import FINAL_STATUSES
+from .core.job import FINAL_STATUSES, utc_now
 from .handlers import BUILTIN
 from .jobs.conference_import import ConferenceImporter
 from .jobs.events import Observer
@@ -231,6 +231,7 @@ class Application:
             doctor.check_sites(),
             *doctor.check_models(LlmOptions.from_settings(self.settings.llm)),
             *doctor.check_network(self.settings.network),
+            *doctor.check_keys(self.settings.access, utc_now()),
         ]
 
     async def check(self) -> list[Finding]:

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,7 +19,9 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -39,6 +41,7 @@ PLAIN_VARIABLES = {
     "SECRETARY_HANDLERS": (None, "handlers"),
     "SECRETARY_API_KEYS": ("access", "api_keys"),
     "SECRETARY_SERVICE_API_KEY": ("access", "api_keys"),
+    "SECRETARY_METRICS_API_KEY": ("access", "api_keys"),
 }
 #: Environment variables with the key of an endpoint in `llm.providers` that sets none.
 PROVIDER_KEYS = {
@@ -186,9 +189,40 @@ class RetentionSettings(Group):
     failed_upload_hours: float = Field(default=24, ge=0)
 
 
+def _in_utc(time: datetime) -> datetime:
+    """A time without an offset is UTC."""
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
+
+
+class ApiKeySettings(Group):
+    """A key with fewer rights, or for a limited time."""
+
+    key: str = Field(pattern=r"^[^:\s]+$", repr=False)
+    #: The only user it may act for.
+    user: str | None = Field(default=None, min_length=1, max_length=200)
+    #: `read`: jobs, files and statistics. `submit`: new jobs. `operate`: change and delete existing
+    #: jobs. `metrics`: `/metrics`.
+    scopes: tuple[Literal["read", "submit", "operate", "metrics"], ...] = Field(
+        default=("read", "submit", "operate", "metrics"), min_length=1
+    )
+    #: The key is refused from then on. A date means its beginning, UTC.
+    expires_at: Annotated[datetime, AfterValidator(_in_utc)] | None = None
+
+
+def _key_form(value: Any) -> str:
+    return "text" if isinstance(value, str) else "key"
+
+
 class AccessSettings(Group):
-    #: `key` for operators, `key:user` for a key that acts for one user only.
-    api_keys: tuple[Annotated[str, Field(pattern=r"^[^:\s]+(:.+)?$")], ...] = ()
+    #: `key` for operators, `key:user` for a key that acts for one user only, or in detail.
+    api_keys: tuple[
+        Annotated[
+            Annotated[str, Field(pattern=r"^[^:\s]+(:.+)?$"), Tag("text")]
+            | Annotated[ApiKeySettings, Tag("key")],
+            Discriminator(_key_form),
+        ],
+        ...,
+    ] = ()
 
 
 def _host(entry: str) -> str:
@@ -411,12 +445,18 @@ def _rename_deprecated(values: dict[str, Any]) -> dict[str, Any]:
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for name, text in environment.items():
+    # Those with a name of their own come last: their lists are added to the others.
+    for name, text in sorted(environment.items(), key=lambda item: item[0] in PLAIN_VARIABLES):
         if name in PLAIN_VARIABLES:
             group, key = PLAIN_VARIABLES[name]
             value: Any = text if key == "mongodb_uri" else _split(text)
+            if name == "SECRETARY_METRICS_API_KEY":
+                value = [{"key": one, "scopes": ["metrics"]} for one in value]
             target = values if group is None else values.setdefault(group, {})
-            target[key] = [*target.get(key, []), *value] if isinstance(value, list) else value
+            before = target.get(key, [])
+            if isinstance(value, list) and isinstance(before, list):
+                value = [*before, *value]
+            target[key] = value
         elif name.startswith("SECRETARY_") and name not in NOT_SETTINGS:
             *groups, key = name.removeprefix("SECRETARY_").lower().split("__")
             if not groups or not key:
@@ -463,7 +503,11 @@ def _explain(error: ValidationError) -> str:
     lines = []
     for problem in error.errors(include_url=False):
         name = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "extra_forbidden":
+        if problem["type"] == "extra_forbidden" and "api_keys" in problem["loc"]:
+            # It may be a key: `- KEY: user` with a space is a mapping in YAML.
+            fields = ", ".join(ApiKeySettings.model_fields)
+            lines.append(f"access.api_keys.{problem['loc'][2]}: a key in detail has only {fields}")
+        elif problem["type"] == "extra_forbidden":
             lines.append(f"{name}: there is no such setting")
         else:
             path = problem["loc"] if len(problem["loc"]) == 1 else problem["loc"][1:]

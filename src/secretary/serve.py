@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import uvicorn
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .app import Application, WorkerComponents, make_tracer
 from .config import MEBIBYTE, Settings
 from .core.errors import InvalidSettings
+from .core.job import utc_now
 from .jobs.events import EventHub, Observers
-from .observability.doctor import check_network, visible_settings
+from .observability.doctor import check_keys, check_network, visible_settings
 
 if TYPE_CHECKING:
     from .observability.otel import OtelTracer
@@ -192,8 +194,9 @@ def on_signals(act: Callable[[], None]) -> None:
 
 
 def warn_about_settings(settings: Settings) -> None:
-    """Log what is meant for development only."""
-    for finding in check_network(settings.network):
+    """Log what is meant for development only, and keys that are short or expire."""
+    findings = (*check_network(settings.network), *check_keys(settings.access, utc_now()))
+    for finding in findings:
         logger.warning("%s. %s", finding.fact, finding.remedy)
 
 
@@ -213,8 +216,18 @@ def require_writable(directory: Path) -> None:
 BACKLOG = 2048
 #: Longer than proxies keep a connection: the client side has to close first.
 KEEP_ALIVE_SECONDS = 75
-#: Request line and headers are buffered in memory up to this size.
+#: Size of the request line and the headers of a request.
 MAX_HEAD_BYTES = 65_536
+#: What the request line has beside method and URL: two spaces, the version, the line end, and the
+#: empty line after the headers.
+HEAD_OVERHEAD_BYTES = len(b"  HTTP/1.1\r\n\r\n")
+HEAD_END = b"\r\n\r\n"
+HEAD_TOO_LARGE = (
+    b'{"status":"error","error":{"code":"HEADERS_TOO_LARGE","message":"The request line and the'
+    b' headers exceed the limit of 65,536 bytes","details":null}}'
+)
+#: Requests of one connection that are parsed together; those behind them wait in the socket.
+MAX_PIPELINED = 8
 #: How long responses in flight may take when the server stops.
 GRACE_SECONDS = 5
 
@@ -243,27 +256,70 @@ def listen(
         raise InvalidSettings(f"{group}: cannot listen on {host}:{port}: {reason}") from None
 
 
+class Flow(FlowControl):
+    """Reading stays paused while bytes are waiting to be parsed, whatever uvicorn asks for."""
+
+    is_held = False
+
+    def resume_reading(self) -> None:
+        if not self.is_held:
+            super().resume_reading()
+
+
 class Connection(HttpToolsProtocol):
-    """Closes connections whose request does not arrive in time; uvicorn would wait forever and
-    buffer whatever arrives. The number of connections is left to the system: each stream needs
-    one, and a refusal without our error format would not help clients."""
+    """Bounds what a client can make the server buffer: the time a request may take to arrive, the
+    size of its head, and the requests it sends before it has read the responses. The number of
+    connections is left to the system: each stream needs one, and a refusal without our error
+    format would not help clients."""
 
     #: How long a client may take to send the headers of a request.
     head_seconds: ClassVar = 30.0
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.flow: Flow
         self._deadline: asyncio.TimerHandle | None = None
         #: Bytes since the last complete head, body chunk or request.
         self._pending_bytes = 0
+        self._head_bytes = 0
+        #: Received, but not parsed before the parsed requests have been answered.
+        self._unparsed = b""
+        self._is_refused = False
 
     def connection_made(  # type: ignore[override]  # uvicorn's narrower type
         self, transport: asyncio.Transport
     ) -> None:
         super().connection_made(transport)
+        self.flow = Flow(transport)
         self._start_deadline()
 
     def data_received(self, data: bytes) -> None:
+        if not self._is_refused:
+            self._unparsed += data
+            self._parse()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._unparsed:
+            self._parse()
+
+    def _parse(self) -> None:
+        """Parse a few requests at a time, and no more while any of them is waiting."""
+        data, start = self._unparsed, 0
+        while start < len(data) and not (
+            self.pipeline or self._is_refused or self.transport.is_closing()
+        ):
+            end = _after_heads(data, start)
+            self._feed(data[start:end])
+            start = end
+        self._unparsed = b"" if self._is_refused else data[start:]
+        self.flow.is_held = bool(self._unparsed) or self._is_refused
+        if self.flow.is_held:
+            self.flow.pause_reading()
+        elif not self.pipeline and not self.transport.is_closing():
+            self.flow.resume_reading()
+
+    def _feed(self, data: bytes) -> None:
         before = self.cycle
         self._pending_bytes += len(data)
         super().data_received(data)
@@ -273,11 +329,45 @@ class Connection(HttpToolsProtocol):
             # Part of a head, or the rest of a rejected body.
             self._start_deadline()
         if self._pending_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-            self.send_400_response("The head of the request is too large.")
+            self._head_bytes = self._pending_bytes
+            self.send_400_response("")
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what cannot be parsed, with a 431 if the head is too large."""
+        last = self.cycle
+        if last and not last.response_complete and (self.pipeline or not last.more_body):
+            # The client would take the error for the response to an earlier request.
+            self._is_refused, last.keep_alive = True, False
+        elif self._head_bytes > MAX_HEAD_BYTES:
+            self.transport.write(
+                b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
+                b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
+                % (len(HEAD_TOO_LARGE), HEAD_TOO_LARGE)
+            )
+            self.transport.close()
+        else:
+            super().send_400_response(msg)
+
+    # Parser callbacks
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head_bytes = HEAD_OVERHEAD_BYTES
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._head_bytes += len(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._head_bytes += len(name) + len(value) + len(b": \r\n")
 
     def on_headers_complete(self) -> None:
+        self._head_bytes += len(self.parser.get_method())
+        if self._head_bytes > MAX_HEAD_BYTES:
+            raise ValueError("The head of the request is too large")  # stops the parser
         super().on_headers_complete()
-        self._pending_bytes = 0
+        self._pending_bytes = self._head_bytes = 0
 
     def on_body(self, body: bytes) -> None:
         super().on_body(body)
@@ -301,6 +391,18 @@ class Connection(HttpToolsProtocol):
             self._deadline = None
 
 
+def _after_heads(data: bytes, start: int) -> int:
+    """Where to end the part of the data that begins at `start`: after `MAX_PIPELINED` heads, or
+    after the last complete one, so that what follows it is counted separately."""
+    end = start
+    for _ in range(MAX_PIPELINED):
+        found = data.find(HEAD_END, end)
+        if found < 0:
+            return end if end > start else len(data)
+        end = found + len(HEAD_END)
+    return end
+
+
 class HttpServer(uvicorn.Server):
     """Calls `ready` with its URL once it accepts requests."""
 
@@ -322,6 +424,7 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 http=connection,
+                ws="none",
                 # Any client can send X-Forwarded-For; it is trusted from these only.
                 proxy_headers=bool(trusted_proxies),
                 forwarded_allow_ips=list(trusted_proxies),

@@ -21,6 +21,15 @@ class Disk:
         self.is_own = is_own
         self._ballast = root / "ballast"
 
+    @contextmanager
+    def filled(self) -> Iterator[None]:
+        """Leave no free space meanwhile."""
+        self._take_all()
+        try:
+            yield
+        finally:
+            self._ballast.unlink()
+
     async def fill(self, seconds: float) -> None:
         """Leave no free space for this long."""
         until = time.monotonic() + seconds
@@ -43,11 +52,11 @@ class Disk:
 
 
 @contextmanager
-def small_disk(directory: Path) -> Iterator[Disk]:
+def small_disk(directory: Path, size: str = SIZE) -> Iterator[Disk]:
     """A tmpfs, which only root can mount; for other users just a directory."""
     point = directory / "disk"
     point.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(point)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(point)]
     try:
         mounted = subprocess.run(mount, capture_output=True, timeout=20).returncode == 0
     except OSError:

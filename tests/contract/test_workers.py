@@ -395,3 +395,7 @@ class TestFinishing:
         await store.cancel(JobQuery(job_id=job.job_id))
         (delivery,) = (await store.get(job.job_id)).deliveries
         assert (delivery.event, delivery.delivered_at) == ("error", None)
+
+
+async def test_a_store_that_responds_can_be_written(store: Store) -> None:
+    await store.check_writable()

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from secretary.api import create_api
+from secretary.core.errors import NoDiskSpace
 from secretary.core.job import Batch, Completed, Failed, Job, JobError, JobStatus
 from secretary.handlers import BUILTIN
 from secretary.jobs import bulk
@@ -197,3 +198,29 @@ class TestAccess:
         }
         assert (await store.get(own)).status is JobStatus.CANCELLED
         assert await states(store) == ["cancelled", "pending", "pending"]
+
+
+class TestStoreFailures:
+    async def test_a_failure_halfway_names_every_job_that_was_not_changed(
+        self, client: httpx.AsyncClient, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ids = await add(store, 60)
+        cancel, allowed = store.cancel, iter(ids[:25])
+
+        async def fail_halfway(query: JobQuery) -> list[str]:
+            if next(allowed, None) is None:
+                raise NoDiskSpace("The database in /srv/data cannot be used")
+            return await cancel(query)
+
+        monkeypatch.setattr(store, "cancel", fail_halfway)
+        answer = await bulk_result(client, action="cancel", job_ids=ids)
+        assert (answer["count"], answer["refused"]) == (25, 35)
+        refused = {one["job_id"] for one in answer["refusals"]}
+        jobs = (await store.find(JobQuery(limit=100))).items
+        assert refused == {job.job_id for job in jobs if job.status is JobStatus.PENDING}
+        assert {(one["code"], one["message"]) for one in answer["refusals"]} == {
+            ("UNAVAILABLE", "The disk of the service is full")
+        }
+        response = await client.post("/api/jobs/bulk", json={"action": "cancel", "filter": {}})
+        assert response.status_code == 503
+        assert response.json()["error"]["details"] == {"reason": "disk_full"}

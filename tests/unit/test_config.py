@@ -1,10 +1,11 @@
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from secretary import config
-from secretary.config import Settings, load
+from secretary.config import ApiKeySettings, Settings, load
 from secretary.core.errors import InvalidSettings
 from secretary.llm import LlmOptions, Model, Price, Provider
 
@@ -102,7 +103,23 @@ class TestPlainVariables:
 
     def test_a_single_key_joins_the_others(self, file: Path) -> None:
         environment = {"SECRETARY_API_KEYS": "one,two:ann", "SECRETARY_SERVICE_API_KEY": "three"}
-        assert sorted(settings(environment).access.api_keys) == ["one", "three", "two:ann"]
+        assert sorted(map(str, settings(environment).access.api_keys)) == [
+            "one",
+            "three",
+            "two:ann",
+        ]
+
+    def test_the_key_of_prometheus_has_no_other_scope(self, file: Path) -> None:
+        (key,) = settings({"SECRETARY_METRICS_API_KEY": "one"}).access.api_keys
+        assert key == ApiKeySettings(key="one", scopes=("metrics",))
+
+    def test_keys_in_detail_join_the_others(self, file: Path) -> None:
+        detailed = "[{key: abc, scopes: [metrics], expires_at: 2027-01-31}, plain]"
+        environment = {"SECRETARY_API_KEYS": "one", "SECRETARY_ACCESS__API_KEYS": detailed}
+        key, *others = settings(environment).access.api_keys
+        expires_at = datetime(2027, 1, 31, tzinfo=UTC)
+        assert key == ApiKeySettings(key="abc", scopes=("metrics",), expires_at=expires_at)
+        assert others == ["plain", "one"]
 
     def test_mongodb_replaces_the_embedded_store(self, file: Path) -> None:
         loaded = settings({"MONGODB_URI": "mongodb://db.example/jobs"})
@@ -233,6 +250,10 @@ class TestMistakes:
             ("logging: {level: loud}", "logging.level"),
             ("access: {api_keys: ['']}", "access.api_keys.0"),
             ("access: {api_keys: [':ann']}", "access.api_keys.0"),
+            ("access: {api_keys: [{key: 'a:b'}]}", "access.api_keys.0"),
+            ("access: {api_keys: [{key: a, scopes: []}]}", "access.api_keys.0.key.scopes"),
+            ("access: {api_keys: [{key: a, scopes: [all]}]}", "scopes.0: .*'metrics'"),
+            ("access: {api_keys: [{key: a, scope: read}]}", "has only key, user, scopes, expires_"),
             ("llm: {base_url: 'llm.example'}", "llm.base_url: .*http://host:port/v1"),
             ("llm: {vision_provider: one}", "llm.vision_provider: .*none of this name"),
             ("llm: {transcription_provider: one}", "transcription_provider: .*none of this name"),
@@ -260,6 +281,9 @@ class TestMistakes:
         [
             "access: {api_keys: {SECRET: 1}}",
             "access: {api_keys: [[SECRET]]}",
+            "access: {api_keys: [{SECRET: ann}]}",
+            "access: {api_keys: [{key: 'SECRET with a space'}]}",
+            "access: {api_keys: [{key: [SECRET]}]}",
             "access: SECRET",
             "storage: {mongodb_uri: [SECRET]}",
             "storage: mongodb://ann:SECRET@db.example",

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from secretary.config import DocumentSettings, MediaSettings, NetworkSettings
+from secretary.config import (
+    AccessSettings,
+    ApiKeySettings,
+    DocumentSettings,
+    MediaSettings,
+    NetworkSettings,
+)
 from secretary.core.job import Job, utc_now
 from secretary.jobs.handler import Registry
 from secretary.llm import LlmOptions, Model, Provider
@@ -222,6 +228,24 @@ class TestRest:
         (finding,) = doctor.check_network(NetworkSettings(allow_private=True))
         assert (finding.subject, finding.verdict) == ("network", "warning")
         assert "network.allow_private is on" in finding.fact
+
+    def test_a_short_key_and_one_that_expires_soon_are_warnings_without_the_key(self) -> None:
+        now, long = utc_now(), "0123456789abcdef"
+        later, soon = now + timedelta(days=15), now + timedelta(days=13)
+        keys = (
+            long,
+            "short-key:a-user-with-a-long-name",
+            ApiKeySettings(key=f"{long}-later", expires_at=later),
+            ApiKeySettings(key=f"{long}-soon", expires_at=soon),
+            ApiKeySettings(key=f"{long}-gone", expires_at=now),
+        )
+        findings = list(doctor.check_keys(AccessSettings(api_keys=keys), now))
+        assert {finding.verdict for finding in findings} == {Verdict.WARNING}
+        assert [finding.fact.partition(" at ")[0] for finding in findings] == [
+            "Key 2 in access.api_keys has only 9 characters",
+            "Key 4 in access.api_keys expires",
+            "Key 5 in access.api_keys expired",
+        ]
 
     def test_handlers_are_listed(self) -> None:
         async def audio(job: Any, repo: Any, resources: Any) -> None: ...

@@ -12,6 +12,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 from pydantic import BaseModel
 
 from secretary.api import create_api
+from secretary.api.auth import SCOPES
 from secretary.core.job import EMPTY_RESULTS, Batch, Job, Webhook
 from secretary.handlers import BUILTIN
 from secretary.jobs.handler import JobContext, Registry, handles
@@ -95,6 +96,18 @@ def test_what_is_open_needs_no_key_and_all_else_does(document: dict[str, Any]) -
     open_ones = {name for name, one in operations(document).items() if not one["security"]}
     paths = ("/api/health", "/api/health/live", "/api/health/ready")
     assert open_ones == {f"GET {path}" for path in paths}
+    needed = {name: one["security"] for name, one in operations(document).items()}
+    for name, security in needed.items():
+        scopes = {tuple(scopes) for scheme in security for scopes in scheme.values()}
+        assert name in open_ones or [*map(set, security)] == [{"bearer"}, {"key"}]
+        assert name in open_ones or (len(scopes) == 1 and min(scopes)[0] in SCOPES), name
+    for name, scope in {
+        "GET /api/system": "read",
+        "POST /api/jobs": "submit",
+        "POST /api/jobs/bulk": "operate",
+        "GET /metrics": "metrics",
+    }.items():
+        assert needed[name] == [{"bearer": [scope]}, {"key": [scope]}]
 
 
 def test_what_creates_something_says_where_it_is(document: dict[str, Any]) -> None:

@@ -23,6 +23,8 @@ from secretary.store import Store
 #: Every kind of secret that the settings can contain.
 SECRETS = {
     "SECRETARY_API_KEYS": "apikey-one-5TzQ,apikey-two-8Rw:ann",
+    "SECRETARY_ACCESS__API_KEYS": "[{key: apikey-three-7Tx, user: bob, scopes: [read, submit],"
+    " expires_at: 2027-01-31}, {key: apikey-four-2Pq}]",
     "MONGODB_URI": "mongodb://dbuser-Xa:dbpass-Yb@db.example:27017,b.example/secretary"
     "?authSource=admin&tlsCertificateKeyFilePassword=tlspass-Zc",
     "SECRETARY_LLM__API_KEY": "llmkey-main-Qd",
@@ -33,8 +35,8 @@ SECRETS = {
     "SECRETARY_LLM__CHAT_PARAMETERS": "{temperature: 0, extra_headers: {X-Api-Key: headerkey-Vf}}",
 }
 WORDS = (
-    "apikey-one-5TzQ", "apikey-two-8Rw", "dbuser-Xa", "dbpass-Yb", "tlspass-Zc", "llmkey-main-Qd",
-    "llmkey-eyes-We", "headerkey-Vf",
+    "apikey-one-5TzQ", "apikey-two-8Rw", "apikey-three-7Tx", "apikey-four-2Pq", "dbuser-Xa",
+    "dbpass-Yb", "tlspass-Zc", "llmkey-main-Qd", "llmkey-eyes-We", "headerkey-Vf",
 )  # fmt: skip
 
 
@@ -54,7 +56,12 @@ def test_no_secret_is_shown(settings: Settings) -> None:
 def test_everything_else_is(settings: Settings) -> None:
     visible = visible_settings(settings)
     assert visible["storage"]["mongodb_uri"] == "mongodb://db.example:27017,b.example/secretary"
-    assert visible["access"]["api_keys"] == [MASK, f"{MASK} (ann)"]
+    assert visible["access"]["api_keys"] == [
+        f"{MASK} (bob; read, submit; until 2027-01-31T00:00:00Z)",
+        MASK,
+        MASK,
+        f"{MASK} (ann)",
+    ]
     assert visible["llm"]["api_key"] == MASK
     assert visible["llm"]["base_url"] == f"https://llm.example/v1/{MASK}"
     assert visible["llm"]["providers"]["eyes"]["base_url"] == "http://eyes.example/v1"

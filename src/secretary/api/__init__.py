@@ -25,9 +25,9 @@ from . import (
     system,
     tracks,
 )
-from .auth import Authenticator
+from .auth import Authenticator, KeySettings
 from .middleware import BODY_TIMEOUT, RequestMiddleware, StartSpan
-from .openapi import DESCRIPTION, TAGS
+from .openapi import DESCRIPTION, TAGS, OpenApiDocument, document_router
 from .responses import add_error_handlers
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -43,7 +43,7 @@ def create_api(
     schedules: ConferenceImporter | None = None,
     settings: Mapping[str, Any] | None = None,
     engines: Callable[[], list[dict[str, Any]]] = list,
-    api_keys: Sequence[str] = (),
+    api_keys: Sequence[str | KeySettings] = (),
     stopping: Callable[[], bool] = lambda: False,
     metrics: Metrics | None = None,
     requests_per_minute: int = 0,
@@ -104,7 +104,7 @@ def create_api(
 def create_probe(
     job_service: JobService,
     *,
-    api_keys: Sequence[str] = (),
+    api_keys: Sequence[str | KeySettings] = (),
     stopping: Callable[[], bool] = lambda: False,
     metrics: Metrics,
 ) -> FastAPI:
@@ -132,14 +132,15 @@ def _make_application(
         openapi_tags=TAGS,
         docs_url=None,
         redoc_url=None,
-        openapi_url="/api/openapi.json",
+        openapi_url=None,  # `document_router` serves it
         redirect_slashes=False,  # the middleware strips slashes; a redirect would lose bodies
     )
     job_types = job_service.registry.job_types
     api.state.metrics = metrics or Metrics(job_types, ServiceStats(job_service))
     api.state.service_stats = api.state.metrics.service_stats
     api.state.stopping = stopping
-    for router in routers:
+    api.state.openapi_document = OpenApiDocument(api.openapi)
+    for router in (*routers, document_router):
         # Not `include_router`, which makes each request search the included routes twice.
         api.routes.extend(router.routes)
     add_error_handlers(api)

@@ -1,30 +1,37 @@
-"""Authentication: the API key of a request, the user it acts for, and rate limits."""
+"""Authentication: the API key of a request, its scopes, the user it acts for, and rate limits."""
 
 import hmac
 import math
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from ipaddress import IPv4Address, ip_address, ip_network
-from typing import Annotated, NamedTuple
+from typing import Annotated, Protocol
 
-from fastapi import Depends, Header, Request
+from fastapi import Depends, Header, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 from pydantic.json_schema import SkipJsonSchema
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from ..core.errors import AccessDenied, RateLimited, Unauthorized
+from ..core.job import utc_now
 
 #: These paths and everything below them need no key; all other paths do, unknown ones included.
 #: The dashboard's page at `/` is open as well: it asks for the key itself.
 OPEN_PATHS = ("/api/health", "/api/doc", "/api/openapi.json", "/api/swagger.json", "/dashboard")
 
 MAX_USER_ID = 200
-#: Per client address. Nobody mistypes that often, and no key can be guessed at this rate.
+#: Per client address. Nobody mistypes that often.
 WRONG_KEYS_PER_MINUTE = 20
+#: Per client address, which a whole network may share. Their cost is known: each takes less than a
+#: millisecond.
+PROBES_PER_MINUTE = 6000
+PAGES_PER_MINUTE = 3000
+PROBES = "/api/health"
 #: Clients a token bucket remembers; a forgotten one starts with a full bucket.
 MAX_CLIENTS = 10_000
 MINUTE = 60.0
@@ -32,10 +39,41 @@ MINUTE = 60.0
 AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:[0-9]*)?")
 
 
-class ApiKey(NamedTuple):
+#: What a key may do: read jobs, files and statistics; add jobs; change and delete existing jobs;
+#: fetch `/metrics`. A key without scopes in the settings has all of them.
+SCOPES = frozenset({"read", "submit", "operate", "metrics"})
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class KeySettings(Protocol):
+    """A key as the settings describe it."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def user(self) -> str | None: ...
+    @property
+    def scopes(self) -> Collection[str]: ...
+    @property
+    def expires_at(self) -> datetime | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
     key: bytes
     #: The only user it may act for; None for an operator's key.
     user: str | None
+    scopes: frozenset[str] = SCOPES
+    expires_at: datetime | None = None
+
+    @classmethod
+    def configured(cls, setting: str | KeySettings) -> "ApiKey":
+        """From `key`, from `key:user` for a key that acts for that user only, or in detail."""
+        if isinstance(setting, str):
+            key, _, user = setting.partition(":")
+            return cls(key.encode(), user or None)
+        scopes = frozenset(setting.scopes)
+        return cls(setting.key.encode(), setting.user, scopes, setting.expires_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +123,33 @@ class Authenticator:
     """Admits requests with a valid key. Without configured keys it trusts this machine, but not
     the pages that a browser on this machine shows."""
 
-    def __init__(self, api_keys: Sequence[str], *, requests_per_minute: int = 0) -> None:
-        # `key`, or `key:user` for a key that acts for that user only
-        parts = (text.partition(":") for text in api_keys)
-        self._keys = [ApiKey(key.encode(), user or None) for key, _, user in parts]
+    def __init__(
+        self,
+        api_keys: Sequence[str | KeySettings],
+        *,
+        requests_per_minute: int = 0,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._keys = [ApiKey.configured(setting) for setting in api_keys]
         self._requests = TokenBucket(requests_per_minute) if requests_per_minute else None
         self._wrong_keys = TokenBucket(WRONG_KEYS_PER_MINUTE)
+        self._probes = TokenBucket(PROBES_PER_MINUTE)
+        self._pages = TokenBucket(PAGES_PER_MINUTE)
+        self._now = now
 
     def authenticate(self, scope: Scope) -> None:
         """Raise unless the request may proceed; its body has not been read yet."""
-        if is_open(scope["path"]):
+        path: str = scope["path"]
+        if is_open(path):
+            bucket = self._probes if path.startswith(PROBES) else self._pages
+            _require_token(bucket.take(_client_address(scope)))
             return
         headers = Headers(scope=scope)
         key = self._verify(headers, _client_address(scope)) if self._keys else None
         if key is None:
-            _require_local(headers)
+            _require_local(scope["method"], headers)
         scope["state"]["user_of_key"] = key.user if key else None
+        scope["state"]["scopes"] = key.scopes if key else SCOPES
         if self._requests is None:
             return
         state = self._requests.take(key.key if key else _client_address(scope))
@@ -108,21 +157,40 @@ class Authenticator:
             (b"ratelimit-policy", f'"default";q={self._requests.per_minute};w=60'.encode()),
             (b"ratelimit", f'"default";r={state.remaining};t={state.retry_after}'.encode()),
         ]
-        if not state.allowed:
-            raise RateLimited("Too many requests", retry_after=state.retry_after)
+        _require_token(state)
 
     def _verify(self, headers: Headers, address: str) -> ApiKey:
         if not (presented := _presented_key(headers)):
             raise Unauthorized("The API key is missing or invalid")
-        # A valid key has to wait too: otherwise the response would tell it from wrong ones.
-        if not (state := self._wrong_keys.peek(address)).allowed:
-            raise RateLimited("Too many wrong API keys", retry_after=state.retry_after)
         # Compare with every key, so that the time taken reveals nothing about them.
         matches = [key for key in self._keys if hmac.compare_digest(key.key, presented.encode())]
         if not matches:
-            self._wrong_keys.take(address)
+            # Only wrong keys have to wait: many clients may share the address of a proxy.
+            _require_token(self._wrong_keys.take(address), "Too many wrong API keys")
             raise Unauthorized("The API key is missing or invalid")
-        return matches[0]
+        key = matches[0]
+        if key.expires_at is not None and key.expires_at <= self._now():
+            raise Unauthorized("The API key has expired")
+        return key
+
+
+def _require_token(state: RateLimitState, message: str = "Too many requests") -> None:
+    if not state.allowed:
+        raise RateLimited(message, retry_after=state.retry_after)
+
+
+def scope_of_route(path: str, methods: Collection[str], status: int | None) -> str:
+    """The scope a key needs for a route. Routes that answer 201 or 202 add jobs."""
+    if path == "/metrics":
+        return "metrics"
+    if SAFE_METHODS.issuperset(methods):
+        return "read"
+    return "submit" if status in (201, 202) else "operate"
+
+
+def require_scope(scope: Scope, required: str) -> None:
+    if required not in scope["state"]["scopes"]:
+        raise AccessDenied(f"This API key does not have the scope '{required}'")
 
 
 def is_open(path: str) -> bool:
@@ -162,15 +230,26 @@ def _decode_header(value: str) -> str:
         return value
 
 
-def _require_local(headers: Headers) -> None:
+def _require_local(method: str, headers: Headers) -> None:
     """Refuse pages of other sites that reach us through the user's browser: directly (Origin), or
-    by a host name that resolves to this machine (Host)."""
+    by a host name that resolves to this machine (Host). Only our own pages may change anything;
+    other local ports belong to other programs."""
     hosts = headers.getlist("host")
     if len(hosts) != 1 or not _is_loopback(hosts[0]):
         raise AccessDenied("Without API keys, only requests to localhost are allowed")
     origin = headers.get("origin")
     if origin is not None and not _is_loopback(origin.partition("://")[2]):
         raise AccessDenied("Without API keys, requests from other sites are not allowed")
+    if method not in SAFE_METHODS and not _is_same_origin(headers, origin, hosts[0]):
+        raise AccessDenied("Without API keys, pages of other origins cannot change anything")
+
+
+def _is_same_origin(headers: Headers, origin: str | None, host: str) -> bool:
+    """Browsers send Sec-Fetch-Site, which no page can change, or at least Origin; other clients
+    send neither."""
+    if (site := headers.get("sec-fetch-site")) is not None:
+        return site in ("same-origin", "none")
+    return origin is None or origin.partition("://")[2].lower() == host.lower()
 
 
 def _is_loopback(authority: str) -> bool:
@@ -185,12 +264,19 @@ def _is_loopback(authority: str) -> bool:
 
 
 #: Only for the OpenAPI document: the middleware checks the keys. One route has these dependencies;
-#: the others just name the schemes, because each dependency costs time in every request.
+#: the others just name the schemes, because each dependency costs time in every request. OpenAPI
+#: calls the scopes of such schemes roles.
 SECURITY_SCHEMES = (
-    Depends(HTTPBearer(scheme_name="bearer", auto_error=False)),
-    Depends(APIKeyHeader(name="X-Secretary-Api-Key", scheme_name="key", auto_error=False)),
+    Security(HTTPBearer(scheme_name="bearer", auto_error=False), scopes=["read"]),
+    Security(
+        APIKeyHeader(name="X-Secretary-Api-Key", scheme_name="key", auto_error=False),
+        scopes=["read"],
+    ),
 )
-SECURITY: list[dict[str, list[str]]] = [{"bearer": []}, {"key": []}]
+
+
+def security(scope: str) -> list[dict[str, list[str]]]:
+    return [{"bearer": [scope]}, {"key": [scope]}]
 
 
 # Async although it awaits nothing: FastAPI runs other dependencies in a thread pool.

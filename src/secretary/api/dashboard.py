@@ -8,9 +8,9 @@ from importlib.resources import as_file, files
 from pathlib import PurePath
 
 from fastapi import APIRouter, HTTPException, Request
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, Response
 
-from .files import matches_etag
+from .responses import matches_etag
 
 router = APIRouter(include_in_schema=False)
 
@@ -114,12 +114,6 @@ SwaggerUIBundle({
 @router.get(DOCS_PATH)
 async def docs_page() -> HTMLResponse:
     return HTMLResponse(DOCS_PAGE, headers=DOCS_HEADERS)
-
-
-@router.get("/api/swagger.json")
-async def openapi_document(request: Request) -> JSONResponse:
-    """The path that clients of the previous service know."""
-    return JSONResponse(request.app.openapi())
 
 
 @router.get(f"{DOCS_PATH}/start.js")

@@ -21,7 +21,7 @@ from .auth import Caller
 from .models import Envelope, Omitted, ResponseModel
 from .openapi import Responses, header, make_router
 from .requests import UUID, JobId, job_service_of
-from .responses import LEGACY_PREFIX, JsonResponse, success
+from .responses import LEGACY_PREFIX, JsonResponse, matches_etag, success
 
 router = make_router("files", prefix="")
 
@@ -285,13 +285,6 @@ def _file_response(request: Request, file: ArtifactFile, *, download: bool = Fal
     name = f'filename="{quoted}"' if quoted == file.name else f"filename*=utf-8''{quoted}"
     headers |= {"Content-Disposition": f"{disposition}; {name}", "Accept-Ranges": "bytes"}
     return _blob_response(job_service_of(request).files, file, ranges, media_type, headers)
-
-
-def matches_etag(etag: str, request: Request) -> bool:
-    """Whether the client has this version. Proxies may have made the ETag a weak one."""
-    value = request.headers.get("if-none-match", "")
-    etags = (part.strip().removeprefix("W/") for part in value.split(","))
-    return value.strip() == "*" or etag in etags
 
 
 def _read_ranges(value: str | None, size: int) -> Ranges:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import islice
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request
@@ -20,15 +19,13 @@ from . import models, requests
 from .auth import Caller
 from .models import DeliveryList, EnqueuedJob, Envelope, JsonObject, ResponseModel
 from .openapi import creates, make_router
-from .responses import CODES, enqueued, status_of, success
+from .responses import CODES, enqueued, message_of, status_of, success
 
 router = make_router("jobs")
 
 #: How long a list searches before it returns what it has found and where to continue.
 SEARCH_SECONDS = 0.04
 FULL_ID = re.compile(f"(job|batch)-{requests.UUID}")
-#: Failures that a bulk response lists one by one.
-MAX_REFUSALS = 10
 
 ENQUEUED = creates(Envelope[EnqueuedJob], "The job is waiting for a worker")
 
@@ -201,7 +198,7 @@ class BulkOutcome(ResponseModel):
     dry_run: bool
     count: int
     refused: int
-    refusals: list[BulkRefusal] = Field(description=f"The first {MAX_REFUSALS}")
+    refusals: list[BulkRefusal]
     next_cursor: str | None
     as_of: UtcTime
 
@@ -228,8 +225,8 @@ async def change_jobs(request: Request, submitted: BulkRequest, user: Caller) ->
         "count": outcome.count,
         "refused": len(outcome.errors),
         "refusals": [
-            {"job_id": job_id, "code": CODES[status_of(error)], "message": str(error)}
-            for job_id, error in islice(outcome.errors.items(), MAX_REFUSALS)
+            {"job_id": job_id, "code": CODES[status_of(error)], "message": message_of(error)}
+            for job_id, error in outcome.errors.items()
         ],
         "next_cursor": outcome.next_cursor,
         "as_of": iso(as_of),

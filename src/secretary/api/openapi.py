@@ -1,15 +1,21 @@
-"""What FastAPI cannot derive from signatures: error responses, headers and form bodies."""
+"""The OpenAPI document, and what FastAPI cannot derive from signatures: scopes, error responses,
+headers and form bodies."""
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any
+from hashlib import sha256
+from typing import Any, NamedTuple
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from starlette.types import Receive, Scope, Send
 
-from .auth import SECURITY, is_open
-from .responses import Error, LegacyError, is_legacy
+from ..core.json_codec import encode_json
+from .auth import is_open, require_scope, scope_of_route, security
+from .responses import Error, LegacyError, is_legacy, matches_etag
 
 Schema = dict[str, Any]
 Responses = dict[int | str, dict[str, Any]]
@@ -76,18 +82,24 @@ def creates(model: type[BaseModel], description: str, *, status: int = 202) -> A
 
 
 class DocumentedRoute(APIRoute):
-    """Documents the errors that routes have in common; `responses` adds those of one route."""
+    """Requires a scope of the API key, and documents the errors that routes have in common;
+    `responses` adds those of one route."""
 
     def __init__(self, path: str, endpoint: Any, **options: Any) -> None:
-        statuses, responses = {400, 500, 503}, options["responses"] or {}
+        statuses, responses = {400, 429, 500, 503}, options["responses"] or {}
+        #: None for routes that need no key.
+        self.required_scope: str | None = None
         if is_open(path):
             options["openapi_extra"] = {"security": []}
         else:
+            methods, status = options["methods"], options["status_code"]
+            self.required_scope = scope_of_route(path, methods, status)
             # FastAPI would document a 422 of its own form if none were declared.
-            statuses |= {401, 403, 422, 429}
+            statuses |= {401, 403, 422}
             if not options["dependencies"]:
                 extra = options["openapi_extra"] or {}
-                options["openapi_extra"] = {**extra, "security": SECURITY}
+                extra = {**extra, "security": security(self.required_scope)}
+                options["openapi_extra"] = extra
         if "{" in path:
             statuses |= {404}
         if "GET" not in options["methods"]:
@@ -96,6 +108,11 @@ class DocumentedRoute(APIRoute):
             statuses |= {416}
         errors = error_responses(statuses, LegacyError if is_legacy(path) else Error)
         super().__init__(path, endpoint, **options | {"responses": errors | responses})
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.required_scope is not None and scope["method"] in (self.methods or ()):
+            require_scope(scope, self.required_scope)
+        await super().handle(scope, receive, send)
 
 
 def error_responses(statuses: Iterable[int], model: type[Error] = Error) -> Responses:
@@ -119,6 +136,45 @@ def make_router(tag: str, *, prefix: str = "/api") -> APIRouter:
         route_class=DocumentedRoute,
         generate_unique_id_function=lambda route: route.name,
     )
+
+
+class EncodedDocument(NamedTuple):
+    body: bytes
+    etag: str
+
+
+class OpenApiDocument:
+    """The document as bytes. It takes a large part of a second to build and does not change, so it
+    is built once, in a thread; concurrent callers share the work."""
+
+    def __init__(self, build: Callable[[], Schema]) -> None:
+        self._build = build
+        self._encoding: asyncio.Task[EncodedDocument] | None = None
+
+    async def get(self) -> EncodedDocument:
+        if self._encoding is None or self._encoding.cancelled():
+            self._encoding = asyncio.create_task(asyncio.to_thread(self._encode))
+        # A client that disconnects must not cancel the work of the others.
+        return await asyncio.shield(self._encoding)
+
+    def _encode(self) -> EncodedDocument:
+        body = encode_json(self._build())
+        return EncodedDocument(body, f'"{sha256(body).hexdigest()[:24]}"')
+
+
+document_router = APIRouter(include_in_schema=False)
+
+
+# The second path is that of the previous service.
+@document_router.api_route("/api/openapi.json", methods=["GET", "HEAD"])
+@document_router.api_route("/api/swagger.json", methods=["GET", "HEAD"])
+async def openapi_document(request: Request) -> Response:
+    document: OpenApiDocument = request.app.state.openapi_document
+    body, etag = await document.get()
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    if matches_etag(etag, request):
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
 
 
 #: Models that FastAPI documents as components, because JSON routes accept them too.

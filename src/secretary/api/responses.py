@@ -17,7 +17,14 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ..core import errors
-from ..core.errors import InvalidParameters, RateLimited, SecretaryError, StoreUnavailable
+from ..core.errors import (
+    DISK_FULL_ERRNOS,
+    InvalidParameters,
+    NoDiskSpace,
+    RateLimited,
+    SecretaryError,
+    StoreUnavailable,
+)
 from ..core.job import Job, JobError, JobWarning, iso
 from ..core.json_codec import encode_off_loop
 from ..jobs.submission import invalid_request
@@ -143,6 +150,13 @@ def _arrived(request: Request) -> str:
     return iso(datetime.fromtimestamp(request.state.arrived_at, UTC))
 
 
+def matches_etag(etag: str, request: Request) -> bool:
+    """Whether the client has this version. Proxies may have made the ETag a weak one."""
+    value = request.headers.get("if-none-match", "")
+    etags = (part.strip().removeprefix("W/") for part in value.split(","))
+    return value.strip() == "*" or etag in etags
+
+
 logger = logging.getLogger(__name__)
 
 #: The first match counts; anything else is a 500.
@@ -238,10 +252,18 @@ def error_response(
 
 def response_for(error: SecretaryError) -> JSONResponse:
     """The response to an error whose message and details clients may see."""
-    shows_details = InvalidParameters | errors.AddressRefused
-    details = error.details if isinstance(error, shows_details) else None
+    details: Mapping[str, Any] | None = None
+    match error:
+        case InvalidParameters() | errors.AddressRefused():
+            details = error.details
+        case StoreUnavailable(reason=str(reason)):
+            details = {"reason": reason}
     retry = {"Retry-After": str(error.retry_after)} if isinstance(error, RateLimited) else None
-    return error_response(status_of(error), str(error), details=details, headers=retry)
+    return error_response(status_of(error), message_of(error), details=details, headers=retry)
+
+
+def message_of(error: SecretaryError) -> str:
+    return error.public_message if isinstance(error, StoreUnavailable) else str(error)
 
 
 def job_error_response(error: JobError) -> JSONResponse:
@@ -255,15 +277,20 @@ def status_of(error: SecretaryError) -> int:
 
 def add_error_handlers(api: FastAPI) -> None:
     """Return every error in the error envelope, including those raised by the framework."""
-    for kind in (SecretaryError, RequestValidationError, HTTPException, ClientDisconnect):
+    for kind in (SecretaryError, RequestValidationError, HTTPException, ClientDisconnect, OSError):
         api.add_exception_handler(kind, _handle_error)
 
 
 async def _handle_error(request: Request, error: Exception) -> JSONResponse:
     match error:
-        case StoreUnavailable():  # its message names files and servers
+        case StoreUnavailable():
             logger.error("%s %r: %s", request.method, request.url.path, error)
-            return error_response(503, "The job store is unavailable")
+            return response_for(error)
+        case OSError() if error.errno in DISK_FULL_ERRNOS:
+            logger.error("%s %r: %s", request.method, request.url.path, error)
+            return response_for(NoDiskSpace(str(error)))
+        case OSError():
+            raise error
         case SecretaryError() if status_of(error) == 500:
             logger.error("%s %r", request.method, request.url.path, exc_info=error)
             return error_response(500, "Internal error")

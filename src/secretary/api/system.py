@@ -72,10 +72,11 @@ async def live(request: Request) -> Response:
 
 @health_router.get("/ready", response_model=Envelope[Ready])
 async def ready(request: Request) -> Response:
-    """Readiness probe: fails during shutdown and while the store is unavailable."""
+    """Readiness probe: fails during shutdown, while the store is unavailable or locked, and while
+    the disk is full."""
     if request.app.state.stopping():
         return error_response(503, "The service is shutting down")
-    await _service_stats(request).workers()  # a cheap query
+    await _service_stats(request).check_ready()
     return success(request, "health", {"ready": True})
 
 

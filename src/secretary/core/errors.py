@@ -174,7 +174,25 @@ class LeaseLost(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached, opened or written."""
+    """The store cannot be reached, opened or written. The message may name files and servers, so
+    clients receive `public_message`, and `reason` in the details."""
+
+    public_message: ClassVar[str] = "The job store is unavailable"
+    reason: ClassVar[str | None] = None
+
+
+class NoDiskSpace(StoreUnavailable):
+    """The disk of the store or of the data directory is full."""
+
+    public_message = "The disk of the service is full"
+    reason = "disk_full"
+
+
+class StoreLocked(StoreUnavailable):
+    """Another process holds the lock of the database and does not release it."""
+
+    public_message = "Another process keeps the job store locked"
+    reason = "store_locked"
 
 
 class AccessDenied(SecretaryError):

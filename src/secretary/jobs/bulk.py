@@ -85,21 +85,28 @@ async def count_by_ids(
 async def apply_to_ids(
     job_service: JobService, action: BulkAction, job_ids: Iterable[str], *, user: str | None = None
 ) -> BulkResult:
+    """Once the store fails, the remaining jobs are not tried; their error is that of the store. If
+    no job was changed at all, the error of the store is raised."""
     # Actions are named after the methods of the service.
     apply: Callable[..., Awaitable[Any]] = getattr(job_service, action)
+    store_error: StoreUnavailable | None = None
 
     async def change(job_id: str) -> SecretaryError | None:
+        nonlocal store_error
+        if store_error is not None:
+            return store_error
         try:
             await apply(job_id, user=user)
-        except StoreUnavailable:
-            raise
         except SecretaryError as error:
+            store_error = error if isinstance(error, StoreUnavailable) else store_error
             return error
         return None
 
     unique = list(dict.fromkeys(job_ids))
     outcomes = zip(unique, await map_limited(unique, MAX_CONCURRENT, change), strict=True)
     errors = {job_id: error for job_id, error in outcomes if error is not None}
+    if store_error is not None and len(errors) == len(unique):
+        raise store_error
     return BulkResult(len(unique) - len(errors), errors)
 
 

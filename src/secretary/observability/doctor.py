@@ -15,9 +15,16 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from ..config import DocumentSettings, MediaSettings, NetworkSettings, Settings
+from ..config import (
+    AccessSettings,
+    ApiKeySettings,
+    DocumentSettings,
+    MediaSettings,
+    NetworkSettings,
+    Settings,
+)
 from ..core.errors import EngineUnavailable, InvalidSettings, NotFound, StoreUnavailable
-from ..core.job import MASK, JobStatus, utc_now
+from ..core.job import MASK, JobStatus, iso, utc_now
 from ..jobs.handler import Registry
 from ..llm import LlmOptions, Purpose
 from ..llm.templates import Library
@@ -30,6 +37,9 @@ T = TypeVar("T")
 
 MEGABYTE = 1_000_000
 LOW_SPACE = 1000 * MEGABYTE
+#: Shorter API keys could be guessed: nothing limits how many a network of many addresses tries.
+MIN_KEY_LENGTH = 16
+EXPIRES_SOON = timedelta(days=14)
 CRITICAL_SPACE = 100 * MEGABYTE
 
 #: File systems on which SQLite's locks cannot be relied on.
@@ -161,6 +171,22 @@ def check_network(options: NetworkSettings) -> Iterator[Finding]:
     if options.allow_private:
         remedy = "Use it for development only; network.allow_hosts allows single hosts."
         yield Finding("network", Verdict.WARNING, PRIVATE_ALLOWED, remedy)
+
+
+def check_keys(options: AccessSettings, now: datetime) -> Iterator[Finding]:
+    """Find keys that can be guessed, have expired or will soon; name them by their position."""
+    for number, setting in enumerate(options.api_keys, start=1):
+        name = f"Key {number} in access.api_keys"
+        key = setting.key if isinstance(setting, ApiKeySettings) else setting.partition(":")[0]
+        if len(key) < MIN_KEY_LENGTH:
+            remedy = "Replace it with a random one, such as the output of `openssl rand -hex 32`."
+            fact = f"{name} has only {len(key)} characters"
+            yield Finding("keys", Verdict.WARNING, fact, remedy)
+        expires_at = setting.expires_at if isinstance(setting, ApiKeySettings) else None
+        if expires_at is not None and expires_at < now + EXPIRES_SOON:
+            fact = f"{name} {'expired' if expires_at <= now else 'expires'} at {iso(expires_at)}"
+            remedy = "Add a new key, switch the clients to it, and remove the old one."
+            yield Finding("keys", Verdict.WARNING, fact, remedy)
 
 
 def check_templates(library: Library) -> Finding:
@@ -402,9 +428,8 @@ def _visible(name: str, value: Any) -> Any:
                 key: one if isinstance(one, int | float | None) else MASK
                 for key, one in value.items()
             }
-        case tuple() | list() if _is_secret(name):  # API keys: show the users
-            users = (str(one).partition(":")[2] for one in value)
-            return [f"{MASK} ({user})" if user else MASK for user in users]
+        case tuple() | list() if _is_secret(name):
+            return [_visible_key(one) for one in value]
         case dict() if not _is_secret(name):
             return {key: _visible(name, one) for key, one in value.items()}
         case tuple() | list():
@@ -414,6 +439,18 @@ def _visible(name: str, value: Any) -> Any:
         return text
     address = URL.fullmatch(text)
     return f"{address['scheme']}://{address['location']}" if address else MASK
+
+
+def _visible_key(setting: str | ApiKeySettings) -> str:
+    """An API key: only its user and its limits."""
+    if isinstance(setting, str):
+        shown = [setting.partition(":")[2]]
+    else:
+        until = f"until {iso(setting.expires_at)}" if setting.expires_at else ""
+        has_all = set(setting.scopes) == set(ApiKeySettings.model_fields["scopes"].default)
+        shown = [setting.user or "", "" if has_all else ", ".join(setting.scopes), until]
+    details = "; ".join(filter(None, shown))
+    return f"{MASK} ({details})" if details else MASK
 
 
 def _is_secret(name: str) -> bool:

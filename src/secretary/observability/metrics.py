@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import prometheus_client as prometheus
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from ..core.errors import StoreUnavailable
+from ..core.errors import NoDiskSpace, StoreUnavailable
 from ..core.job import Cancelled, Completed, Failed, Job, JobStatus, Outcome, Released, utc_now
 from ..jobs.events import Observer
 from ..jobs.service import JobService
@@ -25,6 +25,9 @@ T = TypeVar("T")
 
 #: A store that takes longer for a simple query is considered unavailable.
 STORE_TIMEOUT_SECONDS = 2.0
+
+#: With less disk space the service is not ready: the next upload would fail.
+MIN_FREE_BYTES = 16 * 1024 * 1024
 
 #: A result is cached for this many times as long as the query took.
 CACHE_FACTOR = 20
@@ -145,6 +148,17 @@ class ServiceStats:
     async def workers(self) -> list[WorkerInfo]:
         """Live workers."""
         return [worker for worker in await _in_time(self._store.workers()) if is_alive(worker)]
+
+    async def check_ready(self) -> None:
+        """Raise `StoreUnavailable` unless jobs and files can be stored now."""
+        await self.workers()  # a cheap query
+        await _in_time(self._store.check_writable())
+        try:
+            _, free = await self.disk()
+        except OSError as error:
+            raise StoreUnavailable(f"The data directory cannot be used: {error}") from error
+        if free < MIN_FREE_BYTES:
+            raise NoDiskSpace(f"The disk of the data directory has only {free:,} bytes left")
 
     async def disk(self) -> tuple[int, int]:
         """The size of the disk of the data directory and its free space, in bytes."""

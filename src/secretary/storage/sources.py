@@ -90,7 +90,7 @@ class Uploads:
             # Not in a thread: if the request was cancelled, its task must not wait any more.
             shutil.rmtree(directory, ignore_errors=True)
             if isinstance(error, OSError) and error.errno in errors.DISK_FULL_ERRNOS:
-                raise errors.StoreUnavailable("No disk space left for the upload") from error
+                raise errors.NoDiskSpace("No disk space left for the upload") from error
             raise
         return Upload(job_id, path.name, size, sha256, kind)
 

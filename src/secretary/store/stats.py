@@ -70,6 +70,9 @@ class StatsStore(Protocol):
     async def busy_slots(self) -> Mapping[str, Mapping[str, int]]:
         """Return the number of running jobs per worker and job type, without idle workers."""
 
+    async def check_writable(self) -> None:
+        """Raise `StoreUnavailable` if a write could not start now. Writes nothing."""
+
     async def describe(self) -> Mapping[str, Any]:
         """Return versions, topology and durability for `doctor`."""
 

@@ -20,7 +20,7 @@ from pymongo.errors import (
 )
 from pymongo.uri_parser import parse_uri
 
-from ...core.errors import StoreUnavailable
+from ...core.errors import NoDiskSpace, StoreUnavailable
 from ..jobs import resolve
 from .schema import Document
 
@@ -108,6 +108,7 @@ def translated(address: str) -> Iterator[None]:
 
 
 def _unavailable(error: PyMongoError, address: str) -> StoreUnavailable:
+    kind = StoreUnavailable
     match error:
         case WTimeoutError() | ExecutionTimeout() | NetworkTimeout():
             text = "it did not answer in time"
@@ -118,7 +119,9 @@ def _unavailable(error: PyMongoError, address: str) -> StoreUnavailable:
         case OperationFailure(code=code) if code in ACCESS_ERRORS:
             text = "access denied (check user, password and permissions)"
         case OperationFailure(code=code) if code == DISK_FULL:
-            text = "there is no space left on its disk"
+            kind, text = NoDiskSpace, "there is no space left on its disk"
+        case BulkWriteError(details={"writeErrors": [{"code": code}, *_]}) if code == DISK_FULL:
+            kind, text = NoDiskSpace, "there is no space left on its disk"
         case BulkWriteError(details={"writeErrors": [{"errmsg": str(reason)}, *_]}):
             text = reason
         case BulkWriteError():
@@ -129,7 +132,7 @@ def _unavailable(error: PyMongoError, address: str) -> StoreUnavailable:
             text = "a document is too large"
         case _:
             text = f"{type(error).__name__}: {error}"
-    return StoreUnavailable(f"The MongoDB at {address} cannot be used: {text}")
+    return kind(f"The MongoDB at {address} cannot be used: {text}")
 
 
 R = TypeVar("R")

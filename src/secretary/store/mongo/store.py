@@ -258,6 +258,10 @@ class MongoStore:
     _write_stats = _call(queries.write_counters)
 
     @_translated
+    async def check_writable(self) -> None:
+        await self._db.command("ping")  # of the primary
+
+    @_translated
     async def describe(self) -> Mapping[str, Any]:
         hello = await self._db.command("hello")
         build = await self._db.command("buildInfo")

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import os
 import random
+import shutil
 import socket
 import time
 from collections import deque
@@ -18,10 +19,17 @@ from uuid import uuid4
 
 import apsw
 
-from ...core.errors import StoreUnavailable
+from ...core.errors import NoDiskSpace, StoreLocked, StoreUnavailable
 from ..jobs import Notifier, resolve
 
+#: How long opening the database waits for other processes: one may be changing the schema.
 BUSY_SECONDS = 30.0
+#: How long a write waits for the lock. Other processes hold it for milliseconds, unless one hangs.
+LOCK_SECONDS = 5.0
+#: How long a readiness check waits for the lock.
+CHECK_SECONDS = 1.0
+#: A disk with less space than a few pages of the database is full.
+MIN_FREE_BYTES = 65_536
 
 
 def connect(path: Path, *, read_only: bool = False) -> apsw.Connection:
@@ -30,8 +38,10 @@ def connect(path: Path, *, read_only: bool = False) -> apsw.Connection:
     db.set_busy_handler(wait_while_busy(lambda: True))
     # Otherwise SQLite re-prepares a statement whenever a bound value might change its plan.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    if not read_only:
+        # Only affects new files, but takes the write lock.
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
     db.execute(
-        "PRAGMA auto_vacuum = INCREMENTAL;"  # only affects new files
         "PRAGMA journal_mode = WAL; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;"
         "PRAGMA cache_size = -65536; PRAGMA journal_size_limit = 67108864"
     ).fetchall()
@@ -40,7 +50,9 @@ def connect(path: Path, *, read_only: bool = False) -> apsw.Connection:
     return db
 
 
-def wait_while_busy(may_wait: Callable[[], bool]) -> Callable[[int], bool]:
+def wait_while_busy(
+    may_wait: Callable[[], bool], seconds: float = BUSY_SECONDS
+) -> Callable[[int], bool]:
     """Wait with jitter: SQLite's own handler backs off to 100 ms, which starves busy processes."""
     started = 0.0
 
@@ -52,15 +64,18 @@ def wait_while_busy(may_wait: Callable[[], bool]) -> Callable[[int], bool]:
         if tries == 0:
             started = now
         time.sleep(random.uniform(0.0002, min(0.001 * (tries + 1), 0.005)))
-        return now - started < BUSY_SECONDS
+        return now - started < seconds
 
     return wait
 
 
 def unavailable_error(error: Exception, path: Path) -> StoreUnavailable:
+    kind = StoreUnavailable
     match error:
         case apsw.FullError():
-            text = "there is no space left on its disk"
+            kind, text = NoDiskSpace, "there is no space left on its disk"
+        case apsw.IOError() if _is_full(path):
+            kind, text = NoDiskSpace, f"there is no space left on its disk ({error})"
         case apsw.ReadOnlyError():
             text = "it is read-only"
         case apsw.CantOpenError():
@@ -68,10 +83,17 @@ def unavailable_error(error: Exception, path: Path) -> StoreUnavailable:
         case apsw.NotADBError() | apsw.CorruptError():
             text = "it is not a usable SQLite database"
         case apsw.BusyError() | apsw.LockedError():
-            text = f"another process has kept it locked for {BUSY_SECONDS:.0f} s"
+            kind, text = StoreLocked, "another process keeps it locked"
         case _:
             text = str(error)
-    return StoreUnavailable(f"The database {path.name} in {path.parent} cannot be used: {text}")
+    return kind(f"The database {path.name} in {path.parent} cannot be used: {text}")
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        return shutil.disk_usage(path.parent).free < MIN_FREE_BYTES
+    except OSError:
+        return False
 
 
 T = TypeVar("T")
@@ -162,6 +184,7 @@ class Writer:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writer")
         self._busy = False
         self._may_wait = False
+        self._waits_for_lock = False
         self._wal_pages = 0
         self._synchronous = ""
         self._sync_seconds = 1.0  # assume a slow disk until measured
@@ -171,7 +194,7 @@ class Writer:
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._db = connect(self._path)
-        self._db.set_busy_handler(wait_while_busy(lambda: self._may_wait))
+        self._db.set_busy_handler(wait_while_busy(lambda: self._may_wait, LOCK_SECONDS))
         self._db.set_wal_hook(self._note_wal_pages)
 
     async def close(self) -> None:
@@ -190,6 +213,15 @@ class Writer:
     async def call_with_others(self, many: Many, item: Any, *, durable: bool = False) -> Any:
         """Run `many` on this item together with those of all waiting calls of the same kind."""
         return await self._enqueue(_Call(many, item, durable, False))
+
+    async def check_lock(self) -> None:
+        """Raise `StoreLocked` if another process keeps the lock. Long work of this one is fine."""
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                await self.call(lambda db: None)
+        except TimeoutError:
+            if self._waits_for_lock:
+                raise unavailable_error(apsw.BusyError(), self._path) from None
 
     def _enqueue(self, call: _Call) -> asyncio.Future[Any]:
         call.future = self._loop.create_future()
@@ -245,13 +277,14 @@ class Writer:
         self._thread.submit(run)
 
     def _all_of(self, group: list[_Call]) -> None:
-        self._may_wait = True
+        self._may_wait = self._waits_for_lock = True
         try:
             self._begin(group)
+            self._waits_for_lock = False
             self._execute(group, self._in_savepoint)
             self._commit(group)
         finally:
-            self._may_wait = False
+            self._may_wait = self._waits_for_lock = False
 
     def _execute(self, group: list[_Call], run: Callable[[Many, list[Any]], Sequence[Any]]) -> None:
         kinds: dict[Many, list[_Call]] = {}
@@ -290,6 +323,12 @@ class Writer:
             call.answer = unavailable
 
     def _answer(self, group: list[_Call]) -> None:
+        if group and isinstance(error := group[0].answer, StoreLocked):
+            # Those behind them would wait as long again, and in vain.
+            for call in self._calls:
+                call.answer = error
+            group = [*group, *self._calls]
+            self._calls.clear()
         for call in group:
             resolve(call.future, call.answer)
         self._on_commit()

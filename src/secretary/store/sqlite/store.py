@@ -224,6 +224,9 @@ class SqliteStore:
 
     _write_stats = _write(queries.write_counters)
 
+    async def check_writable(self) -> None:
+        await self._writer.check_lock()
+
     async def describe(self) -> Mapping[str, Any]:
         return await self._readers.call(
             lambda db: {
