@@ -229,8 +229,8 @@ class TestUsage:
 
 
 class TestRetention:
-    async def finished(self, store: Store, days: float | None, **fields: object) -> Job:
-        job = await claimed(store, retention_days=days, **fields)
+    async def finished(self, store: Store, days: float | None) -> Job:
+        job = await claimed(store, retention_days=days)
         await store.finish(job, Completed({}))
         return job
 

@@ -20,7 +20,7 @@ from . import models, requests
 from .auth import Caller
 from .models import DeliveryList, EnqueuedJob, Envelope, JsonObject, ResponseModel
 from .openapi import creates, make_router
-from .responses import CODES, enqueued, status_of, success
+from .responses import code_of, enqueued, success
 
 router = make_router("jobs")
 
@@ -228,7 +228,7 @@ async def change_jobs(request: Request, submitted: BulkRequest, user: Caller) ->
         "count": outcome.count,
         "refused": len(outcome.errors),
         "refusals": [
-            {"job_id": job_id, "code": CODES[status_of(error)], "message": str(error)}
+            {"job_id": job_id, "code": code_of(error), "message": str(error)}
             for job_id, error in islice(outcome.errors.items(), MAX_REFUSALS)
         ],
         "next_cursor": outcome.next_cursor,

@@ -17,7 +17,13 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ..core import errors
-from ..core.errors import InvalidParameters, RateLimited, SecretaryError, StoreUnavailable
+from ..core.errors import (
+    InvalidParameters,
+    QuotaExceeded,
+    RateLimited,
+    SecretaryError,
+    StoreUnavailable,
+)
 from ..core.job import Job, JobError, JobWarning, iso
 from ..core.json_codec import encode_off_loop
 from ..jobs.submission import invalid_request
@@ -229,19 +235,21 @@ def error_response(
     status: int,
     message: str,
     *,
+    code: str | None = None,
     details: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    error = {"code": CODES[status], "message": message, "details": details or None}
+    error = {"code": code or CODES[status], "message": message, "details": details or None}
     return ErrorResponse(status, error, {**HEADERS.get(status, {}), **(headers or {})})
 
 
 def response_for(error: SecretaryError) -> JSONResponse:
     """The response to an error whose message and details clients may see."""
-    shows_details = InvalidParameters | errors.AddressRefused
+    shows_details = InvalidParameters | errors.AddressRefused | QuotaExceeded
     details = error.details if isinstance(error, shows_details) else None
     retry = {"Retry-After": str(error.retry_after)} if isinstance(error, RateLimited) else None
-    return error_response(status_of(error), str(error), details=details, headers=retry)
+    status, code = status_of(error), code_of(error)
+    return error_response(status, str(error), code=code, details=details, headers=retry)
 
 
 def job_error_response(error: JobError) -> JSONResponse:
@@ -251,6 +259,10 @@ def job_error_response(error: JobError) -> JSONResponse:
 
 def status_of(error: SecretaryError) -> int:
     return next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+
+
+def code_of(error: SecretaryError) -> str:
+    return "QUOTA_EXCEEDED" if isinstance(error, QuotaExceeded) else CODES[status_of(error)]
 
 
 def add_error_handlers(api: FastAPI) -> None:
@@ -268,6 +280,8 @@ async def _handle_error(request: Request, error: Exception) -> JSONResponse:
             logger.error("%s %r", request.method, request.url.path, exc_info=error)
             return error_response(500, "Internal error")
         case SecretaryError():
+            if isinstance(error, QuotaExceeded):
+                request.app.state.metrics.quota_refused(error.details["quota"])
             return response_for(error)
         case RequestValidationError():
             media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -194,8 +194,7 @@ class RateLimited(SecretaryError):
 
 
 class QuotaExceeded(RateLimited):
-    """A quota of the user is used up; `details` has its name, limit, usage and when it resets.
-    `retry_after` is 0 if it does not reset by itself."""
+    """A quota of the user is used up; `details` has its name, limit, usage and when it resets."""
 
     def __init__(self, message: str, *, retry_after: int, details: dict[str, Any]) -> None:
         super().__init__(message, retry_after=retry_after)

@@ -32,6 +32,16 @@ class QuotaReport:
     stored_bytes: int
     resets_at: datetime
 
+    def figures(self) -> dict[str, tuple[float, float]]:
+        """What is used and its limit, by unit; a limit of 0 means unlimited."""
+        usage, limits = self.usage, self.limits
+        return {
+            "jobs": (usage.jobs, limits.jobs_per_day),
+            "pages": (usage.pages, limits.pages_per_day),
+            "audio_minutes": (_audio_minutes(usage), limits.audio_minutes_per_day),
+            "stored_bytes": (self.stored_bytes, limits.stored_mb * MEBIBYTE),
+        }
+
 
 @dataclass(slots=True)
 class _StoredBytes:
@@ -76,7 +86,7 @@ class Quotas:
         limits = self.settings.limits_of(user)
         if limits.pages_per_day or limits.audio_minutes_per_day:
             used, resets_at = await store.usage(day, user), end_of_day(day)
-            pages, minutes = used.pages, audio_minutes(used)
+            pages, minutes = used.pages, _audio_minutes(used)
             if pages >= limits.pages_per_day > 0:
                 return quota_exceeded(
                     "pages_per_day", limits.pages_per_day, pages, resets_at=resets_at
@@ -107,6 +117,11 @@ class Quotas:
         self._stored[user] = stored
         return stored
 
+    def files_removed(self, user: str | None) -> None:
+        """Sum up the files of a user again before the next request is refused."""
+        if user is not None:
+            self._stored.pop(user, None)
+
     async def report(self, store: UsageStore, user: str) -> QuotaReport:
         day = utc_now().date()
         return QuotaReport(
@@ -118,5 +133,5 @@ class Quotas:
         )
 
 
-def audio_minutes(usage: Usage) -> float:
+def _audio_minutes(usage: Usage) -> float:
     return round(usage.audio_seconds / 60, 2)

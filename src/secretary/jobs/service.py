@@ -282,6 +282,7 @@ class JobService:
         if not await self.store.delete(JobQuery(job_id=job_id)):
             text = f"The job {job_id} is {job.status}; cancel it before you delete it"
             raise errors.Conflict(text)
+        self.quotas.files_removed(job.user_id)
 
     async def replay(self, job_id: str, n: int, *, user: str | None = None) -> Delivery:
         """Deliver a final webhook event once more."""
@@ -378,6 +379,8 @@ class JobService:
             for job in jobs:
                 await self.files.remove(job.job_id)
             await self.store.delete(query)
+            for job in jobs:
+                self.quotas.files_removed(job.user_id)
         await self.store.delete_batch(batch_id)
 
     async def replay_batch(self, batch_id: str, n: int, *, user: str | None = None) -> Delivery:

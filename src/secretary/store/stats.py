@@ -128,6 +128,8 @@ class UsageStore(Protocol):
         """Record that the files of a job were removed."""
 
 
+#: When to retry if files have to be deleted first.
+STORAGE_RETRY_SECONDS = 3600.0
 #: How long the usage of a day is retained.
 USAGE_RETENTION = timedelta(days=35)
 
@@ -153,14 +155,14 @@ def quota_exceeded(
     requested: float | None = None,
     resets_at: datetime | None = None,
 ) -> QuotaExceeded:
-    """Without `resets_at`, deleting jobs makes room."""
+    """Without `resets_at`, deleting jobs makes room, as retention does sooner or later."""
     asked = f", {requested:,.10g} requested" if requested is not None else ""
     remedy = f"it resets at {iso(resets_at)}" if resets_at else "delete jobs to free space"
-    wait = (resets_at - utc_now()).total_seconds() if resets_at else 0.0
+    wait = (resets_at - utc_now()).total_seconds() if resets_at else STORAGE_RETRY_SECONDS
     return QuotaExceeded(
         f"The quota of {limit:,.10g} {QUOTA_UNITS[name]} is used up"
         f" ({used:,.10g} used{asked}); {remedy}",
-        retry_after=max(math.ceil(wait), 1) if resets_at else 0,
+        retry_after=max(math.ceil(wait), 1),
         details={
             "quota": name,
             "limit": limit,
