@@ -133,6 +133,8 @@ ASKED: dict[str, st.SearchStrategy[Any]] = {
     "run_at": st.none() | TIME,
     "timeout_s": st.none() | st.floats(0.001, 1e9),
     "max_attempts": st.none() | st.integers(1, 100),
+    "retention_days": st.none() | st.floats(0, 36_500),
+    "stored_bytes": st.none() | st.integers(0, 2**53),
     "webhook": st.none() | WEBHOOK,
     "traceparent": st.none() | st.just("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
 }
@@ -167,6 +169,7 @@ NEW_BATCH = st.builds(
     created_at=TIME,
     user_id=USER,
     access_control=ACCESS,
+    retention_days=st.none() | st.floats(0, 36_500),
     is_active=st.booleans(),
     webhook=st.none() | WEBHOOK,
 )
@@ -181,6 +184,7 @@ BATCH = st.builds(
     archived=st.booleans(),
     user_id=USER,
     access_control=ACCESS,
+    retention_days=st.none() | st.floats(0, 36_500),
     webhook=st.none() | WEBHOOK,
     counts=st.dictionaries(st.sampled_from(JobStatus), st.integers(0, 10**6)),
 )

@@ -15,6 +15,7 @@ from .handlers import BUILTIN
 from .jobs.conference_import import ConferenceImporter
 from .jobs.events import Observer
 from .jobs.handler import Registry
+from .jobs.quotas import Quotas
 from .jobs.service import JobService
 from .llm import Endpoints, LlmOptions
 from .llm.templates import Library
@@ -129,6 +130,8 @@ class Application:
             self.files,
             check_url=self.sources.check_webhook_url,
             on_event=lambda: self._wake_sender(),
+            quotas=Quotas(self.settings.quotas),
+            max_retention_days=self.settings.retention.max_days,
         )
 
     @cached_property
@@ -216,6 +219,7 @@ class Application:
             llm=llm,
             templates=self.templates,
             max_crashes=group.max_crashes,
+            counts_usage=self.settings.quotas.enabled,
             observer=observer,
             on_ended=on_ended,
         )

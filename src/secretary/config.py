@@ -182,6 +182,9 @@ class CacheSettings(Group):
 class RetentionSettings(Group):
     """Days after which finished jobs are deleted; 0 keeps them forever."""
 
+    #: The longest `retention_days` that a request may ask for; 0 means any.
+    max_days: float = Field(default=90, ge=0)
+
     completed_days: float = Field(default=7, ge=0)
     failed_days: float = Field(default=30, ge=0)
     cancelled_days: float = Field(default=7, ge=0)
@@ -223,6 +226,39 @@ class AccessSettings(Group):
         ],
         ...,
     ] = ()
+
+
+class QuotaLimits(Group):
+    """What a user may use per day (UTC) and store; 0 means unlimited."""
+
+    jobs_per_day: int = Field(default=0, ge=0)
+    #: Pages of documents that were read; cached ones do not count.
+    pages_per_day: int = Field(default=0, ge=0)
+    #: Audio that was transcribed; cached transcripts do not count.
+    audio_minutes_per_day: float = Field(default=0, ge=0)
+    #: Uploads and result files of all existing jobs.
+    stored_mb: int = Field(default=0, ge=0)
+
+
+class QuotaSettings(QuotaLimits):
+    #: Other limits for single users.
+    users: dict[str, QuotaLimits] = {}
+
+    @property
+    def enabled(self) -> bool:
+        return any(
+            getattr(limits, name)
+            for limits in (self, *self.users.values())
+            for name in QuotaLimits.model_fields
+        )
+
+    def limits_of(self, user: str) -> QuotaLimits:
+        """A user's own limits take precedence, one by one."""
+        own = self.users.get(user)
+        if own is None:
+            return self
+        defaults = {name: getattr(self, name) for name in QuotaLimits.model_fields}
+        return QuotaLimits(**defaults | own.model_dump(exclude_unset=True))
 
 
 def _host(entry: str) -> str:
@@ -378,6 +414,7 @@ class Settings(Group):
     access: AccessSettings = AccessSettings()
     network: NetworkSettings = NetworkSettings()
     limits: LimitSettings = LimitSettings()
+    quotas: QuotaSettings = QuotaSettings()
     llm: LlmSettings = LlmSettings()
     templates: TemplateSettings = TemplateSettings()
     webhooks: WebhookSettings = WebhookSettings()

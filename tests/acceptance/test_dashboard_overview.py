@@ -12,7 +12,7 @@ from .program import Program, Running
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Watched, Running]]:
     """A service with two finished jobs and a running one."""
-    program = Program(tmp_path_factory.mktemp("service"))
+    program = Program(tmp_path_factory.mktemp("service"), SECRETARY_QUOTAS__JOBS_PER_DAY="50")
     with started() as browser, program.serving() as service:
         done = service.submit(job_type="selftest", parameters={"seconds": 0.01, "steps": 1})
         failed = service.submit(job_type="unheard-of", parameters={})
@@ -63,3 +63,20 @@ def test_workers_are_shown_with_their_slots_and_the_disk_with_its_room(
     worker.locator(".heartbeat.ok").wait_for()
     assert worker.locator(".slots").inner_text().strip().startswith("1 of ")
     assert "free of" in page.locator(".storage").inner_text()
+
+
+def test_users_see_their_quota_and_operators_what_all_use(
+    watched: tuple[Watched, Running],
+) -> None:
+    page, service = watched[0].page, watched[1]
+    service.submit(user_id="ann", run_at="2200-01-01T00:00:00Z")
+    page.goto(f"{service.url}/#/overview?minutes=360")
+    usage = page.locator("section[aria-labelledby=quota]", has_text="Usage today")
+    usage.locator("tr", has_text="Jobs today").get_by_text("1", exact=True).wait_for()
+    page.set_extra_http_headers({"X-User-ID": "ann"})
+    page.goto(f"{service.url}/#/overview?minutes=1440")
+    own = page.locator("section[aria-labelledby=quota]", has_text="Your quota")
+    own.locator("p", has_text="Jobs today").get_by_text("1 of 50").wait_for()
+    own.get_by_text("Daily quotas reset on").wait_for()
+    page.set_extra_http_headers({})
+    assert not watched[0].faults

@@ -146,6 +146,8 @@ def full_job() -> JobRecord:
         run_at=T0 + timedelta(hours=1),
         timeout_s=90.5,
         max_attempts=4,
+        retention_days=2.5,
+        stored_bytes=2**40,
         webhook=HOOK,
         deliveries=(
             Delivery(n=3, delivery_id="msg_1", event="progress", created_at=T0, tried=1),
@@ -183,6 +185,7 @@ def full_batch(batch_id: str) -> BatchRecord:
         started_at=T0,
         completed_at=T0 + timedelta(seconds=2),
         is_active=False,
+        retention_days=0.0,
         archived=True,
         webhook=HOOK,
         user_id="ann",

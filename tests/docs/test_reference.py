@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,18 @@ from secretary.api.responses import CODES, LEGACY_PREFIX
 from secretary.api.streams import NAMES, encode_event, job_event, job_event_id
 from secretary.cli import app
 from secretary.cli.output import ExitCode
-from secretary.config import Settings
+from secretary.config import QuotaSettings, Settings
 from secretary.core import errors
 from secretary.core.errors import JobFailed
 from secretary.core.job import Job, JobStatus, Progress
 from secretary.handlers.parameters import LanguageParameters
 from secretary.jobs.events import EVENT_FIELDS
 from secretary.jobs.handler import Registry
+from secretary.jobs.quotas import Quotas
 from secretary.jobs.service import JobService
 from secretary.observability.metrics import Metrics, ServiceStats
 from secretary.storage.artifacts import JobFiles
+from secretary.store import Usage
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -210,7 +213,8 @@ class TestOperations:
     METRICS = (REFERENCE / "metrics.md").read_text()
 
     async def test_every_metric_is_documented(self) -> None:
-        job_service = JobService(Empty(), Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # of numbers
+        quotas = Quotas(QuotaSettings(jobs_per_day=1))
+        job_service = JobService(Empty(), Registry(), JobFiles(ROOT), quotas=quotas)  # type: ignore[arg-type]  # of numbers
         text = (await Metrics((), ServiceStats(job_service)).exposition()).decode()
         actual = {
             f"{name}_total" if kind == "counter" and not name.endswith("_total") else name
@@ -238,6 +242,9 @@ class Empty:
 
     async def next_event_due_at(self) -> None:
         return None
+
+    async def usage(self, day: date) -> Usage:
+        return Usage()
 
 
 class TestLinks:

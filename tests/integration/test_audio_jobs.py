@@ -93,10 +93,15 @@ async def test_times_are_those_of_the_recording(tmp_path: Path) -> None:
 
 async def test_the_same_audio_again_is_served_from_the_cache(tmp_path: Path) -> None:
     content = speech().read_bytes()
-    async with running_service(tmp_path) as service:
+    async with running_service(tmp_path, quotas={"audio_minutes_per_day": 9}) as service:
         first = await service.read(ROUTE, content, "one.wav", user="anna")
         again = await service.read(ROUTE, content, "other.wav", user="bert")
         anew = await service.read(ROUTE, content, "one.wav", force_refresh=True)
+        used = [
+            (await service.get(f"/api/quota?user_id={user}")).json()["data"]["audio_minutes"]
+            for user in ("anna", "bert")
+        ]
+    assert used == [{"used": pytest.approx(0.1, abs=0.03), "limit": 9}, {"used": 0, "limit": 9}]
     assert not first["is_from_cache"]
     assert again["is_from_cache"]
     assert not anew["is_from_cache"]

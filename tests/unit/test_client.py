@@ -19,8 +19,8 @@ import pytest
 from standardwebhooks.webhooks import Webhook as Standard
 
 from secretary import client
-from secretary.client import Client, Retries, Task, WebhookRefused, verify_webhook
-from secretary.client.connection import EventParser, parse_retry_after
+from secretary.client import ApiError, Client, Retries, Task, WebhookRefused, verify_webhook
+from secretary.client.connection import EventParser, is_retryable, parse_retry_after
 from secretary.client.jobs import file_path, save_path
 from secretary.client.models import Event, Results
 from secretary.client.requests import Form, form_value, open_source, split_files
@@ -418,3 +418,9 @@ class TestVerifyWebhook:
 
     def test_webhook_refused_is_a_value_error(self) -> None:
         assert issubclass(WebhookRefused, ValueError)
+
+
+def test_a_request_that_exceeds_a_quota_is_not_retried() -> None:
+    """It may take until tomorrow."""
+    assert is_retryable(ApiError(429, "RATE_LIMITED", "Too many requests"), safe=True)
+    assert not is_retryable(ApiError(429, "QUOTA_EXCEEDED", "Used up"), safe=True)

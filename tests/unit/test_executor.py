@@ -12,13 +12,21 @@ from pydantic import BaseModel
 
 from secretary import JobContext, Registry, handles
 from secretary.core.errors import FileCorrupt, StoreUnavailable, UpstreamFailed, WorkerCrashed
-from secretary.core.job import Job, JobError, JobStatus, Progress, ResourceCalculator, Webhook
+from secretary.core.job import (
+    Job,
+    JobError,
+    JobStatus,
+    Progress,
+    ResourceCalculator,
+    Webhook,
+    utc_now,
+)
 from secretary.jobs.handler import AnyParameters
 from secretary.llm import Endpoints
 from secretary.llm.templates import Library
 from secretary.storage.artifacts import JobFiles
 from secretary.storage.sources import Sources
-from secretary.store import Store
+from secretary.store import Store, Usage
 from secretary.worker.executor import Execution, Executor, Stop, backoff
 from secretary.worker.sandbox import Sandbox
 
@@ -70,6 +78,30 @@ async def test_what_a_handler_returns_becomes_the_results(executor: Executor) ->
     done = await run(executor, Job(job_type="greet", parameters={"extra": {"name": "Ann"}}))
     assert (done.status, done.results) == (JobStatus.COMPLETED, {"text": "Hello Ann"})
     assert done.resources == {"pages": 2}
+
+
+async def test_what_an_attempt_used_counts_for_its_user_however_it_ends(
+    executor: Executor,
+) -> None:
+    @handles("greedy")
+    async def greedy(ctx: Context) -> None:
+        ctx.resources.add("pages", 2)
+        ctx.resources.add("audio_seconds", float("nan"))
+        (ctx.directory / "page.txt").write_text("12345")
+        if ctx.job.parameters:
+            raise FileCorrupt("torn")
+
+    executor.registry.add(greedy)
+    today, counting = utc_now().date(), replace(executor, counts_usage=True)
+    done = await run(counting, Job(job_type="greedy", user_id="ann"))
+    assert (await executor.store.usage(today, "ann")).pages == 2
+    assert done.stored_bytes == await executor.store.stored_bytes("ann") == 5
+    failed = Job(job_type="greedy", user_id="ann", parameters={"fail": True}, stored_bytes=7)
+    assert (await run(counting, failed)).stored_bytes == 7  # its upload is kept
+    assert await executor.store.usage(today, "ann") == Usage(pages=4, users=1)
+    await run(counting, Job(job_type="greedy"))
+    await run(executor, Job(job_type="greedy", user_id="ann"))
+    assert await executor.store.usage(today) == Usage(pages=4, users=1)
 
 
 @pytest.mark.parametrize("outside", [False, True])

@@ -96,6 +96,17 @@ async def test_old_jobs_are_removed_with_their_files_and_young_ones_stay(
     assert {directory.name for directory in files.root.iterdir()} == remaining
 
 
+async def test_a_job_with_its_own_retention_is_removed_when_that_has_ended(
+    store: Store, files: JobFiles
+) -> None:
+    a_microsecond = 0.000_001 / 86_400
+    for days in (a_microsecond, 30, 0):
+        await store.finish(await claimed(store, retention_days=days), Completed())
+    keep = {JobStatus.COMPLETED: timedelta(microseconds=1)}
+    assert await Maintenance(store, files, MaintenanceOptions(retention=keep)).prune() == 1
+    assert {job.retention_days for job in (await store.find(JobQuery())).items} == {30, 0}
+
+
 async def test_many_old_jobs_are_removed_in_bounded_steps(
     store: Store, files: JobFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,12 +201,13 @@ class TestUploads:
     async def test_one_whose_job_failed_is_kept_for_a_restart_but_not_for_ever(
         self, store: Store, files: JobFiles, hours: int
     ) -> None:
-        job = await claimed(store)
+        job = await claimed(store, user_id="ann", stored_bytes=5)
         await store.finish(job, Failed(JobError(code="X", message="x")))
         directory = self.upload(files, job.job_id)
         options = MaintenanceOptions(upload_retention=timedelta(hours=hours))
         await Maintenance(store, files, options).sweep_uploads()
         assert directory.exists() == bool(hours)
+        assert await store.stored_bytes("ann") == (5 if hours else 0)
 
     async def test_a_process_without_a_worker_removes_what_requests_have_left_too(
         self, store: Store, files: JobFiles

@@ -1,4 +1,6 @@
+import json
 import math
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -287,3 +289,14 @@ class TestFingerprint:
         assert (
             len({fingerprint(parse_request(JobRequest, document)) for document in documents}) == 4
         )
+
+
+def test_keys_of_versions_without_retention_stay_valid() -> None:
+    """Their fingerprints are stored; a request without a retention must have the same."""
+    plain, kept = JobRequest(job_type="pdf"), JobRequest(job_type="pdf", retention_days=1)
+    document = plain.model_dump(mode="json", by_alias=True, exclude={"traceparent"})
+    del document["retention_days"]
+    text = json.dumps(["JobRequest", document], sort_keys=True)
+    assert fingerprint(plain) == sha256(text.encode()).hexdigest()
+    assert fingerprint(kept) != fingerprint(plain)
+    assert fingerprint(BatchRequest(jobs=[kept])) != fingerprint(BatchRequest(jobs=[plain]))

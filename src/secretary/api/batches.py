@@ -203,7 +203,9 @@ JOB_DEFAULTS = ("job_type", "parameters", "priority", "run_at", "max_attempts", 
 FILES_CALL_FIELDS = (
     "jobs", "callback_url", "callback_token", "job_id", "is_active", *JOB_DEFAULTS,
 )  # fmt: skip
-BATCH_FIELDS = ("batch_name", "user_id", "access_control", "webhook", "traceparent")
+BATCH_FIELDS = (
+    "batch_name", "user_id", "access_control", "webhook", "traceparent", "retention_days",
+)  # fmt: skip
 
 FILES_BODY: Schema = {
     "type": "object",
@@ -230,6 +232,7 @@ FILES_BODY: Schema = {
         },
         "webhook": JSON_TEXT,
         "access_control": JSON_TEXT,
+        "retention_days": {"type": "number", "minimum": 0},
         "callback_url": URL,
         "callback_token": {"type": "string"},
         "jobId": {"type": "string"},

@@ -19,7 +19,7 @@ from . import models, requests
 from .auth import Caller
 from .models import DeliveryList, EnqueuedJob, Envelope, JsonObject, ResponseModel
 from .openapi import creates, make_router
-from .responses import CODES, enqueued, message_of, status_of, success
+from .responses import code_of, enqueued, message_of, success
 
 router = make_router("jobs")
 
@@ -225,7 +225,7 @@ async def change_jobs(request: Request, submitted: BulkRequest, user: Caller) ->
         "count": outcome.count,
         "refused": len(outcome.errors),
         "refusals": [
-            {"job_id": job_id, "code": CODES[status_of(error)], "message": message_of(error)}
+            {"job_id": job_id, "code": code_of(error), "message": message_of(error)}
             for job_id, error in outcome.errors.items()
         ],
         "next_cursor": outcome.next_cursor,

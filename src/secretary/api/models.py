@@ -365,6 +365,11 @@ class JobSummary(ResponseModel):
     webhook: WebhookInfo | None
     deliveries: list[Delivery]
     resources: dict[str, float] = Field(description="What the job used, such as CPU seconds")
+    retention_days: float | None = Field(description="Its own retention; 0 keeps it forever")
+    expires_at: UtcTime | None = Field(
+        description="When it is deleted, once it has finished, if it has its own retention"
+    )
+    stored_bytes: int | None = Field(description="Size of its files, if there are quotas")
     traceparent: str | None = Field(description="W3C trace context of the submission")
     results: Results | None = None
     logs: list[LogEntry] | Omitted = None
@@ -394,6 +399,7 @@ class Batch(ResponseModel):
     completed_at: UtcTime | None
     user_id: str | None
     access_control: AccessControlInfo
+    retention_days: float | None = Field(description="Default of its jobs; 0 keeps them forever")
     webhook: WebhookInfo | None
     deliveries: list[Delivery]
     jobs: list[JobSummary] | Omitted = Field(None, description="Only with `include=jobs`")

@@ -48,7 +48,7 @@ ERROR_DESCRIPTIONS = {
     415: "This route does not accept files of this type",
     416: "The requested range is outside the file",
     422: "The Idempotency-Key was used for a different request, or the file cannot be read",
-    429: "Too many requests, or too many wrong API keys",
+    429: "Too many requests or wrong API keys, or a quota is used up (`QUOTA_EXCEEDED`)",
     500: "Internal error",
     502: "The source or an upstream service returned no usable response",
     503: "The store or an engine is unavailable",

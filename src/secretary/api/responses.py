@@ -21,6 +21,7 @@ from ..core.errors import (
     DISK_FULL_ERRNOS,
     InvalidParameters,
     NoDiskSpace,
+    QuotaExceeded,
     RateLimited,
     SecretaryError,
     StoreUnavailable,
@@ -243,10 +244,11 @@ def error_response(
     status: int,
     message: str,
     *,
+    code: str | None = None,
     details: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    error = {"code": CODES[status], "message": message, "details": details or None}
+    error = {"code": code or CODES[status], "message": message, "details": details or None}
     return ErrorResponse(status, error, {**HEADERS.get(status, {}), **(headers or {})})
 
 
@@ -254,12 +256,13 @@ def response_for(error: SecretaryError) -> JSONResponse:
     """The response to an error whose message and details clients may see."""
     details: Mapping[str, Any] | None = None
     match error:
-        case InvalidParameters() | errors.AddressRefused():
+        case InvalidParameters() | errors.AddressRefused() | QuotaExceeded():
             details = error.details
         case StoreUnavailable(reason=str(reason)):
             details = {"reason": reason}
     retry = {"Retry-After": str(error.retry_after)} if isinstance(error, RateLimited) else None
-    return error_response(status_of(error), message_of(error), details=details, headers=retry)
+    status, code = status_of(error), code_of(error)
+    return error_response(status, message_of(error), code=code, details=details, headers=retry)
 
 
 def message_of(error: SecretaryError) -> str:
@@ -273,6 +276,10 @@ def job_error_response(error: JobError) -> JSONResponse:
 
 def status_of(error: SecretaryError) -> int:
     return next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+
+
+def code_of(error: SecretaryError) -> str:
+    return "QUOTA_EXCEEDED" if isinstance(error, QuotaExceeded) else CODES[status_of(error)]
 
 
 def add_error_handlers(api: FastAPI) -> None:
@@ -295,6 +302,8 @@ async def _handle_error(request: Request, error: Exception) -> JSONResponse:
             logger.error("%s %r", request.method, request.url.path, exc_info=error)
             return error_response(500, "Internal error")
         case SecretaryError():
+            if isinstance(error, QuotaExceeded):
+                request.app.state.metrics.quota_refused(error.details["quota"])
             return response_for(error)
         case RequestValidationError():
             media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()

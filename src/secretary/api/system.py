@@ -12,8 +12,15 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from ..core.errors import NotFound, StoreUnavailable, UnknownTemplate
+from ..core.errors import (
+    AccessDenied,
+    InvalidParameters,
+    NotFound,
+    StoreUnavailable,
+    UnknownTemplate,
+)
 from ..core.job import JobStatus, UtcTime, iso, utc_now
+from ..jobs.service import JobService
 from ..llm.templates import Library
 from ..llm.templates.template import schema
 from ..observability.metrics import CONTENT_TYPE, Metrics, ServiceStats
@@ -23,7 +30,7 @@ from ..version import __version__
 from .auth import SECURITY_SCHEMES, Caller
 from .models import Envelope, JsonObject, ResponseModel
 from .openapi import make_router
-from .requests import job_service_of
+from .requests import OptionalText, job_service_of
 from .responses import error_response, success
 
 
@@ -207,6 +214,69 @@ class BusyWorker(Worker):
     io_busy: int = Field(description="I/O slots in use")
 
 
+class QuotaFigure(ResponseModel):
+    used: float = Field(description="Today (UTC); of stored files, at the moment")
+    limit: float | None = Field(description="Null means unlimited")
+
+
+class Quota(ResponseModel):
+    """What a user may use and has used."""
+
+    enabled: bool = Field(description="False: there are no quotas, and nothing is counted")
+    user_id: str
+    resets_at: UtcTime
+    jobs: QuotaFigure
+    pages: QuotaFigure
+    audio_minutes: QuotaFigure
+    stored_bytes: QuotaFigure
+
+
+@router.get("/quota", response_model=Envelope[Quota])
+async def get_quota(
+    request: Request,
+    user: Caller,
+    user_id: Annotated[
+        OptionalText, Query(max_length=200, description="Another user; for operators only")
+    ] = None,
+) -> Response:
+    """Return what the caller may use and has used today. Operators name a user."""
+    if user is not None and user_id not in (None, user):
+        raise AccessDenied("You can only read your own quota")
+    if (owner := user or user_id) is None:
+        raise InvalidParameters("user_id: operators have no quota; name a user")
+    return success(request, "quota", await _quota(job_service_of(request), owner))
+
+
+async def _quota(job_service: JobService, user: str) -> dict[str, Any]:
+    report = await job_service.quotas.report(job_service.store, user)
+    return {
+        "enabled": job_service.quotas.enabled,
+        "user_id": user,
+        "resets_at": iso(report.resets_at),
+        **{
+            unit: {"used": used, "limit": limit or None}
+            for unit, (used, limit) in report.figures().items()
+        },
+    }
+
+
+class UsageToday(ResponseModel):
+    """What all users together have used today (UTC)."""
+
+    users: int
+    jobs: int
+    pages: int
+    audio_minutes: float
+
+
+async def _usage(stats: ServiceStats) -> dict[str, Any] | None:
+    if (usage := await stats.usage()) is None:
+        return None
+    minutes = round(usage.audio_seconds / 60, 2)
+    figures = {"users": usage.users, "jobs": usage.jobs, "pages": usage.pages}
+    return figures | {"audio_minutes": minutes}
+
+
 class Overview(ResponseModel):
     jobs: JobCounts
     counted_at: UtcTime
@@ -218,6 +288,8 @@ class Overview(ResponseModel):
     io_slots: int
     io_busy: int
     crew: list[BusyWorker]
+    quota: Quota | None = Field(description="Of the user; null for operators and without quotas")
+    usage: UsageToday | None = Field(description="Of all users; null for users and without quotas")
     part_s: float = Field(description="Length of an interval in seconds")
     series: list[Interval]
 
@@ -228,7 +300,8 @@ async def get_overview(request: Request, user: Caller, minutes: Minutes = 60) ->
     their own jobs."""
     stats = _service_stats(request)
     span = Span.up_to(utc_now(), timedelta(minutes=minutes))
-    store = job_service_of(request).store
+    job_service = job_service_of(request)
+    store, is_limited = job_service.store, job_service.quotas.enabled
     counts, waiting, workers, busy, finished = await asyncio.gather(
         stats.jobs_by_state(user),
         stats.waiting(),
@@ -247,6 +320,8 @@ async def get_overview(request: Request, user: Caller, minutes: Minutes = 60) ->
         "workers": len(alive),
         **{name: sum(worker[name] for worker in alive) for name in sums},
         "crew": crew,
+        "quota": await _quota(job_service, user) if is_limited and user is not None else None,
+        "usage": await _usage(stats) if user is None else None,
         "part_s": span.step.total_seconds(),
         "series": series(finished, span),
     }

@@ -231,6 +231,8 @@ def print_job(job: Document) -> None:
             "user": job["user_id"],
             "run at": job["run_at"] and f"{parse_time(job['run_at']):%Y-%m-%d %H:%M:%S} UTC",
             "attempt": job["attempt"],
+            "expires": (expires_at := job.get("expires_at"))
+            and f"{parse_time(expires_at):%Y-%m-%d %H:%M:%S} UTC",
             "error": error and f"{error['code']}: {error['message']}",
             "parameters": job["parameters"] and _short_json(job["parameters"]),
             "results": job["results"] and _short_json(results),

@@ -49,6 +49,9 @@ def submit(
     ] = None,
     max_attempts: Annotated[int | None, typer.Option(help="Maximum number of attempts")] = None,
     timeout: Annotated[float | None, typer.Option(help="Timeout of an attempt in seconds")] = None,
+    retention_days: Annotated[
+        float | None, typer.Option(help="Days to keep the finished job; 0 keeps it forever")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the job finishes")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -61,6 +64,7 @@ def submit(
         "run_at": run_at,
         "max_attempts": max_attempts,
         "timeout_s": timeout,
+        "retention_days": retention_days,
     }
     for path in file or []:
         try:

@@ -56,6 +56,7 @@ class AsyncClient:
         timeout_s: float | None = None,
         user_id: str | None = None,
         access_control: Mapping[str, Any] | None = None,
+        retention_days: float | None = None,
         idempotency_key: str | None = None,
         **parameters: Any,
     ) -> AsyncJob:
@@ -72,6 +73,7 @@ class AsyncClient:
             timeout_s=timeout_s,
             user_id=user_id,
             access_control=access_control,
+            retention_days=retention_days,
         )
         document = await submit(
             self._connection, task, file=file, file_name=file_name, key=idempotency_key
@@ -118,12 +120,14 @@ class AsyncClient:
         name: str | None = None,
         webhook: Mapping[str, Any] | str | None = None,
         active: bool = True,
+        retention_days: float | None = None,
         idempotency_key: str | None = None,
     ) -> AsyncBatch:
         """Submit several jobs, all or none of them. The `file` of a task is a path, bytes or an
         open file."""
         webhook = {"url": webhook} if isinstance(webhook, str) else webhook
-        options = {"batch_name": name, "webhook": webhook, "isActive": active}
+        options: dict[str, Any] = {"batch_name": name, "webhook": webhook, "isActive": active}
+        options |= {} if retention_days is None else {"retention_days": retention_days}
         answer = await submit_batch(self._connection, jobs, options, key=idempotency_key)
         data = answer["data"]
         batch = data["batch"] | {"warnings": data.get("warnings", [])}

@@ -284,6 +284,8 @@ class EventParser:
 def is_retryable(error: Exception, *, safe: bool) -> bool:
     """A request that is not `safe` to repeat is only retried if it cannot have been received."""
     if isinstance(error, ApiError):
+        if error.code == "QUOTA_EXCEEDED":  # it may take until tomorrow
+            return False
         return error.status in RETRYABLE_STATUSES if safe else error.status == 429
     unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
     return unsent or (safe and not isinstance(error, httpx.UnsupportedProtocol))

@@ -134,6 +134,8 @@ class JobDocument(ServiceModel):
     archived: bool = False
     priority: int = 0
     attempt: int = 0
+    retention_days: float | None = None
+    expires_at: datetime | None = None
     #: About the request; those of the run are in the results.
     warnings: tuple[WarningDocument, ...] = ()
 

@@ -37,7 +37,9 @@ UPLOAD_ROUTES = {
     "video": "/api/video/process",
     "transformer": "/api/transformer/template",
 }
-PLAIN_OPTIONS = ("job_name", "priority", "run_at", "max_attempts", "timeout_s", "user_id")
+PLAIN_OPTIONS = (
+    "job_name", "priority", "run_at", "max_attempts", "timeout_s", "user_id", "retention_days",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Task:
     timeout_s: float | None = None
     user_id: str | None = None
     access_control: Mapping[str, Any] | None = None
+    retention_days: float | None = None
     #: A path, bytes or an open file, for a job in a batch.
     file: Source | None = None
     file_name: str | None = None

@@ -211,5 +211,13 @@ class RateLimited(SecretaryError):
         self.retry_after = retry_after
 
 
+class QuotaExceeded(RateLimited):
+    """A quota of the user is used up; `details` has its name, limit, usage and when it resets."""
+
+    def __init__(self, message: str, *, retry_after: int, details: dict[str, Any]) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.details = details
+
+
 class InvalidSettings(SecretaryError):
     """A setting is unknown or has an invalid value; the message names it."""

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
@@ -32,6 +32,7 @@ LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
 DEFAULT_JOB_TYPE = "session"
 MAX_PRIORITY = 100
+MAX_RETENTION_DAYS = 36_500
 
 #: A job keeps this many log entries; older ones are dropped, with a note in their place.
 MAX_LOG_ENTRIES = 1000
@@ -290,6 +291,9 @@ class OwnedResource(StoredModel):
 
     user_id: str | None = None
     access_control: AccessControl = OWNER_ONLY
+    #: Days after which a finished job is deleted; 0 keeps it forever, None as long as the settings
+    #: say. A batch passes it on to its jobs.
+    retention_days: float | None = Field(default=None, ge=0, le=MAX_RETENTION_DAYS)
 
     def readers(self) -> frozenset[str] | None:
         """The users who may read this; None for everyone."""
@@ -349,6 +353,8 @@ class Job(OwnedResource):
     webhook: Webhook | None = None
     deliveries: tuple[Delivery, ...] = ()
     resources: dict[str, float] = {}
+    #: The size of its files, as far as it counts towards the quota of its user.
+    stored_bytes: int | None = None
     #: W3C trace context of the request that added the job.
     traceparent: str | None = None
     #: The id of the first job that the client submitted for the same callback, if there was one.
@@ -369,6 +375,13 @@ class Job(OwnedResource):
     def reported_id(self) -> str:
         """The id that webhook events report as `process.id`: one for all jobs of a callback."""
         return self.process_id or self.job_id
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When a finished job with a retention of its own is deleted."""
+        if self.completed_at is None or not self.retention_days:
+            return None
+        return self.completed_at + timedelta(days=self.retention_days)
 
     @property
     def past_attempts(self) -> tuple[Attempt, ...]:
@@ -400,6 +413,7 @@ class Job(OwnedResource):
         job = self.model_copy(update={"results": None}) if self.results is not None else self
         document = job.model_dump(mode="json", by_alias=True, exclude=hidden)
         document["webhook"] = self.webhook.public() if self.webhook else None
+        document["expires_at"] = iso(self.expires_at) if self.expires_at else None
         document["parameters"] = mask_secrets(document["parameters"])
         if self.results is not None and "results" in document:
             document["results"] = {**self.public_results, **self.ids_in_data}

@@ -57,6 +57,8 @@ export function resourcesTable(job) {
     [t("resource.run_time"), seconds === null ? null : duration(seconds)],
     [t("resource.attempts"), job.attempts.length ? number(job.attempts.length) : null],
     [t("resource.cached"), cached === undefined ? null : t(cached ? "resource.yes" : "resource.no")],
+    [t("resource.stored_bytes"), job.stored_bytes ? size(job.stored_bytes) : null],
+    [t("resource.expires_at"), job.expires_at ? dateTime(job.expires_at) : null],
     ...Object.entries(job.resources ?? {}).map(([name, amount]) => [t(`resource.${name}`, {}, name.replaceAll("_", " ")), formatAmount(name, amount)]),
   ];
   return html`<table class="pairs"><tbody>${rows.filter(([, value]) => value !== null).map(([name, value]) => html`<tr><th scope="row">${name}</th><td>${value}</td></tr>`)}</tbody></table>

@@ -7,7 +7,7 @@ import { flag, html, render } from "./html.js";
 import { language, t } from "./i18n.js";
 import { eta, jobName, progressAfter, progressBar, progressText, stateBadge, statusOf } from "./job_status.js";
 import { connectionStatus, notify, notifyError, runAction } from "./notifications.js";
-import { storageUsage, workerList } from "./system.js";
+import { quotaUsage, storageUsage, workerList } from "./system.js";
 
 const RANGES = [60, 360, 1440, 10080]; // minutes
 const DAY = 1440;
@@ -84,7 +84,8 @@ class Overview {
       ${throughputCharts(this.overview, this.minutes)}
       <section aria-labelledby="running"><h2 id="running">${t("overview.running")}</h2><div id="running-list"></div></section>
       <div class="resources"><section aria-labelledby="workers"><h2 id="workers">${t("system.workers")}</h2>${workerList(workerDetails)}</section>
-        <section aria-labelledby="storage"><h2 id="storage">${t("overview.storage")}</h2>${storageUsage(this.system)}</section></div>
+        <section aria-labelledby="storage"><h2 id="storage">${t("overview.storage")}</h2>${storageUsage(this.system)}</section>
+        ${this.overview.quota || this.overview.usage ? html`<section aria-labelledby="quota"><h2 id="quota">${t(this.overview.quota ? "quota.title" : "quota.today")}</h2>${quotaUsage(this.overview)}</section>` : ""}</div>
       <section aria-labelledby="finished"><h2 id="finished">${t("overview.finished")}</h2>${this.finishedList()}</section>`);
     this.drawRunning();
     this.root.querySelector("#range").addEventListener("change", (event) => (location.hash = `#/overview?minutes=${event.target.value}`));

@@ -1,7 +1,7 @@
 // The system view: workers, storage, engines, job types and settings.
 
 import { get } from "./api.js";
-import { ago, clock, duration, isObject, number, size } from "./format.js";
+import { ago, clock, dateTime, duration, isObject, number, size } from "./format.js";
 import { html, render } from "./html.js";
 import { t } from "./i18n.js";
 import { notifyError } from "./notifications.js";
@@ -61,9 +61,23 @@ export function storageUsage({ disk, cache }) {
     ${usageMeter(t("overview.cache"), cache.bytes, cache.max_bytes, t("overview.cache_used", { used: size(cache.bytes), total: cache.max_bytes ? size(cache.max_bytes) : "∞" }))}</div>`;
 }
 
+const QUOTA_UNITS = { jobs: number, pages: number, audio_minutes: number, stored_bytes: size };
+
+/** What the user has used of each quota, or for operators what all users have used today. */
+export function quotaUsage({ quota, usage }) {
+  if (!quota) {
+    const figures = ["users", "jobs", "pages", "audio_minutes"].map((unit) => html`<tr><th scope="row">${t(`quota.${unit}`)}</th><td class="num">${number(usage[unit])}</td></tr>`);
+    return html`<div class="card"><table class="pairs"><tbody>${figures}</tbody></table></div>`;
+  }
+  return html`<div class="card storage">${Object.entries(QUOTA_UNITS).map(([unit, format]) => {
+    const { used, limit } = quota[unit];
+    return usageMeter(t(`quota.${unit}`), used, limit, limit === null ? format(used) : t("quota.used", { used: format(used), limit: format(limit) }));
+  })}<p class="muted">${t("quota.resets", { time: dateTime(quota.resets_at) })}</p></div>`;
+}
+
 function usageMeter(title, used, total, text) {
   const share = total ? used / total : 0;
-  return html`<p><strong>${title}</strong><meter min="0" max="1" low="0.75" high="${NEARLY_FULL}" optimum="0" value="${share.toFixed(3)}" aria-label="${title}"></meter>
+  return html`<p><strong>${title}</strong><meter min="0" max="1" low="0.75" high="${NEARLY_FULL}" optimum="0" value="${Math.min(share, 1).toFixed(3)}" aria-label="${title}"></meter>
     <span class="muted">${text}</span></p>`;
 }
 

@@ -405,6 +405,7 @@ class PageProcessor:
                 await self._read_with_endpoint(task, remaining)
                 remaining = []
             unfinished.extend(remaining)
+            self.ctx.resources.add("pages", len(batch) - len(remaining))
             await self._advance(len(batch) - len(remaining))
             self.entry.touch()
 

@@ -98,6 +98,7 @@ async def read_office(
             wall_time=ctx.documents.conversion_timeout,
         )
         entry.save_metadata(info)
+        ctx.resources.add("pages", info["page_count"])
     check_page_count(ctx, info["page_count"])
     await ctx.log(f"The document has {counted(info['page_count'], 'page')}")
     return await assemble_results(

@@ -335,6 +335,7 @@ class _TranscriptionRun:
 
         async def process(chunk: Chunk) -> Transcription:
             transcription = await self._transcribe(sound, chunk)
+            self.ctx.resources.add("audio_seconds", chunk.seconds)
             record = encode_record(transcription)
             await asyncio.to_thread(self.cache.append, chunk.number, record)
             if chunk.number in sample:

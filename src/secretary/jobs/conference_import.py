@@ -89,6 +89,7 @@ def batch_request(request: ScheduleRequest, talks: Sequence[dict[str, Any]]) -> 
             "user_id": request.user_id,
             "access_control": request.access_control,
             "webhook": request.webhook,
+            "retention_days": request.retention_days,
             "isActive": request.is_active,
             "jobs": [
                 {

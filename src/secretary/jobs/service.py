@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -19,8 +19,9 @@ from ..core.job import (
 )
 from ..storage.artifacts import JobFiles
 from ..storage.sources import UPLOAD_GONE, Upload
-from ..store import Added, BatchQuery, IdempotencyKey, JobQuery, Page, Store
+from ..store import Added, BatchQuery, IdempotencyKey, JobCharge, JobQuery, Page, Store
 from .handler import Registry
+from .quotas import Quotas
 from .submission import (
     SOURCE_PARAMETERS,
     BatchRequest,
@@ -29,6 +30,7 @@ from .submission import (
     UrlCheck,
     accept_any_url,
     callback_key,
+    check_retention,
     fingerprint,
     make_batch,
     make_job,
@@ -75,6 +77,9 @@ class JobService:
     check_url: UrlCheck = accept_any_url
     #: Called when a webhook event may be due.
     on_event: Callable[[], None] = lambda: None
+    quotas: Quotas = field(default_factory=Quotas)
+    #: The longest `retention_days` a client may ask for; 0 means any.
+    max_retention_days: float = 0
     #: A list holds results up to this size: all of it is in memory when it is sent.
     max_results_bytes: int = 32 * 1024 * 1024
 
@@ -90,10 +95,28 @@ class JobService:
     ) -> Job:
         """Add a job. `uploads` came with the request; the job gets their id. If the idempotency
         key was used before, return the job of that request."""
-        job = make_job(request, self.registry, user=user, check_url=self.check_url)
-        job = _with_uploads(job, uploads)
-        added = await self.store.add([job], idempotency=_idempotency(request, user, key))
+        job = self._new_job(request, user, uploads)
+        idempotency = _idempotency(request, user, key)
+        charges = await self.quotas.charges(self.store, [job])
+        added = await self.store.add([job], idempotency=idempotency, charges=charges)
         return await self._added(job, added)
+
+    def _new_job(self, request: JobRequest, user: str | None, uploads: Sequence[Upload]) -> Job:
+        check_retention(request, self.max_retention_days)
+        job = make_job(request, self.registry, user=user, check_url=self.check_url)
+        return self._with_uploads(job, uploads)
+
+    def _with_uploads(self, job: Job, uploads: Sequence[Upload]) -> Job:
+        """The job with the id, the sources and, if it counts, the size of its uploads."""
+        if not uploads:
+            return job
+        sources = [{**upload.source(), "path": upload.path} for upload in uploads]
+        source = {"file_sources": sources} if len(sources) > 1 else {"file_source": sources[0]}
+        parameters = {**job.parameters, **source}
+        update: dict[str, Any] = {"job_id": uploads[0].job_id, "parameters": parameters}
+        if self.quotas.enabled and job.user_id is not None:
+            update["stored_bytes"] = sum(upload.size for upload in uploads)
+        return job.model_copy(update=update)
 
     async def submit_for_callback(
         self, request: JobRequest, *, user: str | None = None, uploads: Sequence[Upload] = ()
@@ -101,10 +124,11 @@ class JobService:
         """Add a job that a client may submit again with the same callback URL and a new token, say
         because it did not get the response in time. Only one of these jobs reports to the client;
         while the first is unfinished and the request is the same, it is returned."""
-        job = make_job(request, self.registry, user=user, check_url=self.check_url)
+        job = self._new_job(request, user, uploads)
         callback = callback_key(request, job.user_id)
-        job = _with_uploads(job, uploads)
-        return await self._added(job, await self.store.add([job], callback=callback))
+        charges = await self.quotas.charges(self.store, [job])
+        added = await self.store.add([job], callback=callback, charges=charges)
+        return await self._added(job, added)
 
     async def _added(self, job: Job, added: Added) -> Job:
         if not added.replayed:
@@ -204,10 +228,20 @@ class JobService:
             is_removed = job.status is JobStatus.COMPLETED
             if is_removed or not await self.files.uploads.exists(job_id, sources[0]):
                 raise errors.Conflict(UPLOAD_GONE)
+        charges = await self._charge_restart([job] if job.status in FINAL_STATUSES else [])
         if not await self.store.restart(JobQuery(job_id=job_id)):
+            if charges:
+                undone = [replace(one, jobs=-one.jobs, limit=None) for one in charges]
+                await self.store.charge(undone)
             text = f"The job {job_id} is {job.status}; only an ended job can be restarted"
             raise errors.Conflict(text)
         return await self.store.get(job_id)
+
+    async def _charge_restart(self, jobs: Sequence[Job]) -> list[JobCharge]:
+        """A restarted job counts like a new one."""
+        if charges := await self.quotas.charges(self.store, jobs, restarted=True):
+            await self.store.charge(charges)
+        return charges
 
     async def rerun(
         self,
@@ -220,6 +254,9 @@ class JobService:
         """Submit the job again with changed parameters; its upload is reused."""
         job = await self._writable_job(job_id, user)
         request = rerun_request(job, changes, user=user)
+        if self.max_retention_days and request.retention_days is not None:  # the limit was lowered
+            days = min(request.retention_days or self.max_retention_days, self.max_retention_days)
+            request = request.model_copy(update={"retention_days": days})
         sources = [] if SOURCE_PARAMETERS & changes.keys() else uploaded_sources(job)
         new_job_id, uploads = new_id("job"), []
         try:
@@ -245,6 +282,7 @@ class JobService:
         if not await self.store.delete(JobQuery(job_id=job_id)):
             text = f"The job {job_id} is {job.status}; cancel it before you delete it"
             raise errors.Conflict(text)
+        self.quotas.files_removed(job.user_id)
 
     async def replay(self, job_id: str, n: int, *, user: str | None = None) -> Delivery:
         """Deliver a final webhook event once more."""
@@ -264,12 +302,14 @@ class JobService:
         uploads: Sequence[Upload | None] = (),
     ) -> tuple[Batch, list[str]]:
         """Add a batch of jobs. `uploads` has one entry per job, None for a job without."""
+        check_retention(request, self.max_retention_days)
         batch, jobs = make_batch(request, self.registry, user=user, check_url=self.check_url)
         if uploads:
             pairs = zip(jobs, uploads, strict=True)
-            jobs = [_with_uploads(job, [upload] if upload else []) for job, upload in pairs]
+            jobs = [self._with_uploads(job, [upload] if upload else []) for job, upload in pairs]
         idempotency = _idempotency(request, user, key)
-        added = await self.store.add(jobs, batch=batch, idempotency=idempotency)
+        charges = await self.quotas.charges(self.store, jobs)
+        added = await self.store.add(jobs, batch=batch, idempotency=idempotency, charges=charges)
         return await self.store.get_batch(added.batch_id or batch.batch_id), added.job_ids
 
     async def batch(self, batch_id: str, *, user: str | None = None) -> Batch:
@@ -325,6 +365,9 @@ class JobService:
         await self._writable_batch(batch_id, user)
         failed = frozenset({JobStatus.FAILED})
         query = JobQuery(batch_id=batch_id, status=failed, limit=PAGE_SIZE)
+        if self.quotas.enabled:  # all of them, or none
+            pages = _pages(self.store.find, query)
+            await self._charge_restart([job async for jobs, _ in pages for job in jobs])
         return await self._on_all(query, self.store.restart)
 
     async def delete_batch(self, batch_id: str, *, user: str | None = None) -> None:
@@ -336,6 +379,8 @@ class JobService:
             for job in jobs:
                 await self.files.remove(job.job_id)
             await self.store.delete(query)
+            for job in jobs:
+                self.quotas.files_removed(job.user_id)
         await self.store.delete_batch(batch_id)
 
     async def replay_batch(self, batch_id: str, n: int, *, user: str | None = None) -> Delivery:
@@ -406,16 +451,6 @@ async def _offset_page(
                 items.append(item)
             total += 1
     return OffsetPage(items, total, is_exact=True)
-
-
-def _with_uploads(job: Job, uploads: Sequence[Upload]) -> Job:
-    """The job with the id and the sources of its uploads."""
-    if not uploads:
-        return job
-    sources = [{**upload.source(), "path": upload.path} for upload in uploads]
-    source = {"file_sources": sources} if len(sources) > 1 else {"file_source": sources[0]}
-    parameters = {**job.parameters, **source}
-    return job.model_copy(update={"job_id": uploads[0].job_id, "parameters": parameters})
 
 
 def _writable(owned: T, user: str | None) -> T:

@@ -25,6 +25,7 @@ from ..core.job import (
     DEFAULT_JOB_TYPE,
     EVENT_NAMES,
     MAX_PRIORITY,
+    MAX_RETENTION_DAYS,
     OWNER_ONLY,
     AccessControl,
     Batch,
@@ -97,6 +98,18 @@ class Request(BaseModel):
     user_id: Annotated[str | None, Field(max_length=200), _otherwise(None)] = None
     access_control: Annotated[AccessControl, _otherwise(OWNER_ONLY)] = OWNER_ONLY
     webhook: Webhook | None = None
+    #: Days until the finished job is deleted; 0 keeps it forever, null as long as the settings say.
+    retention_days: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=MAX_RETENTION_DAYS,
+            allow_inf_nan=False,
+            description="Days until a finished job is deleted; 0 keeps it forever."
+            " By default the settings decide.",
+        ),
+        _otherwise(None),
+    ] = None
     #: A malformed one is ignored, as the W3C standard requires.
     traceparent: Annotated[
         str | None,
@@ -197,6 +210,9 @@ def fingerprint(request: Request) -> str:
     """Equal for two requests with the same content, whatever their trace context."""
     traces: Any = {"traceparent": True, "jobs": {"__all__": {"traceparent"}}}
     document = request.model_dump(mode="json", by_alias=True, exclude=traces)
+    for one in (document, *document.get("jobs", ())):
+        if one["retention_days"] is None:  # keys of versions without it stay valid
+            del one["retention_days"]
     text = json.dumps([type(request).__name__, document], sort_keys=True)
     return sha256(text.encode()).hexdigest()
 
@@ -320,6 +336,7 @@ def make_batch(
         access_control=request.access_control,
         webhook=request.webhook,
         is_active=request.is_active,
+        retention_days=request.retention_days,
     )
     jobs: list[Job] = []
     for number, job_request in enumerate(request.jobs):
@@ -330,6 +347,9 @@ def make_batch(
             "user_id": job_request.user_id or request.user_id,
             "traceparent": job_request.traceparent or request.traceparent,
             "access_control": (job_request if has_access_control else request).access_control,
+            "retention_days": request.retention_days
+            if job_request.retention_days is None
+            else job_request.retention_days,
         }
         job = make_job(
             job_request.model_copy(update=inherited),
@@ -341,6 +361,23 @@ def make_batch(
         )
         jobs.append(job.model_copy(update={"batch_id": batch.batch_id}))
     return batch, jobs
+
+
+def check_retention(request: JobRequest | BatchRequest, max_days: float) -> None:
+    """Refuse a retention that exceeds the limit; 0 means that there is none."""
+    if not max_days:
+        return
+    text = f"at most {max_days:g} days are allowed (retention.max_days), and 0 means forever"
+    requests: list[tuple[tuple[str | int, ...], Request]] = [((), request)]
+    if isinstance(request, BatchRequest):
+        requests += [(("jobs", number), job) for number, job in enumerate(request.jobs)]
+    problems = [
+        {"loc": (*at, "retention_days"), "msg": text}
+        for at, one in requests
+        if one.retention_days is not None and not 0 < one.retention_days <= max_days
+    ]
+    if problems:
+        raise invalid_request(problems)
 
 
 def _owner(request: Request, user: str | None) -> str | None:

@@ -18,7 +18,7 @@ from ..core.errors import NoDiskSpace, StoreUnavailable
 from ..core.job import Cancelled, Completed, Failed, Job, JobStatus, Outcome, Released, utc_now
 from ..jobs.events import Observer
 from ..jobs.service import JobService
-from ..store import Rescued, WorkerInfo
+from ..store import Rescued, Usage, WorkerInfo
 from ..store.claims import is_alive
 
 T = TypeVar("T")
@@ -160,6 +160,12 @@ class ServiceStats:
         if free < MIN_FREE_BYTES:
             raise NoDiskSpace(f"The disk of the data directory has only {free:,} bytes left")
 
+    async def usage(self) -> Usage | None:
+        """What all users have used today; None while there are no quotas."""
+        if not self._job_service.quotas.enabled:
+            return None
+        return await _in_time(self._store.usage(utc_now().date()))
+
     async def disk(self) -> tuple[int, int]:
         """The size of the disk of the data directory and its free space, in bytes."""
         usage = await asyncio.to_thread(shutil.disk_usage, self._job_service.files.root.parent)
@@ -191,6 +197,7 @@ COUNTERS: dict[str, tuple[str, list[str]]] = {
     "secretary_leases_lost": ("Jobs lost to another worker", ["job_type"]),
     "secretary_jobs_rescued": ("Jobs recovered from lost workers", ["end"]),
     "secretary_webhook_tries": ("Webhook delivery attempts", ["event", "outcome"]),
+    "secretary_quota_refusals": ("Requests refused because a quota is used up", ["quota"]),
     "secretary_http_requests": ("HTTP responses", ["method", "route", "status"]),
 }
 
@@ -270,6 +277,9 @@ class Metrics(Observer):
         self._count("secretary_http_requests", method, route, str(status))
         self._answers.labels(method, route).observe(seconds)
 
+    def quota_refused(self, quota: str) -> None:
+        self._count("secretary_quota_refusals", quota)
+
     def _count(self, name: str, *labels: str) -> None:
         self._counters[name].labels(*labels).inc()
 
@@ -280,7 +290,14 @@ class Metrics(Observer):
 
     async def exposition(self) -> bytes:
         """All metrics as text; those of the store are missing while it is unavailable."""
-        queries = (self._jobs(), self._waiting(), self._workers(), self._webhooks(), self._disk())
+        queries = (
+            self._jobs(),
+            self._waiting(),
+            self._workers(),
+            self._webhooks(),
+            self._usage(),
+            self._disk(),
+        )
         collected = await asyncio.gather(*map(_if_available, queries))
         families = [family for metrics in collected for family in metrics or ()]
         is_up = None not in collected
@@ -324,6 +341,19 @@ class Metrics(Observer):
         lag = (await self.service_stats.webhook_lag()).total_seconds()
         text = "How long the next webhook event has been due"
         return [GaugeMetricFamily("secretary_webhook_lag_seconds", text, value=lag)]
+
+    async def _usage(self) -> list[Metric]:
+        """Without a label for the user: there may be very many."""
+        usage = await self.service_stats.usage()
+        if usage is None:
+            return []
+        text = "What all users together have used today"
+        family = GaugeMetricFamily("secretary_usage_today", text, labels=["unit"])
+        family.add_metric(["jobs"], usage.jobs)
+        family.add_metric(["pages"], usage.pages)
+        family.add_metric(["audio_seconds"], usage.audio_seconds)
+        active = "Users who have used something today"
+        return [family, GaugeMetricFamily("secretary_users_today", active, value=usage.users)]
 
     async def _disk(self) -> list[Metric]:
         try:

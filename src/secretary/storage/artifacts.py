@@ -280,6 +280,13 @@ class JobFiles:
         results_file = (job.results or {}).get(RESULTS_FILE_KEY)
         return sorted(artifact for artifact in artifacts if artifact[0] != results_file)
 
+    async def attempt_bytes(self, job: Job) -> int:
+        """The size of the artifacts of an attempt that has just ended on this machine."""
+        directory = self.attempt_directory(job)
+        if not os.path.exists(directory):  # noqa: ASYNC240
+            return 0
+        return sum(size for _, size in await asyncio.to_thread(_list_files, directory))
+
     async def archive(self, job: Job) -> ArtifactFile:
         """The ZIP with all artifacts. Document jobs create theirs on the first request, which can
         take a while."""

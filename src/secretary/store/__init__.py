@@ -17,13 +17,14 @@ from .jobs import (
     Page,
 )
 from .outbox import OutboxStore
-from .stats import StatsStore, Throughput
+from .stats import JobCharge, StatsStore, Throughput, Usage, UsageStore
 from .transfer import TransferStore
 
 __all__ = [
     "STORES", "Added", "BatchQuery", "BatchStore", "CallbackKey", "Capacity", "Change", "Changes",
-    "ClaimStore", "IdempotencyKey", "JobQuery", "JobStore", "OutboxStore", "Page", "Renewal",
-    "Rescued", "StatsStore", "Store", "Throughput", "TransferStore", "WorkerInfo", "open_store",
+    "ClaimStore", "IdempotencyKey", "JobCharge", "JobQuery", "JobStore", "OutboxStore", "Page",
+    "Renewal", "Rescued", "StatsStore", "Store", "Throughput", "TransferStore", "Usage",
+    "UsageStore", "WorkerInfo", "open_store",
 ]  # fmt: skip
 
 STORES = {
@@ -33,11 +34,20 @@ STORES = {
 }
 
 
-class WorkerStore(JobStore, ClaimStore, Protocol):
+class WorkerStore(JobStore, ClaimStore, UsageStore, Protocol):
     """What running jobs and maintenance need."""
 
 
-class Store(JobStore, BatchStore, ClaimStore, OutboxStore, StatsStore, TransferStore, Protocol):
+class Store(
+    JobStore,
+    BatchStore,
+    ClaimStore,
+    OutboxStore,
+    StatsStore,
+    UsageStore,
+    TransferStore,
+    Protocol,
+):
     """A database with everything in it; callers take the narrowest protocol they need.
 
     Each call is atomic, and raises `StoreUnavailable` when the database is unreachable. The

@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import AwareDatetime, Field
 
 from ..core.job import MAX_LOG_ENTRIES, Batch, Job, JobStatus, LogEntry, StoredModel, utc_now
+from .stats import JobCharge
 
 T = TypeVar("T")
 
@@ -125,8 +126,12 @@ class JobStore(Protocol):
         batch: Batch | None = None,
         idempotency: IdempotencyKey | None = None,
         callback: CallbackKey | None = None,
+        charges: Sequence[JobCharge] = (),
     ) -> Added:
         """Store all jobs (and their batch) durably, or none. Several jobs need a batch.
+
+        With `charges` the jobs count towards the quotas of their users; raises `QuotaExceeded` if
+        one is used up. Repetitions of a request neither count nor are refused.
 
         Raises `Conflict` if the idempotency key was used with another fingerprint.
 
@@ -165,7 +170,8 @@ class JobStore(Protocol):
         """Delete finished jobs. Callers remove the jobs' files first."""
 
     async def expired(self, older_than: Mapping[JobStatus, datetime], *, limit: int) -> list[str]:
-        """Return ids of jobs that finished before the time given for their state, oldest first."""
+        """Return ids of jobs whose retention has ended: their own (`Job.expires_at`), or else the
+        time given for their state, before which they finished. Oldest first."""
 
 
 class BatchStore(Protocol):

@@ -1,4 +1,5 @@
-"""Counts and throughput: how many jobs there are, and how many finished when.
+"""Counts, throughput and usage: how many jobs there are, how many finished when, and what each
+user used.
 
 Finished jobs are counted in time slots beside the jobs, so that no chart has to count jobs.
 """
@@ -7,15 +8,15 @@ import asyncio
 import logging
 import math
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
-from ..core.errors import StoreUnavailable
-from ..core.job import Job, JobStatus
+from ..core.errors import QuotaExceeded, StoreUnavailable
+from ..core.job import Job, JobStatus, iso, utc_now
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,104 @@ class StatsStore(Protocol):
 
     async def describe(self) -> Mapping[str, Any]:
         """Return versions, topology and durability for `doctor`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a user, or all of them, used on one day."""
+
+    jobs: int = 0
+    pages: int = 0
+    audio_seconds: float = 0.0
+    #: How many users used something.
+    users: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobCharge:
+    """New or restarted jobs that count towards the quota of a user."""
+
+    user_id: str
+    day: date
+    jobs: int
+    #: How many jobs the user may have on this day; None counts without a limit.
+    limit: int | None = None
+    #: Another quota that is used up: it refuses the jobs, but not the repetition of a request.
+    refusal: QuotaExceeded | None = None
+
+    def exceeded(self, used: int) -> QuotaExceeded:
+        assert self.limit is not None
+        return quota_exceeded(
+            "jobs_per_day", self.limit, used, requested=self.jobs, resets_at=end_of_day(self.day)
+        )
+
+
+class UsageStore(Protocol):
+    """What users used; counted only while there are quotas."""
+
+    async def usage(self, day: date, user_id: str | None = None) -> Usage:
+        """Return what one user used on a day, or all users together."""
+
+    async def charge(self, charges: Sequence[JobCharge]) -> None:
+        """Count jobs for their users: all of them, or none and raise `QuotaExceeded`. However many
+        processes do so at once, no limit is exceeded."""
+
+    async def add_usage(
+        self, job: Job, *, pages: int, audio_seconds: float, stored_bytes: int | None = None
+    ) -> None:
+        """Count what an attempt used for the job's user; `stored_bytes` is the size of its files,
+        unless it is unchanged."""
+
+    async def stored_bytes(self, user_id: str) -> int:
+        """Return the size of the files of a user's jobs."""
+
+    async def forget_files(self, job_id: str) -> None:
+        """Record that the files of a job were removed."""
+
+
+#: When to retry if files have to be deleted first.
+STORAGE_RETRY_SECONDS = 3600.0
+#: How long the usage of a day is retained.
+USAGE_RETENTION = timedelta(days=35)
+
+
+def end_of_day(day: date) -> datetime:
+    return datetime.combine(day + timedelta(days=1), time(), UTC)
+
+
+#: What the message calls each quota.
+QUOTA_UNITS = {
+    "jobs_per_day": "jobs per day",
+    "pages_per_day": "pages per day",
+    "audio_minutes_per_day": "minutes of audio per day",
+    "stored_mb": "MB of stored files",
+}
+
+
+def quota_exceeded(
+    name: str,
+    limit: float,
+    used: float,
+    *,
+    requested: float | None = None,
+    resets_at: datetime | None = None,
+) -> QuotaExceeded:
+    """Without `resets_at`, deleting jobs makes room, as retention does sooner or later."""
+    asked = f", {requested:,.10g} requested" if requested is not None else ""
+    remedy = f"it resets at {iso(resets_at)}" if resets_at else "delete jobs to free space"
+    wait = (resets_at - utc_now()).total_seconds() if resets_at else STORAGE_RETRY_SECONDS
+    return QuotaExceeded(
+        f"The quota of {limit:,.10g} {QUOTA_UNITS[name]} is used up"
+        f" ({used:,.10g} used{asked}); {remedy}",
+        retry_after=max(math.ceil(wait), 1),
+        details={
+            "quota": name,
+            "limit": limit,
+            "used": used,
+            "requested": requested,
+            "resets_at": iso(resets_at) if resets_at else None,
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,9 @@ T = TypeVar("T")
 
 MAX_BACKOFF = timedelta(minutes=15)
 
+#: Larger amounts of a resource are not counted for its user.
+MAX_AMOUNT = 1e9
+
 #: How long progress and log entries are buffered before they are written together.
 REPORT_EVERY = 0.2
 
@@ -86,6 +89,8 @@ class Executor:
     llm: Endpoints = field(default_factory=Endpoints)
     templates: Library = field(default_factory=Library)
     max_crashes: int = 2
+    #: Whether there are quotas, so that what jobs use is counted for their users.
+    counts_usage: bool = False
     observer: Observer = field(default_factory=Observer)
     #: Called with the id of an ended job that has a webhook.
     on_ended: Callable[[str], None] = lambda job_id: None
@@ -266,6 +271,8 @@ class Execution:
     async def _record(self, outcome: Outcome) -> Outcome | None:
         """Store the outcome. Returns what was stored; None if the lease was lost."""
         used = self._resources.used
+        if self._executor.counts_usage and self.job.user_id is not None:
+            await self._count_usage(outcome, used)
         while True:
             try:
                 finish = partial(self._finish, outcome, used)
@@ -286,6 +293,23 @@ class Execution:
             self._executor.on_ended(self.job.job_id)
         return outcome
 
+    async def _count_usage(self, outcome: Outcome, used: Mapping[str, float]) -> None:
+        """Count what the attempt used, however it ended. Before its outcome is stored: a client
+        that sees the job end finds it counted."""
+        pages, audio_seconds = _amount(used, "pages"), _amount(used, "audio_seconds")
+        size = None
+        if isinstance(outcome, Completed):
+            size = await self._executor.files.attempt_bytes(self.job)
+        if pages or audio_seconds or size != self.job.stored_bytes:
+            add = partial(
+                self._executor.store.add_usage,
+                self.job,
+                pages=int(pages),
+                audio_seconds=audio_seconds,
+                stored_bytes=size,
+            )
+            await _retry_until_available("Could not count the usage", add)
+
     async def _finish(self, outcome: Outcome, used: Mapping[str, float]) -> None:
         await self._reporter.flush()
         await self._executor.store.finish(self.job, outcome, resources=used)
@@ -305,6 +329,12 @@ class Execution:
             if stored.status is not JobStatus.PROCESSING:
                 return stored.status is JobStatus.COMPLETED
             await asyncio.sleep(0.1)
+
+
+def _amount(used: Mapping[str, float], resource: str) -> float:
+    """A handler may have reported anything."""
+    amount = used.get(resource, 0)
+    return amount if 0 < amount < MAX_AMOUNT else 0
 
 
 def _with_warnings(

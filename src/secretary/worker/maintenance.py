@@ -200,6 +200,8 @@ class Maintenance:
             job = await self._find(job_id)
             if job is None or not self._may_need_upload(job):
                 await uploads.remove(job_id)
+                if job is not None and job.stored_bytes and job.status is not JobStatus.COMPLETED:
+                    await self._store.forget_files(job_id)
                 removed += 1
         if removed:
             logger.info("Removed %d unneeded uploads", removed)

@@ -5,6 +5,7 @@ before that job: of two processes, one stores the job and the other finds it.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from pymongo.errors import DuplicateKeyError
@@ -21,9 +22,12 @@ WAIT_SECONDS = 0.05
 MAX_TRIES = 200
 
 
-async def resolve(db: Database, job: Job, callback: CallbackKey) -> tuple[Job | None, str | None]:
+async def resolve(
+    db: Database, job: Job, callback: CallbackKey, charge: Callable[[], Awaitable[None]]
+) -> tuple[Job | None, str | None]:
     """Return the job to store, with the id that its events report, or None if the same request is
-    still being processed; and the job that was found, to be cancelled if there is a new one."""
+    still being processed; and the job that was found, to be cancelled if there is a new one.
+    `charge` is called before anything is written for a new job."""
     assert job.webhook is not None
     for _ in range(MAX_TRIES):
         known = await db.callbacks.find_one({"_id": callback.key})
@@ -31,6 +35,7 @@ async def resolve(db: Database, job: Job, callback: CallbackKey) -> tuple[Job | 
             await db.durable.callbacks.delete_one(known)
             known = None
         if known is None:
+            await charge()
             if await _reserve(db, job, callback):
                 return job, None
             continue
@@ -49,6 +54,7 @@ async def resolve(db: Database, job: Job, callback: CallbackKey) -> tuple[Job | 
             if await _replace_token(db, job_id, webhook, job.webhook.token):
                 return None, job_id
             continue
+        await charge()
         if await _take_over(db, job, callback, known):
             if webhook is not None:
                 await _silence(db, job_id, webhook)

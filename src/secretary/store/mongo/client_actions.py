@@ -17,8 +17,9 @@ from ...core.errors import Conflict, KeyReused, StoreUnavailable
 from ...core.job import QUEUED, Batch, Cancelled, Job, utc_now
 from ..jobs import Added, IdempotencyKey, JobQuery
 from ..outbox import first_event
+from ..stats import JobCharge
 from .outbox import WITHDRAWN, restarted, state_to
-from .queries import drop_expired_counters, get_batch
+from .queries import charge, drop_expired_counters, drop_old_usage, get_batch, give_back
 from .schema import (
     DELETED,
     FINISHED,
@@ -84,6 +85,28 @@ async def add_jobs(db: Database, new: Sequence[NewJob]) -> list[Conflict | None]
         conflicts = duplicates(error)
         await delete_overflow(db, [documents[n] for n in conflicts])
     return [Conflict(ALREADY_STORED) if n in conflicts else None for n in range(len(new))]
+
+
+class Charging:
+    """Counts jobs towards quotas before they are stored, and gives them back if they already
+    exist. After any other error they may be stored, so they stay counted."""
+
+    def __init__(self, db: Database, charges: Sequence[JobCharge]) -> None:
+        self._db = db
+        self._charges = charges
+        self._done = not charges
+
+    async def charge_once(self) -> None:
+        if not self._done:
+            await charge(self._db, self._charges)
+            self._done = True
+
+    async def __aenter__(self) -> None:
+        await self.charge_once()
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, Conflict):
+            await give_back(self._db, self._charges)
 
 
 def duplicates(error: BulkWriteError) -> set[int]:
@@ -292,6 +315,7 @@ async def tidy(db: Database) -> None:
         await settle_batch(db, batch["_id"])
     await resume_paused(db, [batch["_id"] for batch in batches])
     await drop_expired_counters(db)
+    await drop_old_usage(db)
     await _sweep(db, db.logs)
     # A job's parameters are written shortly before the job itself.
     await _sweep(db, db.contents, {"at": {"$lt": stamp(utc_now() - ORPHANED_AFTER)}})

@@ -4,14 +4,15 @@ import asyncio
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import product
 from typing import Any
 from urllib.parse import unquote
 
 from pymongo import UpdateOne
+from pymongo.errors import DuplicateKeyError
 
-from ...core.errors import NotFound
+from ...core.errors import NotFound, QuotaExceeded
 from ...core.job import Batch, Job, JobStatus, utc_now
 from .. import stats
 from ..jobs import BatchQuery, JobQuery, Page, TimeBudget
@@ -271,12 +272,20 @@ async def _count_by_status(db: Database, terms: Document, index: str) -> dict[Jo
 async def find_expired(
     db: Database, older_than: Mapping[JobStatus, datetime], *, limit: int
 ) -> list[str]:
-    job_ids: list[str] = []
+    own = db.jobs.find(
+        {"status": {"$in": FINISHED}, "expires_at": {"$lt": stamp(utc_now())}},
+        {"_id": 1},
+        sort=[("expires_at", 1)],
+        limit=limit,
+        hint="expiring",
+    )
+    job_ids = [document["_id"] async for document in own]
     for status, before in older_than.items():
         if len(job_ids) == limit:
             break
+        finished = {"status": status.value, "completed_at": {"$lt": stamp(before)}}
         documents = db.jobs.find(
-            {"status": status.value, "completed_at": {"$lt": stamp(before)}},
+            finished | {"retention_days": None},
             {"_id": 1},
             sort=[("completed_at", 1)],
             limit=limit - len(job_ids),
@@ -407,3 +416,95 @@ def _escape(text: str) -> str:
 
 def _unescape(name: str) -> str:
     return "" if name == "%" else unquote(name)
+
+
+async def usage(db: Database, day: date, user_id: str | None = None) -> stats.Usage:
+    terms = {"day": day.isoformat()} if user_id is None else {"_id": _usage_id(day, user_id)}
+    fields = ("jobs", "pages", "audio_seconds")
+    sums = {name: {"$sum": f"${name}"} for name in fields}
+    pipeline: list[Document] = [
+        {"$match": terms},
+        {"$group": {"_id": None, "users": {"$sum": 1}, **sums}},
+    ]
+    total = await (await db.usage.aggregate(pipeline)).to_list()
+    values = {name: total[0][name] for name in (*fields, "users")} if total else {}
+    return stats.Usage(**values)
+
+
+async def charge(db: Database, charges: Sequence[stats.JobCharge]) -> None:
+    done: list[stats.JobCharge] = []
+    for one in charges:
+        error = one.refusal or await _charge(db, one)
+        if error is not None:
+            await give_back(db, done)
+            raise error
+        done.append(one)
+
+
+async def _charge(db: Database, one: stats.JobCharge) -> QuotaExceeded | None:
+    only: Document = {"_id": _usage_id(one.day, one.user_id)}
+    update = {"$inc": {"jobs": one.jobs}, "$setOnInsert": {"day": one.day.isoformat()}}
+    if one.limit is None:
+        await db.usage.update_one(only, update, upsert=True)
+        return None
+    room = {"jobs": {"$not": {"$gt": one.limit - one.jobs}}}
+    if one.jobs <= one.limit:
+        try:
+            await db.usage.update_one(only | room, update, upsert=True)
+            return None
+        except DuplicateKeyError:  # there is no room, or another process has just inserted it
+            updated = await db.usage.update_one(only | room, update)
+            if updated.matched_count:
+                return None
+    return one.exceeded((await usage(db, one.day, one.user_id)).jobs)
+
+
+async def give_back(db: Database, charges: Sequence[stats.JobCharge]) -> None:
+    """Undo charges of jobs that were not stored."""
+    for one in charges:
+        only = {"_id": _usage_id(one.day, one.user_id)}
+        await db.usage.update_one(only, {"$inc": {"jobs": -one.jobs}})
+
+
+async def add_usage(
+    db: Database, job: Job, *, pages: int, audio_seconds: float, stored_bytes: int | None = None
+) -> None:
+    assert job.user_id is not None
+    if pages or audio_seconds:
+        day = utc_now().date()
+        await db.usage.update_one(
+            {"_id": _usage_id(day, job.user_id)},
+            {
+                "$inc": {"pages": pages, "audio_seconds": audio_seconds},
+                "$setOnInsert": {"day": day.isoformat()},
+            },
+            upsert=True,
+        )
+    if stored_bytes is not None:
+        await db.jobs.update_one(
+            {"_id": job.job_id, "attempt": job.attempt}, {"$set": {"stored_bytes": stored_bytes}}
+        )
+
+
+async def stored_bytes(db: Database, user_id: str) -> int:
+    pipeline: list[Document] = [
+        {"$match": {"user_id": user_id, "status": {"$in": LISTED}, "stored_bytes": {"$gt": 0}}},
+        {"$group": {"_id": None, "total": {"$sum": "$stored_bytes"}}},
+    ]
+    total = await (await db.jobs.aggregate(pipeline, hint="stored")).to_list()
+    return int(total[0]["total"]) if total else 0
+
+
+async def forget_files(db: Database, job_id: str) -> None:
+    await db.jobs.update_one(
+        {"_id": job_id, "stored_bytes": {"$gt": 0}}, {"$set": {"stored_bytes": 0}}
+    )
+
+
+async def drop_old_usage(db: Database) -> None:
+    before = (utc_now() - stats.USAGE_RETENTION).date().isoformat()
+    await db.usage.delete_many({"day": {"$lt": before}}, hint="by_day")
+
+
+def _usage_id(day: date, user_id: str) -> str:
+    return f"{day.isoformat()}/{user_id}"

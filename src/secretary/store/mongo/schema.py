@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Literal
 from uuid import uuid4
@@ -80,6 +80,8 @@ class Collections:
         self.meta: Documents = configured["meta"]
         #: Throughput counters (see stats.py).
         self.activity: Documents = configured["activity"]
+        #: What users used on each day (see stats.py).
+        self.usage: Documents = configured["usage"]
 
 
 #: A batch, when it completed, and how often jobs of it were deleted.
@@ -156,6 +158,8 @@ JOB_INDEXES = [
     _index("by_error", ("error.code", UP), ("status", UP), ("listed_at", DOWN), where="error.code"),
     _index("archived", ("status", UP), ("listed_at", DOWN), where={"archived": True}),
     _index("ended", ("status", UP), ("completed_at", UP), where="completed_at"),
+    _index("expiring", ("status", UP), ("expires_at", UP), where="expires_at"),
+    _index("stored", ("user_id", UP), ("status", UP), ("stored_bytes", UP), where="stored_bytes"),
     *OUTBOX_INDEXES,
 ]
 BATCH_INDEXES = [
@@ -197,6 +201,7 @@ async def prepare(db: Database) -> None:
         )
         await db.durable.traces.create_indexes([_index("by_time", ("at", UP))])
         await db.durable.activity.create_indexes([_index("by_slot", ("slot", UP))])
+        await db.durable.usage.create_indexes([_index("by_day", ("day", UP))])
         await db.durable.contents.create_indexes([_index("of_job", ("job_id", UP), ("at", UP))])
         await db.durable.logs.create_indexes([_index("of_job", ("job_id", UP), ("first", UP))])
 
@@ -329,7 +334,7 @@ def _is_field_name(key: Any) -> bool:
 #: Fields that documents store under the same name as they are, if they have a value.
 JOB_FIELDS = (
     "job_id", "job_type", "job_name", "batch_id", "priority", "timeout_s", "max_attempts",
-    "traceparent", "process_id",
+    "traceparent", "process_id", "retention_days", "stored_bytes",
 )  # fmt: skip
 #: Those that change once a worker has claimed the job.
 STATE_FIELDS = ("attempt", "worker_id", "failures", "crashes", "cancel_requested")
@@ -377,6 +382,12 @@ def _common_fields(document: Document) -> dict[str, Any]:
         "updated_at": moment(document["updated_at"]),
         "completed_at": moment_or_none(document.get("completed_at")),
     }
+
+
+def expires_at(document: Document, completed_at: str) -> str | None:
+    """When a job with a retention of its own expires, for the index; see `Job.expires_at`."""
+    days = document.get("retention_days")
+    return stamp(moment(completed_at) + timedelta(days=days)) if days else None
 
 
 def webhook_from(stored: Mapping[str, Any] | str | None) -> Webhook | None:
@@ -470,6 +481,7 @@ def batch_document(batch: Batch, *, arrival: int) -> Document:
         batch_name=batch.batch_name,
         **_owner(batch),
         isActive=batch.is_active,
+        retention_days=batch.retention_days,
         created_at=stamp(batch.created_at),
         updated_at=stamp(batch.updated_at),
         listed_at=list_position(batch.created_at, arrival),
@@ -482,6 +494,7 @@ def batch_from(document: Document, counts: Mapping[JobStatus, int]) -> Batch:
         batch_id=document["_id"],
         batch_name=document.get("batch_name"),
         is_active=document["isActive"],
+        retention_days=document.get("retention_days"),
         started_at=moment_or_none(document.get("started_at")),
         counts=counts,
     )

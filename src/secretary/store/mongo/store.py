@@ -11,7 +11,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from ...core.job import Batch, Job, LogEntry, Outcome, Progress, Released
 from ..claims import Capacity, Rescued
 from ..jobs import Added, CallbackKey, Changes, IdempotencyKey, JobQuery, Notifier
-from ..stats import StatsBuffer, Throughput
+from ..stats import JobCharge, StatsBuffer, Throughput
 from ..transfer import Kind, Record, RecordId
 from . import callbacks, claims, client_actions, outbox, queries, transfer, transitions
 from .change_feed import ChangeStream, PollingFeed, WakeUp
@@ -135,32 +135,41 @@ class MongoStore:
         batch: Batch | None = None,
         idempotency: IdempotencyKey | None = None,
         callback: CallbackKey | None = None,
+        charges: Sequence[JobCharge] = (),
     ) -> Added:
         if len(jobs) != 1 and batch is None:
             raise ValueError("Several jobs need a batch")
+        charging = client_actions.Charging(self._db, charges)
         if callback is not None and idempotency is None:
-            job, known_id = await callbacks.resolve(self._db, jobs[0], callback)
+            job, known_id = await callbacks.resolve(
+                self._db, jobs[0], callback, charging.charge_once
+            )
             if known_id is not None and job is None:
                 return Added([known_id], replayed=True)
             if known_id is not None:
                 await client_actions.cancel(self._db, JobQuery(job_id=known_id))
             jobs = [job] if job is not None else jobs
         if idempotency is not None:
-            store = self._store
+            store = partial(self._store, charging)
             added = await client_actions.add_once(self._db, jobs, batch, idempotency, store)
         else:
-            await self._store(jobs, batch)
+            await self._store(charging, jobs, batch)
             added = Added([job.job_id for job in jobs], batch.batch_id if batch else None)
         self._wakeup.notify()
         return added
 
     async def _store(
-        self, jobs: Sequence[Job], batch: Batch | None, key: Document | None = None
+        self,
+        charging: client_actions.Charging,
+        jobs: Sequence[Job],
+        batch: Batch | None,
+        key: Document | None = None,
     ) -> None:
-        if batch is None:
-            await self._additions.call(await client_actions.new_job(self._db, jobs[0], key))
-        else:
-            await client_actions.add_batch(self._db, jobs, batch, key=key)
+        async with charging:
+            if batch is None:
+                await self._additions.call(await client_actions.new_job(self._db, jobs[0], key))
+            else:
+                await client_actions.add_batch(self._db, jobs, batch, key=key)
 
     @_translated
     async def changes(
@@ -256,6 +265,12 @@ class MongoStore:
         )
 
     _write_stats = _call(queries.write_counters)
+
+    usage = _call(queries.usage)
+    charge = _run(queries.charge)
+    add_usage = _run(queries.add_usage)
+    stored_bytes = _call(queries.stored_bytes)
+    forget_files = _call(queries.forget_files)
 
     @_translated
     async def check_writable(self) -> None:

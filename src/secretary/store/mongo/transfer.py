@@ -259,6 +259,7 @@ def _job_document(db: schema.Database, record: JobRecord) -> schema.Document:
         updated_at=schema.stamp(job.updated_at),
         processing_started_at=schema.stamp_or_none(job.processing_started_at),
         completed_at=schema.stamp_or_none(job.completed_at),
+        expires_at=schema.stamp_or_none(job.expires_at),
         attempts=[schema.attempt_to(one) for one in job.past_attempts] or None,
         resources=schema.to_bson(job.resources) if job.resources else None,
         logged=logged or None,

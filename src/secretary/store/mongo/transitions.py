@@ -43,6 +43,7 @@ from .schema import (
     delete_overflow,
     ended_attempt,
     error_to,
+    expires_at,
     moment,
     moment_or_none,
     now_stamp,
@@ -281,7 +282,9 @@ async def _complete(
 def _document_of(job: Job) -> Document:
     """The fields of a claimed job that changes need."""
     assert job.processing_started_at is not None
-    names = ("job_type", "priority", "attempt", "worker_id", "user_id", "batch_id")
+    names = (
+        "job_type", "priority", "attempt", "worker_id", "user_id", "batch_id", "retention_days",
+    )  # fmt: skip
     document = {
         "_id": job.job_id,
         **{name: getattr(job, name) for name in names},
@@ -325,7 +328,8 @@ def _finished(
     job: Document, only: Document, event: Literal["completed", "error"], **fields: Any
 ) -> Change:
     now = now_stamp()
-    update = queue_update({}, completed_at=now, updated_at=now, run_at=None, **fields)
+    times = {"completed_at": now, "expires_at": expires_at(job, now), "updated_at": now}
+    update = queue_update({}, **times, run_at=None, **fields)
     update = merge_updates(update, final_event(job, event, now))
     error, started_at = fields["error"], moment_or_none(job.get("processing_started_at"))
     ending = FinishedJob(
@@ -372,6 +376,7 @@ def pending(
         worker_id=None,
         processing_started_at=None,
         completed_at=None,
+        expires_at=None,
         error=stored,
         updated_at=now,
         **{"run_at": None, **fields},

@@ -23,9 +23,17 @@ from ...core.job import (
 from ...core.json_codec import encode_json_text
 from ..claims import JobClass
 from ..jobs import Added, CallbackKey, IdempotencyKey, JobQuery
-from ..stats import FinishedJob, count_finished, wait_of
+from ..stats import FinishedJob, JobCharge, count_finished, wait_of
 from . import callbacks, outbox, schema
-from .queries import Term, drop_expired_counters, find_seqs, get_batch, write_counters
+from .queries import (
+    Term,
+    charge,
+    drop_expired_counters,
+    drop_old_usage,
+    find_seqs,
+    get_batch,
+    write_counters,
+)
 
 #: Scheduled jobs that are due enter their queue in batches of this size.
 MAX_PROMOTED = 1000
@@ -43,6 +51,7 @@ def add(
     batch: Batch | None = None,
     idempotency: IdempotencyKey | None = None,
     callback: CallbackKey | None = None,
+    charges: Sequence[JobCharge] = (),
 ) -> Added:
     if len(jobs) != 1 and batch is None:
         raise ValueError("Several jobs need a batch")
@@ -52,6 +61,9 @@ def add(
         (job,) = jobs
         if (repeated := callbacks.find_repeated(db, job, callback)) is not None:
             return Added([repeated], replayed=True)
+    charge(db, charges)
+    if callback is not None and idempotency is None:
+        (job,) = jobs
         job, replaced = callbacks.take_over(db, job, callback)
         if replaced is not None:
             cancel(db, JobQuery(job_id=replaced))
@@ -409,5 +421,6 @@ def tidy(db: apsw.Connection, last_scope: str) -> str:
         (MAX_RECORDED_CHANGES,),
     )
     last_scope = drop_expired_counters(db, last_scope)
+    drop_old_usage(db)
     db.execute("PRAGMA incremental_vacuum(1000)").fetchall()
     return last_scope

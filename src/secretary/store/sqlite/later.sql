@@ -25,3 +25,19 @@ CREATE TABLE IF NOT EXISTS callbacks (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS callbacks_process ON callbacks (process_id);
 CREATE INDEX IF NOT EXISTS callbacks_expiry ON callbacks (expires_at);
+
+-- Jobs with a retention of their own, by when they expire (see queries.EXPIRES_AT).
+CREATE INDEX IF NOT EXISTS jobs_expiring ON jobs (completed_at + retention_days * 86400000000)
+  WHERE retention_days > 0 AND completed_at IS NOT NULL;
+
+-- What users used, while there are quotas: see store/stats.py.
+CREATE TABLE IF NOT EXISTS usage (
+  day           INTEGER NOT NULL,   -- days since 1970
+  user_id       TEXT NOT NULL,
+  jobs          INTEGER NOT NULL DEFAULT 0,
+  pages         INTEGER NOT NULL DEFAULT 0,
+  audio_seconds REAL NOT NULL DEFAULT 0,
+  PRIMARY KEY (day, user_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS jobs_stored ON jobs (user_id, stored_bytes)
+  WHERE user_id IS NOT NULL AND stored_bytes > 0;

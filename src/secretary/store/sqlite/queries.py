@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import islice, product
 from typing import Any
 
@@ -231,14 +231,23 @@ def find_batches(db: apsw.Connection, query: BatchQuery) -> Page[Batch]:
     return Page(batches, make_cursor(schema.microseconds(batches[-1].created_at), page[-1][-1]))
 
 
+#: The expression of the index `jobs_expiring`.
+EXPIRES_AT = "completed_at + retention_days * 86400000000"
+
+
 def find_expired(
     db: apsw.Connection, older_than: Mapping[JobStatus, datetime], *, limit: int
 ) -> list[str]:
-    job_ids: list[str] = []
+    own = db.execute(
+        "SELECT job_id FROM jobs INDEXED BY jobs_expiring WHERE retention_days > 0"
+        f" AND completed_at IS NOT NULL AND {EXPIRES_AT} < ? ORDER BY {EXPIRES_AT} LIMIT ?",
+        (schema.microseconds(utc_now()), limit),
+    )
+    job_ids: list[str] = [job_id for (job_id,) in own]
     for status, before in older_than.items():
         rows = db.execute(
             "SELECT job_id FROM jobs INDEXED BY jobs_ended WHERE status = ?"
-            " AND completed_at IS NOT NULL AND completed_at < ?"
+            " AND completed_at IS NOT NULL AND completed_at < ? AND retention_days IS NULL"
             " ORDER BY completed_at LIMIT ?",
             (status.value, schema.microseconds(before), limit - len(job_ids)),
         )
@@ -412,3 +421,78 @@ def drop_expired_counters(db: apsw.Connection, last_scope: str) -> str:
     for scope in scopes:
         db.execute("DELETE FROM activity WHERE scope = ? AND slot < ?", (scope, before))
     return scopes[-1] if len(scopes) == SCOPES_PER_SWEEP else ""
+
+
+def usage(db: apsw.Connection, day: date, user_id: str | None = None) -> stats.Usage:
+    own = "" if user_id is None else " AND user_id = ?"
+    row: Any = db.execute(
+        "SELECT coalesce(sum(jobs), 0), coalesce(sum(pages), 0),"
+        f" coalesce(sum(audio_seconds), 0.0), count(*) FROM usage WHERE day = ?{own}",
+        (_day_number(day), *([] if user_id is None else [user_id])),
+    ).fetchone()
+    return stats.Usage(*row)
+
+
+def charge(db: apsw.Connection, charges: Sequence[stats.JobCharge]) -> None:
+    for one in charges:
+        if one.refusal is not None:
+            raise one.refusal
+        row = (_day_number(one.day), one.user_id, one.jobs)
+        if one.limit is None:
+            db.execute(CHARGE, row)
+            continue
+        if one.jobs <= one.limit:
+            db.execute(f"{CHARGE} WHERE jobs + excluded.jobs <= ?", (*row, one.limit))
+            if db.changes():
+                continue
+        raise one.exceeded(usage(db, one.day, one.user_id).jobs)
+
+
+CHARGE = (
+    "INSERT INTO usage (day, user_id, jobs) VALUES (?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET jobs = jobs + excluded.jobs"
+)
+
+
+def add_usage(
+    db: apsw.Connection,
+    job: Job,
+    *,
+    pages: int,
+    audio_seconds: float,
+    stored_bytes: int | None = None,
+) -> None:
+    if pages or audio_seconds:
+        db.execute(
+            "INSERT INTO usage (day, user_id, pages, audio_seconds) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET pages = pages + excluded.pages,"
+            " audio_seconds = audio_seconds + excluded.audio_seconds",
+            (_day_number(utc_now().date()), job.user_id, pages, audio_seconds),
+        )
+    if stored_bytes is not None:
+        db.execute(
+            "UPDATE jobs SET stored_bytes = ? WHERE job_id = ? AND attempt = ?",
+            (stored_bytes, job.job_id, job.attempt),
+        )
+
+
+def stored_bytes(db: apsw.Connection, user_id: str) -> int:
+    total: int = db.execute(
+        "SELECT coalesce(sum(stored_bytes), 0) FROM jobs INDEXED BY jobs_stored"
+        " WHERE user_id = ? AND stored_bytes > 0",
+        (user_id,),
+    ).get
+    return total
+
+
+def forget_files(db: apsw.Connection, job_id: str) -> None:
+    db.execute("UPDATE jobs SET stored_bytes = 0 WHERE job_id = ? AND stored_bytes > 0", (job_id,))
+
+
+def drop_old_usage(db: apsw.Connection) -> None:
+    before = _day_number((utc_now() - stats.USAGE_RETENTION).date())
+    db.execute("DELETE FROM usage WHERE day < ?", (before,))
+
+
+def _day_number(day: date) -> int:
+    return (day - stats.EPOCH.date()).days

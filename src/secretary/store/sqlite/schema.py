@@ -56,13 +56,23 @@ def prepare(path: Path) -> None:
             db.execute((files(__package__) / "schema.sql").read_text())
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        for table, column in LATER_COLUMNS:
+            names = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
+            if column.partition(" ")[0] not in names:
+                db.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
         db.execute((files(__package__) / "later.sql").read_text())
-        if "process_id" not in {row[1] for row in db.execute("PRAGMA table_info(contents)")}:
-            db.execute("ALTER TABLE contents ADD COLUMN process_id TEXT")
         db.execute("COMMIT")
     finally:
         db.close()
 
+
+#: Additions to tables of the first schema; see later.sql.
+LATER_COLUMNS = (
+    ("contents", "process_id TEXT"),
+    ("jobs", "retention_days REAL"),
+    ("jobs", "stored_bytes INTEGER"),
+    ("batches", "retention_days REAL"),
+)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -71,7 +81,7 @@ MICROSECOND = timedelta(microseconds=1)
 JOB_FIELDS = (
     "job_id", "job_type", "job_name", "status", "user_id", "batch_id", "priority", "timeout_s",
     "max_attempts", "attempt", "failures", "crashes", "worker_id", "cancel_requested", "archived",
-    "traceparent", "process_id",
+    "traceparent", "process_id", "retention_days", "stored_bytes",
 )  # fmt: skip
 JOB_TIMES = ("run_at", "created_at", "updated_at", "processing_started_at", "completed_at")
 JOB_COLUMNS = (
@@ -80,7 +90,7 @@ JOB_COLUMNS = (
 )
 JOBS = "jobs JOIN contents ON contents.seq = jobs.seq"
 
-BATCH_FIELDS = ("batch_id", "batch_name", "user_id", "is_active", "archived")
+BATCH_FIELDS = ("batch_id", "batch_name", "user_id", "is_active", "archived", "retention_days")
 BATCH_TIMES = ("created_at", "updated_at", "started_at", "completed_at")
 BATCH_COLUMNS = (
     f"{', '.join(BATCH_FIELDS + BATCH_TIMES)}, access_control, webhook,"
@@ -203,7 +213,8 @@ def batch_from(row: Sequence[Any], deliveries: Iterable[Delivery] = ()) -> Batch
 
 _inserted_fields = attrgetter(
     "job_id", "job_type", "job_name", "user_id", "batch_id", "priority", "timeout_s",
-    "max_attempts", "archived", "progress.step", "progress.percent", "progress.message",
+    "max_attempts", "archived", "retention_days", "stored_bytes", "progress.step",
+    "progress.percent", "progress.message",
 )  # fmt: skip
 
 
@@ -215,9 +226,9 @@ def insert_job(db: apsw.Connection, job: Job, *, position: int | None, paused: b
     public = readers is None
     db.execute(
         "INSERT INTO jobs (job_id, job_type, job_name, user_id, batch_id, priority, timeout_s,"
-        " max_attempts, archived, step, percent, message, status, public, run_at, turn, held,"
-        " created_at, updated_at, revision)"
-        f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NEXT_REVISION})",
+        " max_attempts, archived, retention_days, stored_bytes, step, percent, message, status,"
+        " public, run_at, turn, held, created_at, updated_at, revision)"
+        f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NEXT_REVISION})",
         (
             *_inserted_fields(job),
             *(job.status.value, public, run_at, position, paused, created_at, created_at),

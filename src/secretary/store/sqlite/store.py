@@ -224,6 +224,12 @@ class SqliteStore:
 
     _write_stats = _write(queries.write_counters)
 
+    usage = _read(queries.usage)
+    charge = _write(queries.charge)
+    add_usage = _write(queries.add_usage)
+    stored_bytes = _read(queries.stored_bytes)
+    forget_files = _write(queries.forget_files)
+
     async def check_writable(self) -> None:
         await self._writer.check_lock()
 
