@@ -1,9 +1,12 @@
-"""Files: their type by content (names and announced types can be wrong), safe names, and atomic
-replacement."""
+"""Files: their type by content (names and announced types can be wrong), safe names, atomic
+replacement, and secrets."""
 
+import fcntl
 import mimetypes
 import mmap
+import os
 import re
+import secrets
 import unicodedata
 import zipfile
 from collections.abc import Callable, Iterator
@@ -71,6 +74,27 @@ def atomic_write(target: Path) -> Iterator[Path]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+#: The length of secrets for keyed hashes.
+SECRET_BYTES = 32
+
+
+def load_or_create_secret(path: Path) -> bytes:
+    """The secret in a file that only its owner can read. Processes that create it at the same time
+    get the same one."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        secret = file.read()
+        if len(secret) != SECRET_BYTES:  # new, or its writer was killed
+            secret = secrets.token_bytes(SECRET_BYTES)
+            file.seek(0)
+            file.truncate()
+            file.write(secret)
+            file.flush()
+            os.fsync(file.fileno())
+        return secret
 
 
 def detect_file_type(path: Path) -> str | None:
