@@ -38,7 +38,16 @@ from ..media.transcript import (
     encode_record,
 )
 from ..storage import append_log
-from ..web.talk import ROOT, VIDEO_KINDS, LinkKind, SessionPaths, TalkPage, best_url, session_paths
+from ..web.talk import (
+    ROOT,
+    VIDEO_KINDS,
+    LinkKind,
+    SessionPaths,
+    TalkPage,
+    best_url,
+    published_root,
+    session_paths,
+)
 from .document_pipeline import PageOptions, check_source
 from .media_pipeline import TIMEOUT, WRITE_TRANSCRIPT
 from .office import read_office
@@ -492,7 +501,8 @@ async def _write_results(
     assets = await asyncio.to_thread(write_files, directory, paths, talk, markdown)
     await ctx.log(f"Output: {len(markdown):,} characters, {counted(len(assets), 'file')} beside it")
     page_texts = await asyncio.to_thread(write_page_texts, directory, talk)
-    await asyncio.to_thread(publish, directory / ROOT, ctx.cache.data_directory / ROOT)
+    published = published_root(ctx.job.user_id)
+    await asyncio.to_thread(publish, directory / ROOT, ctx.cache.data_directory / published)
     more = long_results(talk, rendered.structured_data, markdown)
     await asyncio.to_thread((directory / RESULTS_FILE).write_bytes, more)
     with_archive = ctx.parameters.create_archive
@@ -501,8 +511,8 @@ async def _write_results(
         markdown_file=str(paths.document),
         attachments_url=talk.facts["attachments_url"],
         assets=assets,
-        asset_dir=str(paths.assets),
-        target_dir=str(paths.document.parent),
+        asset_dir=str(published / paths.assets.relative_to(ROOT)),
+        target_dir=str(published / paths.document.parent.relative_to(ROOT)),
         archive_filename=f"{paths.document.stem}.zip" if with_archive else None,
         archive_root=ROOT,
         page_texts=page_texts,

@@ -288,7 +288,8 @@ def other_frames(talk: Talk) -> list[Frame]:
 
 
 def publish(directory: Path, root: Path) -> None:
-    """Copy the tree to `root`, which has those of all talks, replacing files of the same name."""
+    """Copy the tree to `root`, which has those of all talks of a user, replacing files of the same
+    name."""
     for path in directory.rglob("*"):
         if path.is_file():
             target = root / path.relative_to(directory)

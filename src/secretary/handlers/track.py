@@ -13,7 +13,7 @@ from ..core.json_codec import encode_json
 from ..core.languages import language_code
 from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext, handles
-from ..web.talk import ROOT, track_path
+from ..web.talk import ROOT, published_root, track_path
 from .parameters import TemplateParameters, TrackResults, text_field, with_requested_model
 from .progress import StepProgress
 from .session_document import publish
@@ -73,13 +73,14 @@ async def track(ctx: TrackContext) -> TrackResults:
     await ctx.progress("postprocessing", 95)
     path = track_path(event=parameters.event, language=language, track=parameters.track)
     await asyncio.to_thread(_write, ctx.directory / path, rendered.markdown)
-    await asyncio.to_thread(publish, ctx.directory / ROOT, ctx.cache.data_directory / ROOT)
+    published = published_root(ctx.job.user_id)
+    await asyncio.to_thread(publish, ctx.directory / ROOT, ctx.cache.data_directory / published)
     texts = {"markdown_content": rendered.markdown, "structured_data": rendered.structured_data}
     await asyncio.to_thread((ctx.directory / RESULTS_FILE).write_bytes, encode_json(texts))
     return TrackResults(
         warnings=warnings,
         markdown_file=str(path),
-        target_dir=str(path.parent),
+        target_dir=str(published / path.parent.relative_to(ROOT)),
         archive_filename=None,
         context=parameters.context,
         metadata={
