@@ -223,8 +223,8 @@ async def test_nobody_sees_or_replaces_the_talks_of_others(tmp_path: Path) -> No
         other = {"template_content": "# Other {{session}}"}
         await given_talk(service, web, "Apples", "Fruit", user="bob", **other)
         for folder, beginning in (("@ann", "# Apples"), ("@bob", "# Other Apples")):
-            path = tmp_path / "sessions" / folder / "Fair 2026" / "en" / "Fruit" / "Apples.md"
-            assert path.read_text().startswith(beginning)
+            document = tmp_path / "sessions" / folder / "Fair 2026" / "en" / "Fruit" / "Apples.md"
+            assert document.read_text().startswith(beginning)
         found = await service.get("/api/jobs?job_type=session&user_id=ann&include=results")
         (job,) = found.json()["data"]["jobs"]
         assert job["results"]["target_dir"] == "sessions/@ann/Fair 2026/en/Fruit"
