@@ -21,6 +21,7 @@ from ..core.errors import (
     ProcessDied,
     UnsupportedFile,
 )
+from ..core.json_codec import clean_text
 from ..core.languages import language_code
 from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext, handles
@@ -194,6 +195,7 @@ async def session(ctx: SessionContext) -> SessionResults:
     )
     more = appendix(talk, paths, has_model=has_model)
     markdown = f"{rendered.markdown.rstrip()}\n\n{more}\n" if more else rendered.markdown
+    markdown = clean_text(markdown)
     results = await _write_results(ctx, talk, paths, rendered, markdown)
     return results.model_copy(update={"warnings": warnings})
 
@@ -391,7 +393,7 @@ def _load_slides(directory: Path) -> list[TalkSlide]:
 
 
 async def _given_transcript(ctx: SessionContext, language: str | None) -> TalkTranscript | None:
-    text = (ctx.parameters.video_transcript or "").strip()
+    text = clean_text(ctx.parameters.video_transcript or "").strip()
     if not text:
         return None
     directory = ctx.scratch / "given"

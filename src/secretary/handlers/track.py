@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import Field
 
 from ..core.errors import UnsupportedFile
-from ..core.json_codec import encode_json
+from ..core.json_codec import clean_text, clean_texts, encode_json
 from ..core.languages import language_code
 from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext, handles
@@ -72,10 +72,12 @@ async def track(ctx: TrackContext) -> TrackResults:
     )
     await ctx.progress("postprocessing", 95)
     path = track_path(event=parameters.event, language=language, track=parameters.track)
-    await asyncio.to_thread(_write, ctx.directory / path, rendered.markdown)
+    markdown = clean_text(rendered.markdown)
+    await asyncio.to_thread(_write, ctx.directory / path, markdown)
     published = published_root(ctx.job.user_id)
     await asyncio.to_thread(publish, ctx.directory / ROOT, ctx.cache.data_directory / published)
-    texts = {"markdown_content": rendered.markdown, "structured_data": rendered.structured_data}
+    data = clean_texts(rendered.structured_data)
+    texts = {"markdown_content": markdown, "structured_data": data}
     await asyncio.to_thread((ctx.directory / RESULTS_FILE).write_bytes, encode_json(texts))
     return TrackResults(
         warnings=warnings,
