@@ -103,7 +103,7 @@ class Application:
         return JobFiles(
             directory,
             Uploads(directory, max_bytes=max_bytes, blob_store=self.blob_store),
-            Cache(directory, settings.cache.max_mb * MEBIBYTE),
+            Cache(directory, settings.cache.max_mb * MEBIBYTE, self.store.secret()),
             self.blob_store,
         )
 

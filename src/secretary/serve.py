@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from .app import Application, WorkerComponents, make_tracer
 from .config import MEBIBYTE, Settings
 from .core.errors import InvalidSettings
+from .core.files import PRIVATE_UMASK, make_private
 from .core.job import utc_now
 from .jobs.events import EventHub, Observers
 from .observability.doctor import check_keys, check_network, visible_settings
@@ -34,7 +35,7 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
     """`secretary serve`: answer HTTP requests, and run jobs too, until a signal arrives."""
     from .api import create_api  # no other command needs it, and it takes long to import
 
-    require_writable(settings.storage.data_dir)
+    prepare_data_directory(settings)
     warn_about_settings(settings)
     keys = settings.access.api_keys
     with listen(settings.server.host, settings.server.port, loopback_only=not keys) as listener:
@@ -85,7 +86,7 @@ async def work(
     settings: Settings, *, job_types: Collection[str] | None = None, slots: int | None = None
 ) -> None:
     """`secretary worker`: claim and run jobs until a signal arrives."""
-    require_writable(settings.storage.data_dir)
+    prepare_data_directory(settings)
     warn_about_settings(settings)
     async with Application(settings) as app, tracing() as tracer:
         with_probe = settings.generic_worker.metrics_port is not None
@@ -198,6 +199,40 @@ def warn_about_settings(settings: Settings) -> None:
     findings = (*check_network(settings.network), *check_keys(settings.access, utc_now()))
     for finding in findings:
         logger.warning("%s. %s", finding.fact, finding.remedy)
+
+
+def prepare_data_directory(settings: Settings) -> None:
+    """Make the data directory writable for this process, and its files private: new ones, and those
+    that earlier versions have created. Other files in it stay as they are, and so does the mode of
+    a directory that existed before."""
+    os.umask(PRIVATE_UMASK)
+    require_writable(settings.storage.data_dir)
+    directory = settings.data_directory
+    try:
+        if changed := make_private(own_files(directory)):
+            logger.warning(
+                "Other accounts of this machine could read files in %s: changed the modes of %d"
+                " files and directories of the service, and of no others",
+                directory,
+                changed,
+            )
+    except OSError as error:
+        logger.warning(
+            "Other accounts of this machine may be able to read files in %s: %s", directory, error
+        )
+
+
+def own_files(directory: Path) -> Iterator[Path]:
+    """What the service has created in its data directory. In `uploads` there may be other files,
+    for jobs to read."""
+    names = ("jobs", "cache", "sessions", "secret.key")
+    database = (f"secretary.db{suffix}" for suffix in ("", "-wal", "-shm", "-journal", "-wake"))
+    yield from (directory / name for name in (*names, *database))
+    uploads = directory / "uploads"
+    if uploads.is_dir():
+        yield from uploads.glob("job-*")
+        if all(path.name.startswith("job-") for path in uploads.iterdir()):
+            yield uploads
 
 
 def require_writable(directory: Path) -> None:

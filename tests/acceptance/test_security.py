@@ -5,6 +5,7 @@ import json
 import re
 import select
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -164,7 +165,11 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
             "SECRETARY_LIMITS__MAX_REQUEST_MB": "1",
             "SECRETARY_LIMITS__MAX_UPLOAD_MB": "2",
         }
-        running = stack.enter_context(Program(directory, **settings).serving())
+        program = Program(directory, **settings)
+        old = program.data_dir / "cache" / "pdf" / "old"
+        old.mkdir(parents=True)  # with the modes of an older version
+        (old / "page_001.txt").touch()
+        running = stack.enter_context(program.serving())
         target = Target(running, directory, canary, allowed, {}, {}, [])
         _prepare(target)
         yield target
@@ -205,6 +210,17 @@ def filled(path: str, job: str, batch: str) -> str:
 def belongs_to_someone(path: str) -> bool:
     """Templates are public, and a track is made of the talks of several jobs."""
     return "{" in path and "/templates/" not in path and "/tracks/" not in path
+
+
+def test_no_file_of_the_service_can_be_read_by_other_accounts(target: Target) -> None:
+    data = target.directory / "data"
+    readable = [
+        path
+        for path in data.rglob("*")
+        if not path.is_symlink() and stat.S_IMODE(path.stat().st_mode) & 0o077
+    ]
+    assert readable == []
+    assert list(data.glob("jobs/*/*/a.txt")) and (data / "cache/pdf/old/page_001.txt").exists()
 
 
 class TestTraversal:

@@ -1,11 +1,13 @@
 """What every store guarantees for secrets."""
 
+import asyncio
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from pymongo import MongoClient
 
+from secretary.core.files import SECRET_BYTES
 from secretary.core.job import (
     AccessControl,
     Batch,
@@ -64,6 +66,25 @@ class TestParameters:
         await store.restart(JobQuery(job_id=job.job_id))
         (again,) = await claim(store)
         assert again.parameters == GIVEN
+
+
+class TestInstallation:
+    async def test_all_processes_with_a_store_share_one_secret(
+        self, store: Store, store_url: str
+    ) -> None:
+        others = [open_store(store_url) for _ in range(4)]
+        await asyncio.gather(*(other.open() for other in others))
+        known = {store.secret(), *(other.secret() for other in others)}
+        await asyncio.gather(*(other.close() for other in others))
+        assert len(known) == 1
+        assert len(store.secret()) == SECRET_BYTES
+
+    async def test_processes_that_start_together_create_one_secret(self, store_url: str) -> None:
+        stores = [open_store(store_url) for _ in range(4)]
+        await asyncio.gather(*(one.open() for one in stores))
+        known = await asyncio.gather(*(asyncio.to_thread(one.secret) for one in stores))
+        await asyncio.gather(*(one.close() for one in stores))
+        assert len(set(known)) == 1
 
 
 class TestNames:

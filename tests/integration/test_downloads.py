@@ -404,7 +404,18 @@ class TestRedirects:
                 await fetched(web, tmp_path / "file", network=network)
             assert web.connections == 1
 
-    @pytest.mark.parametrize("location", ["", "http://[::1", "http://x:y/", "//xn--0.x/"])
+    @pytest.mark.parametrize(
+        "location",
+        [
+            "",
+            "http://[::1",
+            "http://x:y/",
+            "//xn--0.x/",
+            "http:\\\\x",
+            "http:\\\\127.0.0.1\\a",
+            "http:x",
+        ],
+    )
     async def test_a_redirect_to_nowhere_is_a_failure(self, tmp_path: Path, location: str) -> None:
         async def answer(request: WebRequest) -> None:
             await request.redirect(location)

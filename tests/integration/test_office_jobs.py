@@ -1,6 +1,8 @@
 """Office files through the whole service: every format, read directly and with LibreOffice."""
 
 import io
+import json
+import re
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -23,6 +25,8 @@ module_wide = partial(pytest_asyncio.fixture, scope="module", loop_scope="module
 
 ROUTE = "/api/office/process"
 VIA_PDF = "/api/office/process-via-pdf"
+#: As they are, and as JSON escapes them.
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\\\\(?:b|f|u00[01])")
 
 
 @module_wide()
@@ -237,6 +241,26 @@ async def test_a_warning_says_that_previews_are_not_rendered(service: ServiceCli
     results = await service.read(ROUTE, a_docx(), "a.docx", **fields)
     assert [warning["code"] for warning in results["warnings"]] == ["PREVIEWS_NOT_RENDERED"]
     assert (await service.read(ROUTE, a_docx(), "a.docx"))["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.html", b"<!DOCTYPE html><title>T&#7;t</title><h1>Fruit&#27;[31m</h1><p>A&#127;b&#8;c"),
+        ("a.txt", b"Fruit and more\n\nAb\x0cc\x7f and more words of a text"),
+        ("a.rtf", rb"{\rtf1 Fruit\'1b[31m\par Ab\'07\u1? c\'7f}"),
+    ],
+)  # fmt: skip
+async def test_no_control_character_reaches_the_results(
+    service: ServiceClient, name: str, content: bytes
+) -> None:
+    results = await service.read(ROUTE, content, name)
+    files = ["markdown_file", "extracted_text_file", "page_markdown_file"]
+    urls = [*(results[file] for file in files if results.get(file)), *results["page_texts"]]
+    texts = [json.dumps(results), *[(await service.get(url)).text for url in urls]]
+    assert len(texts) > 2 and "Fruit" in texts[1]
+    shown = [text for text in texts if CONTROL.search(text)]
+    assert shown == []
 
 
 async def test_an_empty_document_fails(service: ServiceClient) -> None:

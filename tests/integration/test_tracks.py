@@ -217,9 +217,18 @@ class TestAllTracks:
         assert (available["tracks"], available["track_count"]) == ([], 0)
 
 
-async def test_nobody_sees_the_talks_of_others(tmp_path: Path) -> None:
+async def test_nobody_sees_or_replaces_the_talks_of_others(tmp_path: Path) -> None:
     async with service_with_model(tmp_path, Reads(filled)) as (service, server, web):
         await given_talk(service, web, "Apples", "Fruit", user="ann")
+        other = {"template_content": "# Other {{session}}"}
+        await given_talk(service, web, "Apples", "Fruit", user="bob", **other)
+        for folder, beginning in (("@ann", "# Apples"), ("@bob", "# Other Apples")):
+            document = tmp_path / "sessions" / folder / "Fair 2026" / "en" / "Fruit" / "Apples.md"
+            assert document.read_text().startswith(beginning)
+        found = await service.get("/api/jobs?job_type=session&user_id=ann&include=results")
+        (job,) = found.json()["data"]["jobs"]
+        assert job["results"]["target_dir"] == "sessions/@ann/Fair 2026/en/Fruit"
+        assert job["results"]["asset_dir"] == "sessions/@ann/Fair 2026/assets/Apples"
         await given_talk(service, web, "Pears", "Fruit", user="bob")
         await given_talk(service, web, "Leeks", "Vegetables", user="bob")
         ann = {"X-User-ID": "ann"}

@@ -58,6 +58,27 @@ def test_options_cannot_be_read_from_the_name(cache: Cache) -> None:
     assert "secret" not in entry(cache, password="secret").name
 
 
+def test_options_cannot_be_guessed_from_the_name(tmp_path: Path) -> None:
+    """A plain hash of four digits is looked up in ten thousand steps."""
+    names = {
+        entry(Cache(tmp_path, secret=secret * 32), password="1234").name
+        for secret in (b"a", b"b", b"c")
+    }
+    assert len(names) == 3
+
+
+def test_nor_by_submitting_another_document_with_the_same_options(cache: Cache) -> None:
+    hashes = {entry(cache, sha256, password="1234").name.rpartition("-")[2] for sha256 in (A, B)}
+    assert len(hashes) == 2
+
+
+def test_caches_with_the_same_secret_share_their_entries(tmp_path: Path) -> None:
+    first, second = (Cache(tmp_path, secret=b"s" * 32) for _ in range(2))
+    entry(first, password="1234").save_metadata({"page_count": 3})
+    assert entry(second, password="1234").metadata == {"page_count": 3}
+    assert "secret" not in repr(first)
+
+
 def test_an_entry_of_another_version_is_replaced(cache: Cache) -> None:
     old = entry(cache, version="1")
     (old.directory / "page_001.txt").write_text("old")

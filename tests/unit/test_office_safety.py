@@ -24,7 +24,7 @@ from secretary.core.errors import (
 )
 from secretary.core.files import detect_file_type
 
-from ..hostile_office import members
+from ..hostile_office import members, xlsx_of
 from ..minimal_files import PNG, zipped
 from ..office_files import (
     NAMES,
@@ -146,6 +146,25 @@ class TestZips:
         )
         with pytest.raises(FileTooLarge):
             read(bomb, "xlsx", tmp_path)
+
+    @pytest.mark.parametrize("kind", ["xlsx", "ods", "odt"])
+    def test_one_long_text_in_many_cells_is_too_large(self, kind: str, tmp_path: Path) -> None:
+        text = "".join(f"{number:x} " for number in range(5000))
+        row = '<row><c t="s"><v>0</v></c></row>'
+        times = 'table:number-{}-repeated="900"'.format
+        table = (
+            f"<table:table><table:table-row {times('rows')}><table:table-cell {times('columns')}>"
+            f"<text:p>{text}</text:p></table:table-cell></table:table-row></table:table>"
+        )
+        content = {
+            "xlsx": lambda: xlsx_of(
+                f"<sheetData>{row * 5000}</sheetData>", f"<si><t>{text}</t></si>"
+            ),
+            "ods": lambda: odf_of("spreadsheet", table),
+            "odt": lambda: odf_of("text", table),
+        }[kind]()
+        with pytest.raises(FileTooLarge, match="cells of the document"):
+            read(content, kind, tmp_path)
 
     def test_all_parts_together_have_a_limit(self, tmp_path: Path) -> None:
         with pytest.raises(FileTooLarge, match="once it is unpacked"):
@@ -389,3 +408,32 @@ def test_a_page_of_backticks_takes_no_time(tmp_path: Path, tag: str) -> None:
     )
     assert time.monotonic() - start < 20
     assert output.count("`") == 1_200_002
+
+
+ATTRIBUTES = " ".join(f"a{number}=1" for number in range(100_000))
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f"<p {ATTRIBUTES}>Text",
+        f"<p {ATTRIBUTES}",
+        f'<p x" {ATTRIBUTES}>Text',
+        f"<p x='>' {ATTRIBUTES}>Text",
+        f"<!--><p {ATTRIBUTES}>Text -->",
+        f'<title>a</titles><b x="</title><p {ATTRIBUTES}>"',
+    ],
+    ids=["plain", "open", "quote", "greater", "comment", "title"],
+)
+def test_an_element_with_many_attributes_is_refused_before_it_is_parsed(
+    page: str, tmp_path: Path
+) -> None:
+    """The parser needs a minute for it: it compares each attribute with all others."""
+    with pytest.raises(FileCorrupt, match="more than 500 attributes"):
+        read(f"<!DOCTYPE html>{page}".encode("utf-16"), "html", tmp_path)
+
+
+def test_text_that_looks_like_attributes_is_read(tmp_path: Path) -> None:
+    words = "word " * 2000
+    page = f"<!DOCTYPE html><!-- <p {words}> --><script>a <b {words}</script><p title='<p {words}'>"
+    assert markdown(f"{page}1 < 2 {words}".encode(), "html", tmp_path).startswith("1 < 2 word")

@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from secretary.core.job import MASK, Job, has_secrets, mask_secrets, remove_secrets
+from secretary.core.job import (
+    MASK,
+    Job,
+    Webhook,
+    drop_masked,
+    has_secrets,
+    mask_secrets,
+    mask_url,
+    remove_secrets,
+)
 from secretary.handlers import BUILTIN
 
 GIVEN: dict[str, Any] = {
@@ -33,6 +42,35 @@ def test_or_left_out() -> None:
     }
     assert remove_secrets(GIVEN) == harmless
     assert (has_secrets(GIVEN), has_secrets(harmless)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://ann:sesame@example.org/a.pdf", "https://•••@example.org/a.pdf"),
+        ("https://example.org/a?v=1&access_token=s#x", "https://example.org/a?v=1&access_token=•••#x"),
+        ("https://b.s3.test/a?X-Amz-Expires=9&X-Amz-Signature=s&X-Amz-Security-Token=s",
+         "https://b.s3.test/a?X-Amz-Expires=9&X-Amz-Signature=•••&X-Amz-Security-Token=•••"),
+        ("https://c.blob.test/a?se=2026&sig=s%2Fs", "https://c.blob.test/a?se=2026&sig=•••"),
+        ("https://example.org/?apiKey=s;key=s", "https://example.org/?apiKey=•••;key=•••"),
+        ("https://example.org/watch?v=s&monkey=s", "https://example.org/watch?v=s&monkey=s"),
+        ("Read https://example.org/?token=s", "Read https://example.org/?token=s"),
+    ],
+)  # fmt: skip
+def test_urls_are_shown_without_their_secrets(url: str, shown: str) -> None:
+    parameters = {"url": url, "file_source": {"type": "url", "value": url}}
+    assert mask_secrets(parameters) == {
+        "url": shown,
+        "file_source": {"type": "url", "value": shown},
+    }
+    webhook = Webhook(url=url)
+    assert webhook.public()["url"] == (shown if url.startswith("https") else mask_url(url))
+
+
+def test_a_masked_url_that_a_client_sends_back_changes_nothing() -> None:
+    given = {"url": f"https://example.org/?token={MASK}", "page_end": 3, "text": f"a {MASK}"}
+    assert drop_masked(given) == {"page_end": 3, "text": f"a {MASK}"}
+    assert drop_masked({"file_source": {"type": "url", "value": given["url"]}}) == {}
 
 
 def test_all_else_stays_as_it_is() -> None:

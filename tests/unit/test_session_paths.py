@@ -16,6 +16,7 @@ from secretary.web.talk import (
     filename_key,
     folder_name,
     language_name,
+    published_root,
     session_paths,
     title_stem,
     unique_stems,
@@ -100,6 +101,37 @@ def test_the_file_name_of_a_client_becomes_one_part(name: str, stem: str) -> Non
 )
 def test_a_language_is_a_short_code(text: str, name: str) -> None:
     assert language_name(text) == name
+
+
+@pytest.mark.parametrize(
+    ("user", "folder"),
+    [
+        (None, "sessions"),
+        ("ann", "sessions/@ann"),
+        ("ann.lee@example.org", "sessions/@ann.lee@example.org"),
+        ("Ann", "sessions/@Ann~17239b6e25011033"),
+        ("../ann", "sessions/@ann~2a8c40f72d4a407a"),
+        ("", "sessions/@user~e3b0c44298fc1c14"),
+    ],
+)
+def test_each_user_has_a_folder_for_documents(user: str | None, folder: str) -> None:
+    assert str(published_root(user)) == folder
+
+
+@settings(max_examples=300)
+@given(HOSTILE, HOSTILE)
+@example("ann", "Ann")
+@example("ann", "ann~1")
+@example("ann.", "ann")
+def test_no_two_users_share_a_folder(first: str | None, second: str | None) -> None:
+    roots = [published_root(user) for user in (first, second)]
+    for root in roots:
+        assert len(root.parts) <= 2 and root.parts[0] == "sessions"
+        for part in root.parts[1:]:
+            assert part.startswith("@")
+            assert_safe(part.replace("~", ""))
+    keys = {filename_key(str(root)) for root in roots}
+    assert len(keys) == len({first, second})
 
 
 @settings(max_examples=300)

@@ -32,6 +32,43 @@ def test_nobody_speaks_in(name: str, tmp_path: Path) -> None:
     assert sum(end - start for start, end in detected_speech(STEADY[name], tmp_path)) < 0.2
 
 
+def beeps(*frequencies: float, on: float = 0.3, off: float = 0.7, level: float = 0.3) -> np.ndarray:
+    tone = sum(np.sin(2 * np.pi * frequency * time) for frequency in frequencies)
+    return np.asarray(level * tone * (time % (on + off) < on))
+
+
+TONES = {
+    "a tone": STEADY["a tone"],
+    "a tone after silence": np.concatenate([silence(5), STEADY["a tone"], silence(5)]),
+    "beeps": beeps(1000),
+    "high beeps": beeps(3150, on=0.15, off=0.25),
+    "dialling": beeps(770, 1336, on=0.1, off=0.1, level=0.2),
+    "beeps in a room": beeps(880) + noise(20, 0.005),
+}
+
+
+@pytest.mark.parametrize("name", TONES)
+def test_a_tone_is_no_speech(name: str, tmp_path: Path) -> None:
+    """Engines transcribe it as "Beep"."""
+    assert detected_speech(TONES[name], tmp_path) == []
+
+
+@needs("flite")
+def test_speech_beside_beeps_is_found(tmp_path: Path) -> None:
+    sound, expected = conversation()
+    with_beeps = sound.copy()
+    for start, end in expected:
+        for at in (start - 1.0, end + 0.3):
+            beep = slice(round(at * SAMPLE_RATE), round((at + 0.5) * SAMPLE_RATE))
+            with_beeps[beep] += 0.5 * np.sin(2 * np.pi * 1000 * time[: beep.stop - beep.start])
+    plain, found = detected_speech(sound, tmp_path), detected_speech(with_beeps, tmp_path)
+    seconds = sum(end - start for start, end in plain)
+    assert sum(end - start for start, end in found) == pytest.approx(seconds, rel=0.1)
+    for start, end in expected:
+        assert any(abs(one - start) < 0.3 for one, _ in found), found
+        assert any(abs(one - end) < 0.3 for _, one in found), found
+
+
 @pytest.mark.parametrize("size", [0, 1, 2, 100, 639, 641])
 def test_hardly_any_sound_is_none(size: int, tmp_path: Path) -> None:
     path = tmp_path / "sound.raw"

@@ -15,6 +15,7 @@ from typing import Any
 from ..app import Application
 from ..config import Settings
 from ..core.errors import InvalidParameters, InvalidSettings, NotFound
+from ..core.files import PRIVATE_UMASK
 from ..core.job import FINAL_STATUSES, Job, JobStatus, JobWarning, new_id
 from ..jobs.service import JobService
 from ..jobs.submission import BatchRequest, JobRequest, parse_request
@@ -177,6 +178,8 @@ class LocalBackend:
                     " yet. Start the service there, choose another directory with --data-dir, or a"
                     " service with --url."
                 )
+            if create:
+                os.umask(PRIVATE_UMASK)
             await self._stack.enter_async_context(self._app)
             self._job_service = self._app.job_service
         return self._job_service

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import Conflict, InvalidParameters
+from ..core.files import PRIVATE_UMASK
 from .backend import FINAL, Document, JobProgress, OnProgress, Status
 from .options import AsJson, ConfigFile, DataDir, Target
 from .output import (
@@ -230,6 +231,7 @@ def _open_target(
     """Open a store; None if a dry run would create its database file."""
     from ..migration.copy import open_location
 
+    os.umask(PRIVATE_UMASK)
     file = address.database_file
     is_missing = file is not None and not file.exists()
     return nullcontext() if dry_run and is_missing else open_location(address)

@@ -1,12 +1,16 @@
-"""Files: their type by content (names and announced types can be wrong), safe names, and atomic
-replacement."""
+"""Files: their type by content (names and announced types can be wrong), safe names, atomic
+replacement, permissions, and secrets."""
 
+import fcntl
 import mimetypes
 import mmap
+import os
 import re
+import secrets
+import stat
 import unicodedata
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes
@@ -71,6 +75,73 @@ def atomic_write(target: Path) -> Iterator[Path]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+#: Of a process that handles documents: what it creates is for its own account only.
+PRIVATE_UMASK = 0o077
+
+
+def make_private(paths: Iterable[str | os.PathLike[str]]) -> int:
+    """Revoke the access of other accounts to these files and directory trees, and return the number
+    of changes. Leaves out links, what belongs to other accounts, files that are also linked from
+    elsewhere, and what is inside a directory that others cannot enter anyway."""
+    links: dict[int, list[str]] = {}
+    changed = sum(_make_private(os.fspath(path), links) for path in paths)
+    for names in links.values():
+        with suppress(FileNotFoundError):
+            status = os.lstat(names[0])
+            if len(names) == status.st_nlink:
+                changed += _restrict(names[0], status)
+    return changed
+
+
+def _make_private(path: str, links: dict[int, list[str]], *, is_inside: bool = False) -> int:
+    changed = 0
+    with suppress(FileNotFoundError):  # removed meanwhile
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode) or status.st_uid != os.geteuid():
+            return 0
+        if stat.S_ISDIR(status.st_mode):
+            if not (is_inside or status.st_mode & 0o077):
+                return 0
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    changed += _make_private(entry.path, links, is_inside=True)
+        elif status.st_nlink > 1:
+            links.setdefault(status.st_ino, []).append(path)
+            return 0
+        changed += _restrict(path, status)
+    return changed
+
+
+def _restrict(path: str, status: os.stat_result) -> int:
+    allowed = 0o700 if stat.S_ISDIR(status.st_mode) else 0o600
+    mode = stat.S_IMODE(status.st_mode)
+    if not mode & 0o077:
+        return 0
+    os.chmod(path, mode & allowed)
+    return 1
+
+
+#: The length of secrets for keyed hashes.
+SECRET_BYTES = 32
+
+
+def load_or_create_secret(path: Path) -> bytes:
+    """The secret in a file that only its owner can read. Processes that create it at the same time
+    get the same one."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        secret = file.read()
+        if len(secret) != SECRET_BYTES:  # new, or its writer was killed
+            secret = secrets.token_bytes(SECRET_BYTES)
+            file.seek(0)
+            file.truncate()
+            file.write(secret)
+            file.flush()
+            os.fsync(file.fileno())
+        return secret
 
 
 def detect_file_type(path: Path) -> str | None:

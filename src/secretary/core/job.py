@@ -1,6 +1,7 @@
 """Jobs, batches and outcomes: the data that every other module passes around, without I/O."""
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -215,9 +216,14 @@ class Webhook(StoredModel):
     ] = Field(default=None, description="Events to deliver; all if omitted")
 
     def public(self) -> dict[str, Any]:
-        """As clients may read it: without token, secret and header values."""
+        """As clients may read it: without token, secret, header values, and secrets in the URL."""
         document = self.model_dump(mode="json", by_alias=True, include=set(Webhook.model_fields))
-        return document | {"token": None, "secret": None, "headers": dict.fromkeys(self.headers)}
+        return document | {
+            "url": mask_url(self.url),
+            "token": None,
+            "secret": None,
+            "headers": dict.fromkeys(self.headers),
+        }
 
     def wants(self, phase: str) -> bool:
         if self.events is None:
@@ -580,7 +586,47 @@ def has_secrets(parameters: dict[str, Any]) -> bool:
 
 def mask_secrets(parameters: dict[str, Any]) -> dict[str, Any]:
     """Parameters as responses show them: reading a job does not reveal its secrets."""
-    return _replace_secrets(parameters, shown=MASK) if has_secrets(parameters) else parameters
+    shown = _replace_secrets(parameters, shown=MASK) if has_secrets(parameters) else parameters
+    return {name: _mask_urls(value) for name, value in shown.items()}
+
+
+#: The last word of the names of query parameters that are secrets, beside `SECRET_SUFFIXES`: those
+#: of signed URLs and API keys.
+SECRET_QUERY_WORDS = frozenset({"sig", "signature", "key", "auth", "jwt"})
+_USER_INFO = re.compile(r"(?<=://)[^/?#@]*(?=@)")
+_QUERY_VALUE = re.compile(r"(?<=[?&;#])([^=&;#]*)=([^&;#]+)")
+
+
+def mask_url(url: str) -> str:
+    """A URL as responses show it: without user and password, and without the values of query
+    parameters that are secrets, such as the signature of a signed URL."""
+
+    def mask(match: re.Match[str]) -> str:
+        words = re.split(r"[-_.]", match[1].lower())
+        secret = "".join(words).endswith(SECRET_SUFFIXES) or words[-1] in SECRET_QUERY_WORDS
+        return f"{match[1]}={MASK}" if secret else match[0]
+
+    return _QUERY_VALUE.sub(mask, _USER_INFO.sub(MASK, url))
+
+
+#: No parameter has a longer URL.
+_MAX_URL = 8000
+
+
+def _is_url(value: str) -> bool:
+    is_url = value[:8].lower().startswith(("http://", "https://")) and len(value) <= _MAX_URL
+    return is_url and not re.search(r"\s", value)
+
+
+def _mask_urls(value: Any, depth: int = 3) -> Any:
+    """The value with all URLs in it masked, as deep as sources are nested."""
+    if isinstance(value, str):
+        return mask_url(value) if _is_url(value) else value
+    if isinstance(value, dict) and depth:
+        return {name: _mask_urls(inner, depth - 1) for name, inner in value.items()}
+    if isinstance(value, list) and depth:
+        return [_mask_urls(inner, depth - 1) for inner in value]
+    return value
 
 
 def remove_secrets(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -590,7 +636,13 @@ def remove_secrets(parameters: dict[str, Any]) -> dict[str, Any]:
 
 def drop_masked(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Without masked values that a client has read and sends back."""
-    return {name: value for name, value in parameters.items() if value != MASK}
+    return {name: value for name, value in parameters.items() if not _is_masked(value)}
+
+
+def _is_masked(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_is_masked, value.values()))
+    return value == MASK or (isinstance(value, str) and MASK in value and _is_url(value))
 
 
 def _replace_secrets(parameters: dict[str, Any], *, shown: str | None) -> dict[str, Any]:

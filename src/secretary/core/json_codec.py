@@ -1,9 +1,11 @@
-"""JSON encoding. Results can be tens of megabytes: large values are encoded off the event loop."""
+"""JSON encoding, and texts without control characters. Results can be tens of megabytes: large
+values are encoded off the event loop."""
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import orjson
 
@@ -50,6 +52,30 @@ def is_valid_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+#: Control characters other than tabs and line breaks.
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+#: Those that separate words: vertical tab, form feed, next line.
+_SEPARATORS = "\x0b\x0c\x85"
+
+
+def clean_text(text: str) -> str:
+    """The text without control characters: documents and models produce them, and databases, XML
+    and terminals choke on them."""
+    return _CONTROL.sub(lambda match: " " if match[0] in _SEPARATORS else "", text)
+
+
+def clean_texts(value: T) -> T:
+    """JSON with all its texts and keys cleaned."""
+    cleaned: Any = value
+    if isinstance(value, str):
+        cleaned = clean_text(value)
+    elif isinstance(value, dict):
+        cleaned = {clean_texts(key): clean_texts(item) for key, item in value.items()}
+    elif isinstance(value, list):
+        cleaned = [clean_texts(item) for item in value]
+    return cast(T, cleaned)
 
 
 def is_large(value: Any) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Required, TypedDict
 import orjson
 
 from ..core.files import atomic_write
+from ..core.json_codec import clean_text
 from ..storage import append_log
 from ..storage.append_log import RecordRef
 
@@ -106,6 +107,10 @@ class PageStore:
 
     def save(self, page: Page) -> None:
         """Write the record last: a page with a record is complete."""
+        texts = {method: clean_text(text) for method, text in page.texts.items()}
+        page = replace(
+            page, text=clean_text(page.text), markdown=clean_text(page.markdown), texts=texts
+        )
         if page.text:
             self.write(page_text_file(page.number), page.text.encode("utf-8", "replace"))
         fields = {name: getattr(page, name) for name in _FIELDS}

@@ -4,12 +4,12 @@ import html
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..core.json_codec import encode_json
+from ..core.json_codec import clean_text, clean_texts, encode_json
 from .assembly import MAX_RESULTS_BYTES, RESULTS_FILE
 from .pages import write_new
 
@@ -167,6 +167,13 @@ class TextOutput:
 
 def write_text_output(output: TextOutput) -> None:
     """Write the result files, and `texts.json` with the long part of the results."""
+    output = replace(
+        output,
+        markdown=clean_text(output.markdown),
+        structured_data=clean_texts(output.structured_data),
+        front_matter=clean_texts(output.front_matter),
+        text=clean_texts(output.text),
+    )
     text, data = _render(output)
     directory = Path(output.directory)
     write_new(directory / RESULT_FILE, output.markdown.encode("utf-8", "replace"))
@@ -207,13 +214,14 @@ def update_text_output(
     front_matter: Mapping[str, Any],
 ) -> None:
     """Replace the Markdown of existing files and results."""
+    markdown = clean_text(markdown)
     write_new(Path(directory, RESULT_FILE), markdown.encode("utf-8", "replace"))
     path = Path(directory, RESULTS_FILE)
     results = json.loads(path.read_bytes())
     is_short = len(markdown) <= MAX_RESULTS_BYTES
     results |= {
         "markdown_content": markdown if is_short else None,
-        "structured_data": structured_data,
-        "metadata": {**results.get("metadata", {}), "front_matter": front_matter},
+        "structured_data": clean_texts(structured_data),
+        "metadata": {**results.get("metadata", {}), "front_matter": clean_texts(front_matter)},
     }
     write_new(path, encode_json(results))

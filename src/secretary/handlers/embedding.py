@@ -12,7 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from ..core.callables import in_batches, map_limited
 from ..core.errors import FileTooLarge, UpstreamRefused
 from ..core.job import iso, utc_now
-from ..core.json_codec import encode_json
+from ..core.json_codec import clean_text, encode_json
 from ..documents.assembly import RESULTS_FILE
 from ..documents.chunking import Chunk, chunk_markdown
 from ..documents.markdown import estimate_tokens
@@ -92,7 +92,7 @@ async def embedding(ctx: EmbeddingContext) -> EmbeddingResults:
     parameters = ctx.parameters
     llm = ctx.llm.with_model("embedding", parameters.embedding_model)
     split = partial(chunk_markdown, size=parameters.chunk_size, overlap=parameters.overlap)
-    chunks = await asyncio.to_thread(split, parameters.markdown)
+    chunks = await asyncio.to_thread(split, clean_text(parameters.markdown))
     _check_size(len(chunks), parameters.embedding_dimensions)
     vectors, processed = await _embed(ctx, llm, chunks)
     await ctx.progress("postprocessing", 95)

@@ -21,6 +21,7 @@ from ..core.errors import (
     ProcessDied,
     UnsupportedFile,
 )
+from ..core.json_codec import clean_text
 from ..core.languages import language_code
 from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext, handles
@@ -38,7 +39,16 @@ from ..media.transcript import (
     encode_record,
 )
 from ..storage import append_log
-from ..web.talk import ROOT, VIDEO_KINDS, LinkKind, SessionPaths, TalkPage, best_url, session_paths
+from ..web.talk import (
+    ROOT,
+    VIDEO_KINDS,
+    LinkKind,
+    SessionPaths,
+    TalkPage,
+    best_url,
+    published_root,
+    session_paths,
+)
 from .document_pipeline import PageOptions, check_source
 from .media_pipeline import TIMEOUT, WRITE_TRANSCRIPT
 from .office import read_office
@@ -185,6 +195,7 @@ async def session(ctx: SessionContext) -> SessionResults:
     )
     more = appendix(talk, paths, has_model=has_model)
     markdown = f"{rendered.markdown.rstrip()}\n\n{more}\n" if more else rendered.markdown
+    markdown = clean_text(markdown)
     results = await _write_results(ctx, talk, paths, rendered, markdown)
     return results.model_copy(update={"warnings": warnings})
 
@@ -382,7 +393,7 @@ def _load_slides(directory: Path) -> list[TalkSlide]:
 
 
 async def _given_transcript(ctx: SessionContext, language: str | None) -> TalkTranscript | None:
-    text = (ctx.parameters.video_transcript or "").strip()
+    text = clean_text(ctx.parameters.video_transcript or "").strip()
     if not text:
         return None
     directory = ctx.scratch / "given"
@@ -492,7 +503,8 @@ async def _write_results(
     assets = await asyncio.to_thread(write_files, directory, paths, talk, markdown)
     await ctx.log(f"Output: {len(markdown):,} characters, {counted(len(assets), 'file')} beside it")
     page_texts = await asyncio.to_thread(write_page_texts, directory, talk)
-    await asyncio.to_thread(publish, directory / ROOT, ctx.cache.data_directory / ROOT)
+    published = published_root(ctx.job.user_id)
+    await asyncio.to_thread(publish, directory / ROOT, ctx.cache.data_directory / published)
     more = long_results(talk, rendered.structured_data, markdown)
     await asyncio.to_thread((directory / RESULTS_FILE).write_bytes, more)
     with_archive = ctx.parameters.create_archive
@@ -501,8 +513,8 @@ async def _write_results(
         markdown_file=str(paths.document),
         attachments_url=talk.facts["attachments_url"],
         assets=assets,
-        asset_dir=str(paths.assets),
-        target_dir=str(paths.document.parent),
+        asset_dir=str(published / paths.assets.relative_to(ROOT)),
+        target_dir=str(published / paths.document.parent.relative_to(ROOT)),
         archive_filename=f"{paths.document.stem}.zip" if with_archive else None,
         archive_root=ROOT,
         page_texts=page_texts,

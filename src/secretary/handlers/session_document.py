@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..core.files import atomic_write
-from ..core.json_codec import encode_json
+from ..core.json_codec import clean_texts, encode_json
 from ..core.languages import language_code
 from ..documents.assembly import MAX_RESULTS_BYTES
 from ..media.speech.engines import TimedText
@@ -249,7 +249,7 @@ def long_results(talk: Talk, structured: Mapping[str, Any], markdown: str) -> by
         if text is not None and len(text) <= room:
             room -= len(text)
             results[name] = text
-    return encode_json(results)
+    return encode_json(clean_texts(results))
 
 
 def write_page_texts(directory: Path, talk: Talk) -> list[str]:
@@ -288,7 +288,8 @@ def other_frames(talk: Talk) -> list[Frame]:
 
 
 def publish(directory: Path, root: Path) -> None:
-    """Copy the tree to `root`, which has those of all talks, replacing files of the same name."""
+    """Copy the tree to `root`, which has those of all talks of a user, replacing files of the same
+    name."""
     for path in directory.rglob("*"):
         if path.is_file():
             target = root / path.relative_to(directory)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_va
 from ..core.callables import LazyCallable, map_limited
 from ..core.errors import FileCorrupt, FileTooLarge, UnsupportedFile, UpstreamRefused
 from ..core.job import JobWarning
-from ..core.json_codec import encode_json
+from ..core.json_codec import clean_text, encode_json
 from ..documents.assembly import RESULTS_FILE
 from ..documents.pages import write_new
 from ..jobs.handler import JobContext, handles
@@ -234,7 +234,7 @@ async def _write_results(
         warnings = [*warnings, JobWarning(code="PARAMETER_REJECTED", message=text)]
     for warning in warnings:
         await ctx.log(warning.message, "warning")
-    prompt = encode_json({"prompt": ctx.parameters.prompt})
+    prompt = encode_json({"prompt": clean_text(ctx.parameters.prompt)})
     await asyncio.to_thread(write_new, ctx.directory / RESULTS_FILE, prompt)
     first = images[0]
     return ImageResults(

@@ -9,11 +9,11 @@ from pathlib import Path
 from pydantic import Field
 
 from ..core.errors import UnsupportedFile
-from ..core.json_codec import encode_json
+from ..core.json_codec import clean_text, clean_texts, encode_json
 from ..core.languages import language_code
 from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext, handles
-from ..web.talk import ROOT, track_path
+from ..web.talk import ROOT, published_root, track_path
 from .parameters import TemplateParameters, TrackResults, text_field, with_requested_model
 from .progress import StepProgress
 from .session_document import publish
@@ -72,14 +72,17 @@ async def track(ctx: TrackContext) -> TrackResults:
     )
     await ctx.progress("postprocessing", 95)
     path = track_path(event=parameters.event, language=language, track=parameters.track)
-    await asyncio.to_thread(_write, ctx.directory / path, rendered.markdown)
-    await asyncio.to_thread(publish, ctx.directory / ROOT, ctx.cache.data_directory / ROOT)
-    texts = {"markdown_content": rendered.markdown, "structured_data": rendered.structured_data}
+    markdown = clean_text(rendered.markdown)
+    await asyncio.to_thread(_write, ctx.directory / path, markdown)
+    published = published_root(ctx.job.user_id)
+    await asyncio.to_thread(publish, ctx.directory / ROOT, ctx.cache.data_directory / published)
+    data = clean_texts(rendered.structured_data)
+    texts = {"markdown_content": markdown, "structured_data": data}
     await asyncio.to_thread((ctx.directory / RESULTS_FILE).write_bytes, encode_json(texts))
     return TrackResults(
         warnings=warnings,
         markdown_file=str(path),
-        target_dir=str(path.parent),
+        target_dir=str(published / path.parent.relative_to(ROOT)),
         archive_filename=None,
         context=parameters.context,
         metadata={

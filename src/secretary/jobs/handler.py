@@ -27,6 +27,7 @@ from ..core.job import (
     flatten_parameters,
     normalize_parameters,
 )
+from ..core.json_codec import clean_texts
 from ..llm import Llm
 from ..llm.templates import Library
 from ..storage.artifacts import ArtifactSync
@@ -232,9 +233,14 @@ async def run_in_thread(
 
 
 def results_as_json(results: Results) -> dict[str, Any] | None:
-    if isinstance(results, BaseModel):
-        return results.model_dump(mode="json")
-    return dict(results) if results is not None else None
+    """The results as they are stored, without control characters."""
+    if results is None:
+        return None
+    document = results.model_dump(mode="json") if isinstance(results, BaseModel) else dict(results)
+    try:
+        return clean_texts(document)
+    except RecursionError:  # nested too deeply to be stored
+        return document
 
 
 LegacyHandler = Callable[[Any, Any, ResourceCalculator], Awaitable[None]]

@@ -31,7 +31,7 @@ class TrackSession:
     language: str
     event: str
     track: str
-    #: `sessions/<Event>/<language>/<Track>`.
+    #: `sessions/[@<user>/]<Event>/<language>/<Track>`.
     directory: PurePosixPath
     #: The same for all translations of a talk.
     assets: str
@@ -74,7 +74,7 @@ async def list_tracks(job_service: JobService, *, user: str | None) -> list[Trac
     while count < MAX_SESSIONS:
         page = await job_service.store.find(query)
         for session in filter(None, map(_session, page.items)):
-            key = (session.directory.parts[1], session.directory.name)
+            key = (session.directory.parts[-3], session.directory.name)
             by_track.setdefault(key, []).append(session)
         count += len(page.items)
         if page.next_cursor is None:
@@ -88,16 +88,18 @@ def _session(job: Job) -> TrackSession | None:
     results = job.results or {}
     metadata, directory = results.get("metadata") or {}, results.get("target_dir")
     path = PurePosixPath(directory) if isinstance(directory, str) else PurePosixPath()
-    if len(path.parts) != 4 or not isinstance(metadata, dict):
+    if len(path.parts) not in (4, 5) or not isinstance(metadata, dict):
         return None  # not of a built-in handler
+    # Without the folder of the user, which jobs of older versions do not have.
+    assets = "/".join(PurePosixPath(str(results.get("asset_dir"))).parts[-3:])
     return TrackSession(
         job=job,
         title=str(metadata.get("session") or metadata.get("title") or ""),
-        language=str(metadata.get("language") or path.parts[2]),
-        event=str(metadata.get("event") or path.parts[1]),
+        language=str(metadata.get("language") or path.parts[-2]),
+        event=str(metadata.get("event") or path.parts[-3]),
         track=str(metadata.get("track") or path.name),
         directory=path,
-        assets=str(results.get("asset_dir")),
+        assets=f"{job.user_id or ''}/{assets}",
     )
 
 

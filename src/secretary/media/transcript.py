@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from ..core.errors import FileCorrupt
-from ..core.json_codec import encode_json
+from ..core.json_codec import clean_text, encode_json
 from ..documents.assembly import MAX_RESULTS_BYTES, RESULTS_FILE
 from ..documents.markdown import escape_line_start
 from ..storage import append_log
@@ -62,7 +62,9 @@ def encode_record(transcription: Transcription) -> bytes:
 
 def decode_record(record: bytes) -> Transcription:
     values = orjson.loads(record)
-    segments = tuple(TimedText(*segment) for segment in values.pop("said"))
+    segments = tuple(
+        TimedText(start, end, clean_text(text)) for start, end, text in values.pop("said")
+    )
     return Transcription(**values, segments=segments)
 
 
@@ -101,7 +103,7 @@ def write_transcript(transcript: Transcript) -> None:
     blocks = as_markdown(
         segments, title=transcript.title, chapters=transcript.chapters, images=transcript.images
     )
-    markdown = "".join(blocks)
+    markdown = clean_text("".join(blocks))
     (directory / MARKDOWN_FILE).write_text(markdown, encoding="utf-8", errors="replace")
     (directory / RESULTS_FILE).write_bytes(encode_json(_results(transcript, segments, markdown)))
 

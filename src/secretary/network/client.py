@@ -230,8 +230,11 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         with _as_httpx_errors():
             response = await self._pool.handle_async_request(core_request)
         answered = httpx.Headers(response.headers)
-        try:  # httpx parses the Location header even if it follows no redirects
+        try:  # httpx builds the next request even if it follows no redirects
             _ = url.join(answered.get("location", "")).host
+            following = httpx.URL(answered.get("location", ""))
+            if following.scheme and not following.host:
+                following.copy_with(host=url.host)
         except (httpx.InvalidURL, ValueError):  # undocumented errors
             del answered["location"]
         extensions = {

@@ -2,19 +2,21 @@
 
 import contextlib
 import hashlib
+import hmac
 import json
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from ..core.files import atomic_write
+from ..core.files import SECRET_BYTES, atomic_write
 
 #: The file in each entry with its version and metadata.
 ENTRY_FILE = "entry.json"
@@ -27,7 +29,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """The directory `cache/<kind>/<sha256>/<method>[-<hash of the options>]/`."""
+    """The directory `cache/<kind>/<sha256>/<method>[-<keyed hash of the options>]/`."""
 
     directory: Path
     #: Relative to the data directory.
@@ -61,6 +63,10 @@ class Cache:
 
     data_directory: Path
     max_bytes: int = 10 * 1024 * _MEBIBYTE
+    #: Keys the hashes in the names of entries, which every reader of a job sees: options contain
+    #: passwords, and those could be guessed from a plain hash. Caches share their entries if they
+    #: have the same secret.
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(SECRET_BYTES), repr=False)
 
     @property
     def root(self) -> Path:
@@ -73,8 +79,7 @@ class Cache:
         that version may still be using it."""
         name = f"cache/{kind}/{sha256}/{method}"
         if options:
-            text = json.dumps(options, sort_keys=True, default=str)
-            name += "-" + hashlib.sha256(text.encode()).hexdigest()[:16]
+            name += "-" + self._options_hash(kind, sha256, method, options)
         directory = self.data_directory / name
         stored = _read_entry_file(directory)
         if stored is not None and stored.get("version") != version:
@@ -93,6 +98,12 @@ class Cache:
         entry = CacheEntry(directory, name, version, stored["facts"] if stored else None)
         entry.touch()
         return entry
+
+    def _options_hash(self, kind: str, sha256: str, method: str, options: Mapping[str, Any]) -> str:
+        """Differs between documents with the same options: otherwise whoever submits documents
+        of their own could tell which passwords are the same."""
+        text = json.dumps([kind, sha256, method, options], sort_keys=True, default=str)
+        return hmac.digest(self.secret, text.encode(), "sha256").hex()[:16]
 
     def prune(self) -> int:
         """Evict the least recently used entries until the rest fits, and all empty ones, which

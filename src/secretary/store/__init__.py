@@ -57,6 +57,10 @@ class Store(
     async def open(self) -> None: ...
     async def close(self) -> None: ...
 
+    def secret(self) -> bytes:
+        """A random secret, created once and shared by all processes with this store, for keyed
+        hashes. Available while the store is open."""
+
 
 def open_store(url: str) -> Store:
     """Build the store that `url` names. Its driver is imported only now, so it stays optional."""

@@ -19,8 +19,6 @@ Element: TypeAlias = Any
 
 MAX_BYTES = 8 * 1024 * 1024
 MAX_ELEMENTS = 60_000
-#: Bytes of a tag without attribute values. The parser compares every attribute with every other.
-MAX_TAG = 16 * 1024
 #: Characters of the extracted text; an abstract has a few thousand.
 MAX_TEXT = 200_000
 #: Limits for Trafilatura, which visits every element many times; pages of talks have some hundreds.
@@ -32,8 +30,6 @@ MIN_EXTRACTED = 200
 FRAME = ("nav", "header", "footer", "aside", "form", "button", "dialog")
 _UNREAD = ("script", "style", "noscript", "template", "svg", "canvas", "object", "embed", "math")
 _HEADING = re.compile(rb"<(/?)h([1-6])(?![\w-])", re.I)
-_VALUE = re.compile(rb"\"[^\"]*\"|'[^']*'")
-_LONG_TAG = re.compile(rb"<[A-Za-z](?:[^\"'>]|\"[^\"]*\"|'[^']*'){2000,}+")
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -45,7 +41,6 @@ def read_page(path: str) -> bytes:
 
 def parse_page(data: bytes, url: str) -> Element:
     """Parse a page and make its links absolute; links that do not lead to the web are removed."""
-    _check_tags(data)
     root = parse_html(_close_headings(data))
     if sum(1 for _ in zip(root.iter(), range(MAX_ELEMENTS + 1), strict=False)) > MAX_ELEMENTS:
         raise FileTooLarge("The page has more elements than allowed", max_elements=MAX_ELEMENTS)
@@ -62,17 +57,6 @@ def parse_page(data: bytes, url: str) -> Element:
             else:
                 element.set(name, whole)
     return root
-
-
-def _check_tags(data: bytes) -> None:
-    first, *others = re.split(rb"<script", data, flags=re.I)
-    parts = [first]
-    for part in others:  # a less-than sign in a script starts no tag
-        start, end = part.find(b">") + 1, re.search(rb"</script", part, re.I)
-        parts += [b"<script", part[:start], part[end.start() :] if end else b""]
-    for tag in _LONG_TAG.finditer(b"".join(parts)):
-        if len(_VALUE.sub(b"", tag[0])) > MAX_TAG:
-            raise FileCorrupt("An element of the page has more attributes than allowed")
 
 
 def _close_headings(data: bytes) -> bytes:

@@ -316,6 +316,22 @@ def track_path(*, event: str | None, language: str | None, track: str | None) ->
     return home / f"{folder_name(track, NO_TRACK)}{SUFFIX}"
 
 
+#: User IDs that name a folder as they are, on every file system.
+_PLAIN_USER = re.compile(r"[a-z0-9](?:[a-z0-9._@+-]{0,58}[a-z0-9])?")
+
+
+def published_root(user_id: str | None) -> PurePosixPath:
+    """Where the documents of a user are published: `sessions/@<user>`, so that nobody replaces the
+    documents of others, or `sessions` without users. Names of events never begin with `@`."""
+    if user_id is None:
+        return PurePosixPath(ROOT)
+    name = user_id
+    if not _PLAIN_USER.fullmatch(user_id):
+        digest = hashlib.sha256(user_id.encode(errors="surrogatepass")).hexdigest()[:16]
+        name = f"{folder_name(user_id, 'user')}~{digest}"
+    return PurePosixPath(ROOT, f"@{name}")
+
+
 def folder_name(text: str | None, default: str) -> str:
     return _clean(text or "", _IN_FOLDERS, MAX_FOLDER) or default
 

@@ -22,6 +22,11 @@ _IS_ENCRYPTED = 1
 _COMPRESSION_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
+#: Characters in the cells of all tables. Cells may share one long text, so a small file can have
+#: more than fits into memory.
+MAX_CELL_CHARACTERS = 100_000_000
+
+
 class Archive:
     """A ZIP archive with a limit on its expanded size. Names are case-insensitive, as in OOXML."""
 
@@ -30,6 +35,7 @@ class Archive:
         self._members = {member.filename.lower(): member for member in archive.infolist()}
         self._max_expanded_bytes = max_expanded_bytes
         self._expanded_bytes = 0
+        self._cell_characters = 0
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._members
@@ -62,6 +68,13 @@ class Archive:
     def count(self, size: int) -> None:
         self._expanded_bytes += size
         self._check_size(self._expanded_bytes)
+
+    def count_cell_text(self, characters: int) -> None:
+        """Call this for the text of each cell before it is kept."""
+        self._cell_characters += characters
+        if self._cell_characters > MAX_CELL_CHARACTERS:
+            text = f"The cells of the document have more than {MAX_CELL_CHARACTERS:,} characters"
+            raise FileTooLarge(text, limit=MAX_CELL_CHARACTERS)
 
     def _check_size(self, size: int) -> None:
         if size > self._max_expanded_bytes:

@@ -73,6 +73,7 @@ def read_html(path: str, pictures: Pictures) -> OfficeDocument:
 
 def parse_html(data: bytes) -> Element:
     text = decode_markup(data).replace("\0", "")
+    _check_attributes(text)
     parser = etree.HTMLParser(
         encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True, huge_tree=True
     )
@@ -83,6 +84,32 @@ def parse_html(data: bytes) -> Element:
     if root is None:
         raise FileCorrupt("The page has no content")
     return root
+
+
+#: Attributes of an element. The parser compares each of them with all others.
+MAX_ATTRIBUTES = 500
+_ATTRIBUTE = r"""
+    [ \t\n\f\r/]*+ [^ \t\n\f\r/>] [^ \t\n\f\r/>=]*+
+    (?: [ \t\n\f\r]*+ = [ \t\n\f\r]*+
+        (?: "[^"]*+(?:"|\Z) | '[^']*+(?:'|\Z) | [^ \t\n\f\r>"'][^ \t\n\f\r>]*+ )?+ )?+"""
+#: Tags with their attributes, as HTML splits a page into tokens; comments and the content of
+#: elements without markup are skipped.
+_TAG = re.compile(
+    rf"""<!--(?:-?>|.*?(?:--!?>|\Z))
+    |<(script|style|textarea|title|xmp|iframe|noembed|noframes)(?=[\s/>])
+        (?P<attributes>(?:{_ATTRIBUTE})*+)[\s/]*+(?:>.*?(?:</\1(?=[\s/>])|\Z))?
+    |<[a-z][^\s/>]*+(?P<others>(?:{_ATTRIBUTE})*+)""",
+    re.DOTALL | re.IGNORECASE | re.VERBOSE,
+)
+
+
+def _check_attributes(text: str) -> None:
+    for tag in _TAG.finditer(text):
+        attributes = tag["attributes"] or tag["others"] or ""
+        if len(attributes) < 2 * MAX_ATTRIBUTES:
+            continue
+        if sum(1 for _ in re.finditer(_ATTRIBUTE, attributes, re.VERBOSE)) > MAX_ATTRIBUTES:
+            raise FileCorrupt(f"An element of the page has more than {MAX_ATTRIBUTES} attributes")
 
 
 def html_blocks(root: Element, picture: Callable[[str, str], Picture]) -> list[Block]:

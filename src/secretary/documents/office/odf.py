@@ -118,7 +118,7 @@ def read_ods(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDocu
         style = table.get(f"{TABLE}style-name")
         is_hidden = text.styles.property("table", style, f"{TABLE}display") == "false"
         blocks: list[Block] = [Heading(1, [Run(name + (" (hidden)" if is_hidden else ""))])]
-        if (grid := _read_sheet(table, max_cells).grid()) is not None:
+        if (grid := _read_sheet(table, archive, max_cells).grid()) is not None:
             blocks.append(grid)
         for frame in table.iter(f"{DRAW}frame"):
             blocks += text.shape(frame)
@@ -277,7 +277,7 @@ def _row_cells(row: Element) -> Iterator[tuple[Element, int, bool]]:
         yield cell, count, cell.tag == f"{TABLE}covered-table-cell"
 
 
-def _spanned_cells(table: Element) -> Iterator[list[tuple[Element, int, int]]]:
+def _spanned_cells(table: Element, archive: Archive) -> Iterator[list[tuple[Element, int, int]]]:
     """Yield the visible cells of each row with their column and row spans, for small tables."""
     for row, times in _rows(table):
         cells: list[tuple[Element, int, int]] = []
@@ -287,6 +287,7 @@ def _spanned_cells(table: Element) -> Iterator[list[tuple[Element, int, int]]]:
                 down = _repeat_count(cell, "number-rows-spanned")
                 cells += [(cell, across, down)] * count
                 check_cell_count(len(cells))
+                archive.count_cell_text(sum(map(len, cell.itertext())) * count * times)
         for _ in range(times):
             yield cells
 
@@ -376,7 +377,7 @@ class _TextReader:
 
     def table(self, element: Element) -> Table:
         rows = ([SpannedCell(list(self.blocks(cell)), across, down) for cell, across, down in row]
-                for row in _spanned_cells(element))  # fmt: skip
+                for row in _spanned_cells(element, self.archive))  # fmt: skip
         return Table(lay_out_cells(rows))
 
     def inlines(self, element: Element) -> list[Inline]:
@@ -527,8 +528,8 @@ def _box(shape: Element) -> Box | None:
     return None if left is None or top is None else Box(left, top, width or 0, height or 0)
 
 
-def _read_sheet(table: Element, max_cells: int) -> SheetGrid:
-    grid = SheetGrid(max_cells)
+def _read_sheet(table: Element, archive: Archive, max_cells: int) -> SheetGrid:
+    grid = SheetGrid(archive, max_cells)
     at = 0
     for row, times in _rows(table):
         column = 0

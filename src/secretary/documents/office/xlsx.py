@@ -56,7 +56,8 @@ def read_xlsx(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDoc
 class SheetGrid:
     """The cells of a sheet. Rows and columns start at 0; only cells with text count."""
 
-    def __init__(self, max_cells: int) -> None:
+    def __init__(self, archive: Archive, max_cells: int) -> None:
+        self._archive = archive
         self._rows: defaultdict[int, dict[int, str]] = defaultdict(dict)
         self._links: dict[tuple[int, int], str] = {}
         self._merged: list[tuple[int, int, int]] = []
@@ -65,6 +66,7 @@ class SheetGrid:
 
     def put(self, row: int, column: int, text: str) -> None:
         self._count(1)
+        self._archive.count_cell_text(len(text))
         self._rows[row][column] = text
 
     def merge(self, row: int, column: int, last_row: int) -> None:
@@ -172,7 +174,7 @@ def _number_formats(part: Part | None) -> dict[str, str]:
 
 
 def _sheet_blocks(part: Part, book: _Book, pictures: Pictures, max_cells: int) -> Iterator[Block]:
-    cells = SheetGrid(max_cells)
+    cells = SheetGrid(part.archive, max_cells)
     row = -1
     drawings = []
     tags = [f"{S}{name}" for name in ("row", "mergeCell", "hyperlink", "drawing", "chartsheet")]

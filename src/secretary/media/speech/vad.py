@@ -2,7 +2,7 @@
 around it.
 
 The signal is split into 13 frequency bands, and the 10th percentile of the surrounding 35 seconds
-is each band's noise floor.
+is each band's noise floor. Steady tones, such as beeps, are no speech: engines transcribe them.
 """
 
 from collections import deque
@@ -35,6 +35,15 @@ _SHORTEST, _GAP = 0.1, 0.12
 #: Seconds: longer speech without a pause is split where it is quietest.
 _LONGEST = 14.0
 
+#: A frame is tonal if one or two frequencies have this share of its power. Active frames are a
+#: tone, and no speech, if so many of the loud ones are tonal, and nearly all of these at the same
+#: frequency: voices change it all the time. In FFT bins, each of 31 Hz.
+_TONAL_SHARE, _TONAL_FRAMES, _SAME_PITCH, _PITCH_RANGE = 0.97, 0.6, 0.9, 0.1
+#: Decibels below the loudest frame: quieter ones are its surroundings.
+_LOUD = 30.0
+#: Bins on each side of the peak of a tone; the lowest bin in use is at 94 Hz.
+_PEAK_BINS, _LOWEST_BIN = 2, 3
+
 
 def split_into_chunks(pcm_path: str) -> list[Chunk]:
     """Return the chunks of a recording that contain speech."""
@@ -45,17 +54,21 @@ def detect_speech(pcm_path: Path) -> tuple[float, list[Span]]:
     """Find speech in PCM as `media.pcm` writes it. Return the seconds of audio, and the speech in
     order: no span is longer than 14 seconds, and two may touch."""
     duration = pcm_path.stat().st_size // 2 / SAMPLE_RATE
-    levels = np.concatenate([np.zeros(0, np.float32), *_levels(_blocks(pcm_path))])
+    tones: list[np.ndarray] = []
+    levels = np.concatenate([np.zeros(0, np.float32), *_levels(_blocks(pcm_path, tones))])
+    frames = np.concatenate([np.zeros((0, 2), np.float32), *tones])
     spans = [
         Span(round(part_start * FRAME, 2), round(min(part_end * FRAME, duration), 2))
         for start, end in _active_runs(levels)
+        if not _is_tone(frames[start:end])
         for part_start, part_end in _split(levels, start, end)
     ]
     return duration, spans
 
 
-def _blocks(pcm_path: Path) -> Iterator[np.ndarray]:
-    """Yield decibels by frame and band, one block at a time."""
+def _blocks(pcm_path: Path, tones: list[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield decibels by frame and band, one block at a time. Append what `_pitches` returns to
+    `tones`."""
     previous: np.ndarray = np.zeros(_WIDTH - _HOP, np.float32)
     window, weights = np.hanning(_WIDTH).astype(np.float32), _band_weights()
     with pcm_path.open("rb") as file:
@@ -66,11 +79,44 @@ def _blocks(pcm_path: Path) -> Iterator[np.ndarray]:
             previous = samples[_HOP - _WIDTH :]
             frames = np.lib.stride_tricks.sliding_window_view(samples, _WIDTH)[::_HOP]
             spectrum = np.fft.rfft(frames * window, axis=1)
-            power = (spectrum.real**2 + spectrum.imag**2) @ weights
-            decibels = np.maximum(10 * np.log10(np.maximum(power, 1e-12)), _SILENCE)
+            power = spectrum.real**2 + spectrum.imag**2
+            tones.append(_pitches(power))
+            decibels = np.maximum(10 * np.log10(np.maximum(power @ weights, 1e-12)), _SILENCE)
             # Averaged over a tenth of a second: in noise a single frame says little.
             padded = np.pad(decibels, ((2, 2), (0, 0)), mode="edge")
             yield np.asarray(sum(padded[shift : shift + len(decibels)] for shift in range(5)) / 5)
+
+
+def _pitches(power: np.ndarray) -> np.ndarray:
+    """Decibels of each frame, and the bin of its strongest frequency if it is tonal, else NaN."""
+    power = np.maximum(power[:, _LOWEST_BIN:], 1e-12)
+    rows, bins = np.arange(len(power)), power.shape[1]
+    padded = np.pad(power, ((0, 0), (_PEAK_BINS, _PEAK_BINS)))
+    peaks = np.asarray(sum(padded[:, at : at + bins] for at in range(2 * _PEAK_BINS + 1)))
+    total = power.sum(axis=1)
+    peak = np.clip(power.argmax(axis=1), 1, bins - 2)
+    share = peaks[rows, peak] / total
+    overlapping = peak[:, None] + np.arange(-2 * _PEAK_BINS, 2 * _PEAK_BINS + 1)
+    peaks[rows[:, None], np.clip(overlapping, 0, bins - 1)] = 0.0
+    share += peaks.max(axis=1) / total
+    # The maximum of a parabola through the peak and its neighbours.
+    before, middle, after = (np.log(power[rows, peak + shift]) for shift in (-1, 0, 1))
+    bend = np.minimum(before - 2 * middle + after, -1e-6)
+    pitch = peak + np.clip((before - after) / (2 * bend), -1, 1)
+    pitch[share < _TONAL_SHARE] = np.nan
+    return np.stack([10 * np.log10(total), pitch], axis=1)
+
+
+def _is_tone(frames: np.ndarray) -> bool:
+    """Whether active frames are one tone, steady or in beeps; `frames` are as `_pitches` returns
+    them."""
+    decibels, pitch = frames.T
+    loud = pitch[decibels > decibels.max() - _LOUD]
+    tonal = loud[~np.isnan(loud)]
+    if len(tonal) < _TONAL_FRAMES * len(loud):
+        return False
+    same = np.abs(tonal - np.median(tonal)) <= _PITCH_RANGE
+    return bool(same.mean() >= _SAME_PITCH)
 
 
 def _band_weights() -> np.ndarray:

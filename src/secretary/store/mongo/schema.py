@@ -4,6 +4,7 @@ documents."""
 import asyncio
 import json
 import re
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,13 +17,14 @@ import pymongo
 from bson import Timestamp
 from pymongo import ASCENDING as UP
 from pymongo import DESCENDING as DOWN
-from pymongo import IndexModel, ReadPreference, WriteConcern
+from pymongo import IndexModel, ReadPreference, ReturnDocument, WriteConcern
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 
 from ...core import json_codec
 from ...core.errors import StoreUnavailable
+from ...core.files import SECRET_BYTES
 from ...core.job import (
     FINAL_STATUSES,
     MAX_LOG_ENTRIES,
@@ -204,6 +206,16 @@ async def prepare(db: Database) -> None:
         await db.durable.usage.create_indexes([_index("by_day", ("day", UP))])
         await db.durable.contents.create_indexes([_index("of_job", ("job_id", UP), ("at", UP))])
         await db.durable.logs.create_indexes([_index("of_job", ("job_id", UP), ("first", UP))])
+
+
+async def read_or_create_secret(db: Database) -> bytes:
+    document: Any = await db.durable.meta.find_one_and_update(
+        {"_id": "secret"},
+        {"$setOnInsert": {"value": secrets.token_bytes(SECRET_BYTES)}},
+        upsert=True,
+        return_document=ReturnDocument.AFTER,
+    )
+    return bytes(document["value"])
 
 
 #: Maximum size of messages and details.

@@ -16,7 +16,7 @@ from ..transfer import Kind, Record, RecordId
 from . import callbacks, claims, client_actions, outbox, queries, transfer, transitions
 from .change_feed import ChangeStream, PollingFeed, WakeUp
 from .client import ShieldedCalls, WriteBatcher, connect, translated
-from .schema import SCHEMA_VERSION, Database, Document, add_logs, prepare
+from .schema import SCHEMA_VERSION, Database, Document, add_logs, prepare, read_or_create_secret
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -81,6 +81,7 @@ class MongoStore:
         self.address = ""
         self._client: AsyncMongoClient[Document]
         self._db: Database
+        self._secret: bytes
         self._claims: claims.Claims
         self._wakeup: WakeUp
         self._shielded_calls = ShieldedCalls()
@@ -97,6 +98,7 @@ class MongoStore:
                 db = Database(self.database)
                 self._wakeup = WakeUp(db)
                 await prepare(db)
+                self._secret = await read_or_create_secret(db)
                 await self._wakeup.open()
         except BaseException:
             await self._client.close()
@@ -124,6 +126,9 @@ class MongoStore:
     def database(self) -> AsyncDatabase[Document]:
         """The database, once the store is open; GridFS shares its connections."""
         return self._client.get_default_database(DEFAULT_DATABASE)
+
+    def secret(self) -> bytes:
+        return self._secret
 
     # Jobs and batches
 

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import apsw
 
+from ...core.files import load_or_create_secret
 from ...core.job import Completed, Job, JobStatus, Outcome, utc_now
 from ...core.json_codec import LARGE_BYTES, encode_json_text, encode_off_loop, encode_strict_json
 from ..claims import RENEW_BELOW, Capacity, FairScheduler, Renewal, Rescued
@@ -66,6 +67,10 @@ def _adds_many(jobs: Sequence[Job], **_: object) -> bool:
     return len(jobs) > 1
 
 
+#: Beside the database.
+SECRET_FILE = "secret.key"
+
+
 class SqliteStore:
     kind = "sqlite"
     remote = False
@@ -95,6 +100,10 @@ class SqliteStore:
         await self._stats.close()
         await self._writer.close()
         self._readers.close()
+
+    def secret(self) -> bytes:
+        """In a file of its own: copies of the database do not contain it."""
+        return load_or_create_secret(self._path.with_name(SECRET_FILE))
 
     # Jobs and batches
 
