@@ -19,7 +19,8 @@ from secretary.storage.sources import Sources
 from secretary.store import JobQuery, Store
 from secretary.worker.executor import Executor
 from secretary.worker.sandbox import Sandbox
-from secretary.worker.worker import Worker, WorkerOptions
+from secretary.worker.worker import LoopMonitor, Worker, WorkerOptions
+from tests.contract.factories import lose_workers
 from tests.polling import until
 
 Context = JobContext[AnyParameters]
@@ -208,6 +209,68 @@ async def test_a_worker_taken_for_dead_stops_its_jobs_and_comes_back_as_a_new_on
         await until(lambda: _has_status(store, job_id, JobStatus.COMPLETED))
     job = await store.get(job_id)
     assert [attempt.worker_id for attempt in job.attempts] == [before, worker.worker_id]
+
+
+async def test_a_job_whose_worker_loses_its_lease_again_and_again_completes(
+    store: Store, stage: Stage, tmp_path: Path
+) -> None:
+    """As on a machine that is paused: the worker returns each time, so the job is not the cause."""
+    (job_id,) = await add(store, 1)
+    async with working(store, stage, tmp_path, poll_interval=timedelta(seconds=0.05)) as (
+        worker,
+        _,
+    ):
+        losses = 0
+        while losses < 5:
+            if stage.started == losses + 1:
+                await store.rescue(dead=[worker.worker_id])
+                losses += 1
+            await asyncio.sleep(0.01)
+        await until(lambda: stage.started == 6)
+        stage.may_end.set()
+        await until(lambda: _has_status(store, job_id, JobStatus.COMPLETED))
+    job = await store.get(job_id)
+    assert (job.losses, job.strikes, job.crashes) == (5, 0, 0)
+
+
+async def test_nothing_runs_beside_a_suspect(store: Store, stage: Stage, tmp_path: Path) -> None:
+    await add(store, 1)
+    await lose_workers(store, 2)
+    async with working(store, stage, tmp_path, slots=3, poll_interval=timedelta(seconds=0.05)):
+        await until(lambda: stage.running == 1)
+        await add(store, 5)
+        for chat in await add(store, 2, job_type="chat"):
+            assert await _has_status(store, chat, JobStatus.PENDING)
+        await until(lambda: stage.running == 1)
+        assert await count(store, JobStatus.PROCESSING) == 1
+        stage.may_end.set()
+        await until(lambda: _all_done(store, 6))
+
+
+async def test_a_suspect_gets_its_turn_while_other_jobs_keep_the_worker_busy(
+    store: Store, stage: Stage, tmp_path: Path
+) -> None:
+    running = await add(store, 2)
+    async with working(store, stage, tmp_path, slots=2, poll_interval=timedelta(seconds=0.05)):
+        await until(lambda: stage.running == 2)
+        (suspect,) = await add(store, 1, job_type="chat")
+        await lose_workers(store, 2, job_types={"chat"})
+        await add(store, 2)
+        for job_id in running:
+            await store.cancel(JobQuery(job_id=job_id))
+        await until(lambda: _has_status(store, suspect, JobStatus.COMPLETED))
+        await until(lambda: stage.running == 2)
+
+
+async def test_an_event_loop_that_a_job_blocks_is_noticed() -> None:
+    monitor = LoopMonitor(interval=0.01)
+    monitor.start()
+    try:
+        await until(lambda: monitor.blocked_seconds > 0.02)  # nothing calls `beat`
+        monitor.reset()
+        assert monitor.blocked_seconds < 0.02
+    finally:
+        monitor.stop()
 
 
 async def test_limits_by_type_and_user_hold(store: Store, stage: Stage, tmp_path: Path) -> None:

@@ -25,3 +25,14 @@ CREATE TABLE IF NOT EXISTS callbacks (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS callbacks_process ON callbacks (process_id);
 CREATE INDEX IF NOT EXISTS callbacks_expiry ON callbacks (expires_at);
+
+-- Suspects that wait for an idle worker; they are in no queue, so `turn` is NULL.
+CREATE INDEX IF NOT EXISTS jobs_suspect ON jobs (updated_at)
+  WHERE status = 'pending' AND group_size IS NOT NULL AND held = 0 AND run_at IS NULL;
+
+-- Workers that were lost recently.
+CREATE TABLE IF NOT EXISTS lost_workers (
+  worker_id    TEXT PRIMARY KEY,
+  lost_at      REAL NOT NULL,   -- on the machine's monotonic clock
+  ran_suspects INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

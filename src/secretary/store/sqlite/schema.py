@@ -31,6 +31,15 @@ from .connection import connect
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x5EC2E7A2  # marks the file as a Secretary database
 
+#: Columns that are not in the first schema. Versions that do not know them are not affected.
+LATER_COLUMNS = (
+    ("contents", "process_id", "TEXT"),
+    ("jobs", "losses", "INTEGER NOT NULL DEFAULT 0"),
+    ("jobs", "strikes", "INTEGER NOT NULL DEFAULT 0"),
+    ("jobs", "group_size", "INTEGER"),
+    ("workers", "preparing", "INTEGER NOT NULL DEFAULT 0"),  # to run a suspect, once it is idle
+)
+
 
 def prepare(path: Path) -> None:
     """Create the tables of a new database; refuse one of another program or a newer version."""
@@ -56,9 +65,10 @@ def prepare(path: Path) -> None:
             db.execute((files(__package__) / "schema.sql").read_text())
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        for table, column, definition in LATER_COLUMNS:
+            if column not in {row[1] for row in db.execute(f"PRAGMA table_info({table})")}:
+                db.execute(f"ALTER TABLE {table} ADD COLUMN {column} {definition}")
         db.execute((files(__package__) / "later.sql").read_text())
-        if "process_id" not in {row[1] for row in db.execute("PRAGMA table_info(contents)")}:
-            db.execute("ALTER TABLE contents ADD COLUMN process_id TEXT")
         db.execute("COMMIT")
     finally:
         db.close()
@@ -71,7 +81,7 @@ MICROSECOND = timedelta(microseconds=1)
 JOB_FIELDS = (
     "job_id", "job_type", "job_name", "status", "user_id", "batch_id", "priority", "timeout_s",
     "max_attempts", "attempt", "failures", "crashes", "worker_id", "cancel_requested", "archived",
-    "traceparent", "process_id",
+    "traceparent", "process_id", "losses", "strikes", "group_size",
 )  # fmt: skip
 JOB_TIMES = ("run_at", "created_at", "updated_at", "processing_started_at", "completed_at")
 JOB_COLUMNS = (
