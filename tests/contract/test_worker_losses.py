@@ -1,10 +1,13 @@
 """What becomes of the jobs of a lost worker: innocent ones complete, a culprit is found."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import apsw
+
 from secretary.core.job import Batch, Completed, Failed, Job, JobError, JobStatus, Webhook, utc_now
-from secretary.store import JobQuery, Store
+from secretary.store import JobQuery, Store, open_store
 from secretary.store.claims import GROUPS, STRIKE_EVERY
 
 from .factories import LAPSED, LEASE, add_batch, claim, lose_workers, worker
@@ -239,3 +242,24 @@ class TestTurns:
         job = await store.get(job_id)
         since = (await store.waiting_since())["pdf"]
         assert abs((since - job.updated_at).total_seconds()) < 60
+
+
+async def test_a_database_of_the_previous_version_opens_with_its_jobs(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    store = open_store(f"sqlite://{path}")
+    await store.open()
+    job = Job(job_type="pdf")
+    await store.add([job])
+    await store.close()
+    db = apsw.Connection(str(path))
+    db.execute("DROP INDEX jobs_suspect; DROP TABLE lost_workers; DROP TABLE preparing_workers")
+    for column in ("losses", "strikes", "group_size"):
+        db.execute(f"ALTER TABLE jobs DROP COLUMN {column}")
+    db.close()
+    store = open_store(f"sqlite://{path}")
+    await store.open()
+    try:
+        (claimed,) = await claim(store)
+        assert (claimed.job_id, claimed.losses, claimed.group_size) == (job.job_id, 0, None)
+    finally:
+        await store.close()

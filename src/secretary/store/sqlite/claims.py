@@ -64,18 +64,19 @@ def claim(
 ) -> list[Job]:
     """Give a worker the jobs that should start next."""
     now = schema.microseconds(utc_now())
-    before: Any = db.execute(CLAIM_PRECONDITIONS, (worker_id, now)).fetchone()
-    preparing, due = before
-    if preparing is None:
+    before: Any = db.execute(CLAIM_PRECONDITIONS, (worker_id, worker_id, now)).fetchone()
+    registered, preparing, due = before
+    if not registered:
         raise LeaseLost(f"The worker {worker_id} is not registered")
     if due:
         promote(db, now)
     suspects = _waiting_suspects(db)
     if suspects or preparing:
         becomes_idle = _prepare_for_suspect(db, worker_id, capacity, suspects)
-        if becomes_idle != bool(preparing):
-            sql = "UPDATE workers SET preparing = ? WHERE worker_id = ?"
-            db.execute(sql, (becomes_idle, worker_id))
+        if becomes_idle and not preparing:
+            db.execute("INSERT INTO preparing_workers VALUES (?)", (worker_id,))
+        elif preparing and not becomes_idle:
+            db.execute("DELETE FROM preparing_workers WHERE worker_id = ?", (worker_id,))
         if becomes_idle:
             return []
     takes_suspects = bool(suspects) and not capacity.busy
@@ -122,7 +123,7 @@ def _prepare_for_suspect(
     if not suspects or not capacity.busy:
         return False
     others: int = db.execute(
-        "SELECT count(*) FROM workers WHERE preparing AND worker_id <> ?", (worker_id,)
+        "SELECT count(*) FROM preparing_workers WHERE worker_id <> ?", (worker_id,)
     ).get
     running = _running_jobs(db, capacity)
     return claims.has_to_become_idle(suspects, capacity, running, others_preparing=others)
@@ -147,10 +148,11 @@ def _start_jobs(db: apsw.Connection, worker_id: str, chosen: list[int], now: int
     return [jobs[seq] for seq in chosen]
 
 
-#: Whether the worker prepares to run a suspect (NULL if it is not registered), and whether a
-#: scheduled job is due.
+#: Whether the worker is registered, whether it prepares to run a suspect, and whether a scheduled
+#: job is due.
 CLAIM_PRECONDITIONS = (
-    "SELECT (SELECT preparing FROM workers WHERE worker_id = ?),"
+    "SELECT EXISTS (SELECT 1 FROM workers WHERE worker_id = ?),"
+    " EXISTS (SELECT 1 FROM preparing_workers WHERE worker_id = ?),"
     " EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_waiting"
     " WHERE status = 'pending' AND turn IS NULL AND held = 0 AND run_at <= ?)"
 )
@@ -413,8 +415,7 @@ def register_worker(
     del info["seen_at"]
     lease_until = time.monotonic() + lease.total_seconds()
     db.execute(
-        "INSERT INTO workers (worker_id, info, seen_at, lease_until, boot)"
-        " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+        "INSERT INTO workers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
         " SET info = excluded.info, seen_at = excluded.seen_at,"
         " lease_until = excluded.lease_until",
         (worker.worker_id, json.dumps(info), schema.microseconds(utc_now()), lease_until, _boot()),

@@ -36,3 +36,9 @@ CREATE TABLE IF NOT EXISTS lost_workers (
   lost_at      REAL NOT NULL,   -- on the machine's monotonic clock
   ran_suspects INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- Busy workers that start nothing until they are idle and can run a suspect. Not a column of
+-- `workers`: earlier versions insert its rows without naming the columns.
+CREATE TABLE IF NOT EXISTS preparing_workers (
+  worker_id TEXT PRIMARY KEY REFERENCES workers ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;

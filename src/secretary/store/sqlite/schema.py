@@ -37,7 +37,6 @@ LATER_COLUMNS = (
     ("jobs", "losses", "INTEGER NOT NULL DEFAULT 0"),
     ("jobs", "strikes", "INTEGER NOT NULL DEFAULT 0"),
     ("jobs", "group_size", "INTEGER"),
-    ("workers", "preparing", "INTEGER NOT NULL DEFAULT 0"),  # to run a suspect, once it is idle
 )
 
 
