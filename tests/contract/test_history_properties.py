@@ -173,7 +173,7 @@ class History(RuleBasedStateMachine):
         self.do(self.store.register_worker(worker(worker_id), LEASE, survived=survived))
         for job_id, _ in survived:
             job = self.do(self.store.get(job_id))
-            assert job.status is not JobStatus.PENDING or not (job.strikes or job.group_size)
+            assert job.status is not JobStatus.PENDING or not (job.losses or job.group_size)
 
     @rule(active=st.booleans())
     def the_batch_is_switched(self, active: bool) -> None:

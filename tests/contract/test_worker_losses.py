@@ -6,7 +6,17 @@ from typing import Any
 
 import apsw
 
-from secretary.core.job import Batch, Completed, Failed, Job, JobError, JobStatus, Webhook, utc_now
+from secretary.core.job import (
+    Batch,
+    Completed,
+    Failed,
+    Job,
+    JobError,
+    JobStatus,
+    Released,
+    Webhook,
+    utc_now,
+)
 from secretary.store import JobQuery, Store, open_store
 from secretary.store.claims import GROUPS, STRIKE_EVERY
 
@@ -83,7 +93,7 @@ class TestVerdicts:
             back = worker(f"worker-{n}-back")
             await store.register_worker(back, LEASE, survived=[(job.job_id, job.attempt)])
         (job,) = await claim(store, busy=1)
-        assert (job.losses, job.strikes, job.crashes) == (12, 0, 0)
+        assert (job.attempt, job.losses, job.strikes, job.crashes) == (13, 0, 0, 0)
         await store.finish(job, Completed())
 
     async def test_a_suspect_is_cleared_when_its_worker_returns(self, store: Store) -> None:
@@ -103,7 +113,7 @@ class TestVerdicts:
         (job,) = [await store.get(await suspect(store))]
         (running,) = await claim(store)
         await store.register_worker(worker("returned"), LEASE, survived=[(job.job_id, job.attempt)])
-        assert (await store.get(job.job_id)).strikes == 0
+        assert (await store.get(job.job_id)).losses == 0
         await store.finish(running, Completed())
 
     async def test_a_job_on_workers_that_are_killed_one_after_the_other_completes(
@@ -117,6 +127,18 @@ class TestVerdicts:
             (rescued,) = await store.rescue(dead=[f"worker-{n}", f"idle-{n}"])
             assert not rescued.failed
         await complete(store, await claim(store))
+
+    async def test_a_lost_worker_that_had_run_a_job_before_proves_nothing_about_it(
+        self, store: Store
+    ) -> None:
+        job_id = await suspect(store)
+        (job,) = await claim(store, "earlier")
+        await store.finish(job, Released())
+        (rescued,) = await lose_workers(store, 1)  # alone, for the first time
+        assert (await store.get(job_id)).strikes == 3
+        await store.rescue(dead=["earlier"])
+        (rescued,) = await lose_workers(store, 1)
+        assert not rescued.failed
 
     async def test_workers_that_are_lost_all_at_once_make_no_suspects(self, store: Store) -> None:
         _, jobs = await add_batch(store, 6)

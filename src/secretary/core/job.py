@@ -354,8 +354,8 @@ class Job(OwnedResource):
     attempt: int = 0
     worker_id: str | None = None
     attempts: tuple[Attempt, ...] = ()
-    #: Attempts that failed, those that crashed their own process, and those whose worker was lost.
-    #: An attempt interrupted by a deployment counts as none of them.
+    #: Attempts that failed, those that crashed their own process, and those whose worker was lost
+    #: and did not return. An attempt interrupted by a deployment counts as none of them.
     failures: int = 0
     crashes: int = 0
     losses: int = 0

@@ -138,7 +138,7 @@ class ClaimStore(Protocol):
         """Add or update a worker. It owns the jobs it claims until its lease expires.
 
         `survived` are the ids and attempts of jobs that this process ran under a lease it lost,
-        for example because the machine was paused. It did not die of them, so they are no suspects.
+        for example because the machine was paused. It did not die, so these losses do not count.
         """
 
     async def unregister_worker(self, worker_id: str) -> None:
@@ -190,9 +190,11 @@ SOLO_STRIKES = 2
 GROUPS = 8
 #: Losses of workers this recent show that workers are lost whatever they run.
 UNSTABLE_WITHIN = timedelta(minutes=2)
-#: Every n-th loss is a strike even if other workers are lost too: a job that takes down a whole
-#: machine does not run forever.
+#: Even if other workers are lost too, there is at least one strike per this many losses: a job that
+#: takes down a whole machine does not run forever.
 STRIKE_EVERY = 3
+#: The error message of attempts whose worker was lost.
+WORKER_LOST = "The worker was lost while running the job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +219,20 @@ class Suspicion:
         return self.strikes >= SUSPECT_STRIKES + SOLO_STRIKES
 
 
-def is_unstable(recent: Iterable[LostWorker], workers_of_job: Collection[str | None]) -> bool:
-    """Whether workers were lost that a job, which ran on `workers_of_job`, cannot have harmed.
+def is_unstable(
+    recent: Iterable[LostWorker], worker_id: str, attempts: Iterable[Mapping[str, Any]]
+) -> bool:
+    """Whether workers were lost that were not running the job, which was lost with `worker_id` and
+    had these earlier `attempts`, as stored.
 
     Workers that ran other suspects do not count: those may have taken them down.
     """
-    return any(not one.ran_suspects and one.worker_id not in workers_of_job for one in recent)
+    lost_with_job = {worker_id} | {
+        attempt["worker_id"]
+        for attempt in attempts
+        if (attempt.get("error") or {}).get("message") == WORKER_LOST
+    }
+    return any(not one.ran_suspects and one.worker_id not in lost_with_job for one in recent)
 
 
 def judge_loss(before: Suspicion, *, jobs_lost: int, unstable: bool) -> Suspicion:
@@ -234,7 +244,7 @@ def judge_loss(before: Suspicion, *, jobs_lost: int, unstable: bool) -> Suspicio
     member. Only losses of a job that ran alone lead to its failure.
     """
     losses = before.losses + 1
-    if unstable and losses % STRIKE_EVERY:
+    if unstable and losses < STRIKE_EVERY * (before.strikes + 1):
         return replace(before, losses=losses)
     if before.group_size is None or before.group_size == 1:
         strikes = before.strikes + 1
@@ -248,7 +258,7 @@ def judge_loss(before: Suspicion, *, jobs_lost: int, unstable: bool) -> Suspicio
 
 def loss_error(worker_id: str, suspicion: Suspicion) -> JobError:
     """The error of an attempt whose worker was lost."""
-    message = "The worker was lost while running the job"
+    message = WORKER_LOST
     if suspicion.is_proven:
         message = f"The job took its worker down {SOLO_STRIKES} times while it ran alone"
     details = {"worker_id": worker_id, "losses": suspicion.losses}

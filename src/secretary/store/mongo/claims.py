@@ -57,7 +57,7 @@ async def register_worker(
 def _clear_suspicion(job_id: str, attempt: int) -> list[UpdateOne]:
     """Clear a job whose worker turned out to be alive, unless more has happened since. A suspect
     that waits for an idle worker moves to its queue with the next claim."""
-    cleared = {"strikes": "", "group_size": ""}
+    cleared = {"losses": "", "strikes": "", "group_size": ""}
     waiting = {"_id": job_id, "status": "pending", "attempt": attempt}
     return [
         # Its rescue is still to come.
@@ -69,7 +69,7 @@ def _clear_suspicion(job_id: str, attempt: int) -> list[UpdateOne]:
             {**waiting, "suspect_since": {"$gt": ""}},
             {"$set": {"due_at": now_stamp()}, "$unset": {**cleared, "suspect_since": ""}},
         ),
-        UpdateOne({**waiting, "strikes": {"$gt": 0}}, {"$unset": cleared}),
+        UpdateOne(waiting, {"$unset": cleared}),
         # Another worker runs it already.
         UpdateOne(
             {"_id": job_id, "status": "processing", "attempt": attempt + 1}, {"$unset": cleared}
@@ -462,10 +462,12 @@ async def _record_lost_workers(
         [
             UpdateOne(
                 {"_id": worker_id},
-                [{"$set": {"at": "$$NOW", "ran_suspects": worker_id in with_suspects}}],
+                # Another process may have recorded it, and taken its jobs, a moment ago.
+                [{"$set": {"at": "$$NOW", "ran_suspects": {"$or": ["$ran_suspects", ran]}}}],
                 upsert=True,
             )
             for worker_id in sorted(lost)
+            for ran in [worker_id in with_suspects]
         ]
     )
 
@@ -508,12 +510,10 @@ async def _take_jobs(db: Database, jobs: Sequence[Document]) -> list[claims.Resc
 
 
 def _judge(job: Document, jobs_lost: int, recent: Sequence[claims.LostWorker]) -> claims.Suspicion:
-    losses = job.get("losses", 0)
     if job.get("survived") == job["attempt"]:  # the worker is alive
-        return claims.Suspicion(losses + 1)
-    before = claims.Suspicion(losses, job.get("strikes", 0), job.get("group_size"))
-    workers = {job["worker_id"], *(past["worker_id"] for past in job.get("attempts", ()))}
-    unstable = claims.is_unstable(recent, workers)
+        return claims.Suspicion()
+    before = claims.Suspicion(job.get("losses", 0), job.get("strikes", 0), job.get("group_size"))
+    unstable = claims.is_unstable(recent, job["worker_id"], job.get("attempts", ()))
     return claims.judge_loss(before, jobs_lost=jobs_lost, unstable=unstable)
 
 

@@ -355,11 +355,11 @@ def rescue(db: apsw.Connection, dead: Collection[str]) -> list[claims.Rescued]:
     ]
     rescued: list[claims.Rescued] = []
     for seq, job_id, attempt, worker_id, cancel_requested, attempts, *counters in abandoned:
-        workers = {worker_id, *(past["worker_id"] for past in json.loads(attempts or "[]"))}
+        past = json.loads(attempts) if attempts else []
         suspicion = claims.judge_loss(
             claims.Suspicion(*counters),
             jobs_lost=jobs_per_worker[worker_id],
-            unstable=worker_id in rebooted or claims.is_unstable(recent, workers),
+            unstable=worker_id in rebooted or claims.is_unstable(recent, worker_id, past),
         )
         db.execute(
             "UPDATE jobs SET losses = ?, strikes = ?, group_size = ? WHERE seq = ?",
@@ -428,10 +428,10 @@ def _clear_suspicion(db: apsw.Connection, job_id: str, attempt: int) -> None:
     """Clear a job whose worker turned out to be alive, unless more has happened since. If it waits
     for an idle worker, the next claim moves it to its queue."""
     db.execute(
-        "UPDATE jobs SET strikes = 0, group_size = NULL,"
+        "UPDATE jobs SET losses = 0, strikes = 0, group_size = NULL,"
         " run_at = CASE WHEN status = 'pending' AND group_size IS NOT NULL"
         f" THEN coalesce(run_at, ?1) ELSE run_at END, revision = {schema.NEXT_REVISION}"
-        " WHERE job_id = ?2 AND strikes > 0 AND (status = 'pending' AND attempt = ?3"
+        " WHERE job_id = ?2 AND losses > 0 AND (status = 'pending' AND attempt = ?3"
         " OR status = 'processing' AND attempt = ?3 + 1)",
         (schema.microseconds(utc_now()), job_id, attempt),
     )
