@@ -161,6 +161,8 @@ JOB = st.builds(
     attempts=st.lists(ATTEMPT, max_size=2).map(tuple),
     failures=st.integers(0, 9),
     crashes=st.integers(0, 9),
+    losses=st.integers(0, 9),
+    strikes=st.integers(0, 3),
     cancel_requested=st.booleans(),
 )
 NEW_BATCH = st.builds(

@@ -167,10 +167,9 @@ class Application:
         return redact([asdict(finding) for finding in self.check_engines()], self.settings)
 
     def maintenance(self, observer: Observer | None = None) -> Maintenance:
-        settings, retention = self.settings, self.settings.retention
+        retention = self.settings.retention
         days = {status: getattr(retention, f"{status}_days") for status in FINAL_STATUSES}
         options = MaintenanceOptions(
-            max_crashes=settings.generic_worker.max_crashes,
             retention={status: timedelta(days=n) for status, n in days.items() if n},
             upload_retention=timedelta(hours=retention.failed_upload_hours),
         )

@@ -151,7 +151,7 @@ async def test_after_kill_9_the_job_runs_again_within_15_seconds(
 
         job = await until(again, seconds=15, what="the second attempt")
         assert time.monotonic() - killed_at < 15
-        assert (job.crashes, job.worker_id != first.worker_id) == (1, True)
+        assert (job.crashes, job.losses, job.worker_id != first.worker_id) == (0, 1, True)
     finally:
         second.terminate()
 
@@ -177,6 +177,7 @@ async def test_a_stopped_worker_does_not_work_on_while_another_has_its_job(
         await until(_all_enlisted(store, 2), what="the return of the first worker")
         job = await store.get(job_id)
         assert (job.status, job.attempt) == (JobStatus.PROCESSING, 2)
+        assert (job.losses, job.strikes, job.crashes) == (0, 0, 0)  # the worker did not die of it
     finally:
         second.terminate()
 

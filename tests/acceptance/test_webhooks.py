@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from secretary.store import open_store
+
+from ..contract.factories import lose_workers
 from ..webhook_receiver import HANG, Received, Receiver, Reply
 from .program import Program
 
@@ -59,12 +62,17 @@ async def test_every_outcome_is_delivered(program: Program, receiver: Receiver) 
     assert {one["phase"] for one in events.values()} == {"error"}
 
 
-async def test_a_killed_worker_is_reported(tmp_path: Path, receiver: Receiver) -> None:
-    settings = {"SECRETARY_GENERIC_WORKER__MAX_CRASHES": "1"}
-    program = Program(tmp_path, SECRETARY_NETWORK__ALLOW_HOSTS="127.0.0.1", **settings)
+async def test_a_job_that_takes_its_workers_down_is_reported(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    program = Program(tmp_path, SECRETARY_NETWORK__ALLOW_HOSTS="127.0.0.1")
     with program.serving("--no-worker") as service:
+        job_id = service.submit(parameters={"seconds": 60}, webhook=hook(receiver))
+        store = open_store(f"sqlite://{program.data_dir}/secretary.db")
+        await store.open()
+        await lose_workers(store, 3)
+        await store.close()
         with program.started("worker") as worker:
-            job_id = service.submit(parameters={"seconds": 60}, webhook=hook(receiver))
             service.wait_until(job_id, "processing")
             os.kill(worker.process.pid, signal.SIGKILL)
             worker.wait()

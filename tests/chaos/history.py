@@ -118,8 +118,10 @@ def _of_end(job: Job, max_crashes: int) -> list[str]:
         return [f"did not end: it is {job.status}, attempt {job.attempt}, {job.error}"]
     if job.status is JobStatus.COMPLETED:
         return ["is completed and has an error"] if job.error else []
+    if job.error is not None and "losses" in (job.error.details or {}):
+        return [f"was failed because {job.losses} workers were lost, all of which were killed"]
     if job.status is JobStatus.FAILED and job.crashes >= max_crashes:
-        return []  # it lost its process so often that it may be the cause
+        return []  # its own process was killed so often that it may be the cause
     return [f"is {job.status} without cause, after {job.crashes} crashes: {job.error}"]
 
 

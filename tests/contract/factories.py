@@ -2,9 +2,10 @@
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from secretary.core.job import Batch, Job, utc_now
-from secretary.store import Capacity, ClaimStore, Store, WorkerInfo
+from secretary.store import Capacity, ClaimStore, Rescued, Store, WorkerInfo
 from secretary.store.outbox import EventCapacity, EventQuota
 
 LEASE = timedelta(seconds=60)
@@ -39,6 +40,16 @@ async def claimed(
     await store.add([Job(**{"job_type": "pdf", **fields})])
     (job,) = await claim(store, worker_id, lease=lease)
     return job
+
+
+async def lose_workers(store: ClaimStore, number: int = 4, **wanted: Any) -> list[Rescued]:
+    """So many workers, one after the other, claim jobs and are lost. Returns what became of the
+    jobs of the last one. A job that nothing else runs beside fails with the fourth."""
+    rescued: list[Rescued] = []
+    for _ in range(number):
+        await claim(store, f"lost-{uuid4().hex}", lease=LAPSED, **wanted)
+        rescued = await store.rescue()
+    return rescued
 
 
 async def add_batch(store: Store, size: int, **fields: Any) -> tuple[Batch, list[Job]]:

@@ -17,7 +17,7 @@ from secretary.core.job import (
 )
 from secretary.store import BatchQuery, JobQuery, Store
 
-from .factories import LAPSED, add_batch, claim
+from .factories import LAPSED, add_batch, claim, lose_workers
 
 ERROR = JobError(code="FILE_CORRUPT", message="no")
 
@@ -96,8 +96,7 @@ class TestCounting:
         await claim(store, slots=2, lease=LAPSED)
         await store.rescue()
         assert counters(await store.get_batch(batch.batch_id)) == (2, 0, 0, 0, 0)
-        await claim(store, slots=2, lease=LAPSED)
-        await store.rescue()
+        await lose_workers(store, 5, slots=2)  # together, and then each of them alone, twice
         read = await store.get_batch(batch.batch_id)
         assert (counters(read), read.status) == ((0, 0, 0, 2, 0), JobStatus.FAILED)
 

@@ -155,10 +155,10 @@ class History(RuleBasedStateMachine):
             job = self.do(self.store.get(job_id))
             assert (job.results, job.error, job.progress.percent) == (None, None, 0)
 
-    @rule(worker_id=st.sampled_from(WORKERS), most=st.integers(1, 3))
-    def a_worker_vanishes(self, worker_id: str, most: int) -> None:
+    @rule(worker_id=st.sampled_from(WORKERS), returns=st.booleans())
+    def a_worker_vanishes(self, worker_id: str, returns: bool) -> None:
         self.do(self.store.register_worker(worker(worker_id), LAPSED))
-        rescued = self.do(self.store.rescue(max_crashes=most))
+        rescued = self.do(self.store.rescue())
         gone = {job_id for job_id, (owner, _) in self.held.items() if owner == worker_id}
         assert {one.job_id for one in rescued} == gone
         for one in rescued:
@@ -167,8 +167,13 @@ class History(RuleBasedStateMachine):
             assert one.failed == (job.status is JobStatus.FAILED)
             assert one.cancelled == (job.status is JobStatus.CANCELLED)
             assert job.status is not JobStatus.PROCESSING
+            assert one.suspect == (job.group_size is not None)
             self.states[one.job_id] = job.status
-        self.do(self.store.register_worker(worker(worker_id), LEASE))
+        survived = [(one.job_id, one.attempt) for one in rescued] if returns else []
+        self.do(self.store.register_worker(worker(worker_id), LEASE, survived=survived))
+        for job_id, _ in survived:
+            job = self.do(self.store.get(job_id))
+            assert job.status is not JobStatus.PENDING or not (job.losses or job.group_size)
 
     @rule(active=st.booleans())
     def the_batch_is_switched(self, active: bool) -> None:

@@ -8,7 +8,7 @@ from secretary.core.job import Cancelled, Completed, Failed, Job, JobError, JobS
 from secretary.store import JobQuery, Store
 from secretary.store.stats import EPOCH, SLOT, Throughput, bucket_of, quantile, slot_of
 
-from .factories import LAPSED, claim, claimed, worker
+from .factories import claim, claimed, lose_workers, worker
 
 CORRUPT = JobError(code="FILE_CORRUPT", message="It is damaged")
 
@@ -53,8 +53,8 @@ async def test_a_job_cancelled_before_it_started_has_no_waiting_time(store: Stor
 
 
 async def test_a_job_that_took_its_worker_down_too_often_counts_as_failed(store: Store) -> None:
-    await claimed(store, lease=LAPSED)
-    await store.rescue(max_crashes=1)
+    await store.add([Job(job_type="pdf")])
+    await lose_workers(store)
     assert (await throughput_of(store))["pdf"].failed == {"WORKER_CRASHED": 1}
 
 

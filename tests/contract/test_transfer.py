@@ -170,6 +170,9 @@ def full_job() -> JobRecord:
         attempts=(first, second),
         failures=2,
         crashes=1,
+        losses=3,
+        strikes=2,
+        group_size=1,
         cancel_requested=True,
     )
     outbox = OutboxState(due_at=T0 + timedelta(hours=3), final=True, schedule=PACE)
@@ -413,7 +416,7 @@ class TestCopies:
         await copy(store, target)
         assert [one.job_id for one in await target.rescue()] == [job.job_id]
         (again,) = await claim(target, "another")
-        assert (again.job_id, again.attempt, again.crashes) == (job.job_id, 2, 1)
+        assert (again.job_id, again.attempt, again.losses) == (job.job_id, 2, 1)
 
     async def test_the_copy_goes_on_where_the_source_was(self, store: Store, target: Store) -> None:
         """Batch counts, idempotency keys and logs still work, and a paused batch can be resumed."""

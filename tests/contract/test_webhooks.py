@@ -25,7 +25,7 @@ from secretary.core.job import (
 from secretary.store import JobQuery, Store
 from secretary.store.outbox import DueEvent, EventCapacity, EventQuota, ProgressSchedule
 
-from .factories import LAPSED, add_batch, claim, claimed, event_capacity
+from .factories import LAPSED, add_batch, claim, claimed, event_capacity, lose_workers
 
 HOOK = Webhook(url="https://one.example/hook")
 ENDPOINT, QUEUE = "https://one.example/hook", "https://one.example/hook#"
@@ -113,9 +113,10 @@ class TestTheEnd:
         (due,) = await take(store)
         assert (due.owner_id, due.delivery.event) == (job.job_id, "error")
 
-    async def test_a_job_whose_worker_died_sends_an_event(self, store: Store) -> None:
-        job = await claimed(store, lease=LAPSED, webhook=FINALS_ONLY)
-        await store.rescue(max_crashes=1)
+    async def test_a_job_that_took_its_workers_down_sends_an_event(self, store: Store) -> None:
+        job = Job(job_type="pdf", webhook=FINALS_ONLY)
+        await store.add([job])
+        await lose_workers(store)
         (due,) = await take(store)
         assert (due.owner_id, due.delivery.event) == (job.job_id, "error")
 

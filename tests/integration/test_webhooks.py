@@ -39,7 +39,7 @@ from secretary.storage.artifacts import JobFiles
 from secretary.store import CallbackKey, JobQuery, Store, open_store
 from secretary.webhooks import BreakerOptions, DeliveryLimits, RetrySchedule, Sender, SenderOptions
 
-from ..contract.factories import LAPSED, claim, claimed
+from ..contract.factories import claim, claimed, lose_workers
 from ..ports import free_ports
 from ..webhook_receiver import HANG, RESET, Receiver, Reply
 
@@ -165,9 +165,11 @@ class TestTheEnd:
         assert request.json["error"]["code"] == "CANCELLED"
         assert request.json["data"] is None
 
-    async def test_a_dead_worker_is_reported(self, store: Store, receiver: Receiver) -> None:
-        await claimed(store, lease=LAPSED, webhook=hook(receiver))
-        await store.rescue(max_crashes=1)
+    async def test_a_job_that_takes_its_workers_down_is_reported(
+        self, store: Store, receiver: Receiver
+    ) -> None:
+        await store.add([Job(job_type="pdf", webhook=hook(receiver))])
+        await lose_workers(store)
         async with sending(store):
             (request,) = await receiver.wait_for()
         assert request.json["error"]["code"] == "WORKER_CRASHED"

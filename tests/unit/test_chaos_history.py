@@ -62,6 +62,9 @@ FAILED = {
 }
 
 
+LOST = JobError(code="WORKER_CRASHED", message="lost", details={"worker_id": "b", "losses": 4})
+
+
 def history(**changed: Any) -> History:
     whole = {
         "max_crashes": 2,
@@ -124,6 +127,10 @@ def test_a_clock_that_was_set_back_excuses_times_out_of_order() -> None:
         ({"accepted": [Accepted("job-1", "chaos", "/1")] * 2}, "job-1 was given to 2 orders"),
         (of_job(status=JobStatus.PROCESSING, completed_at=None), "did not end: it is processing"),
         (of_job(**FAILED, crashes=1), "is failed without cause, after 1 crashes"),
+        (
+            of_job(**FAILED | {"error": LOST}, crashes=2, losses=4),
+            "was failed because 4 workers were lost",
+        ),
         (of_job(status=JobStatus.CANCELLED), "is cancelled without cause"),
         (of_job(error=FAILED["error"]), "is completed and has an error"),
         (of_job(results={"attempt": 1}), "ended with attempt 2 and has the results"),

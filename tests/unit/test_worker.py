@@ -20,10 +20,13 @@ from secretary.storage.sources import Sources
 from secretary.store import JobQuery, Store
 from secretary.worker.executor import Executor
 from secretary.worker.sandbox import Sandbox
-from secretary.worker.worker import Worker, WorkerOptions
+from secretary.worker.worker import LoopMonitor, Worker, WorkerOptions
+from tests.contract.factories import lose_workers
 from tests.polling import until
 
 Context = JobContext[AnyParameters]
+
+POLL = timedelta(seconds=0.05)
 
 
 class Stage:
@@ -249,9 +252,79 @@ class SlowRegistration:
             self.refused.add(name)
             raise
 
-    async def register_worker(self, *args: Any) -> None:
+    async def register_worker(self, *args: Any, **kwargs: Any) -> None:
         await self.may_register.wait()
-        await self._store.register_worker(*args)
+        await self._store.register_worker(*args, **kwargs)
+
+
+async def test_a_job_whose_worker_loses_its_lease_again_and_again_completes(
+    store: Store, stage: Stage, tmp_path: Path
+) -> None:
+    """As on a machine that is paused: the worker returns each time, so the job is not the cause."""
+    (job_id,) = await add(store, 1)
+    async with working(store, stage, tmp_path, poll_interval=timedelta(seconds=0.05)) as (
+        worker,
+        _,
+    ):
+        for losses in range(5):
+            await until(partial(_has_started, stage, losses + 1))
+            await store.rescue(dead=[worker.worker_id])
+        await until(lambda: stage.started == 6)
+        stage.may_end.set()
+        await until(lambda: _has_status(store, job_id, JobStatus.COMPLETED))
+    job = await store.get(job_id)
+    assert (job.attempt, job.losses, job.strikes, job.crashes) == (6, 0, 0, 0)
+
+
+def _has_started(stage: Stage, number: int) -> bool:
+    return stage.started == number
+
+
+async def test_nothing_runs_beside_a_suspect(store: Store, stage: Stage, tmp_path: Path) -> None:
+    await add(store, 1)
+    await lose_workers(store, 2)
+    counting: Any = CountingClaims(store)
+    options: dict[str, Any] = {"slots": 3, "io_slots": 2, "io_types": {"chat"}}
+    async with working(counting, stage, tmp_path, poll_interval=POLL, **options):
+        await until(lambda: stage.running == 1)
+        await add(store, 5)
+        chats = await add(store, 2, job_type="chat")
+        waits = counting.waits
+        await until(lambda: counting.waits > waits + 2)  # it had the occasion to claim them
+        assert (stage.running, counting.claims) == (1, 1)
+        stage.may_end.set()
+        await until(lambda: _all_done(store, 6))
+        await until(partial(_has_status, store, chats[-1], JobStatus.COMPLETED))
+
+
+async def test_a_suspect_gets_its_turn_while_other_jobs_keep_the_worker_busy(
+    store: Store, stage: Stage, tmp_path: Path
+) -> None:
+    first, second = await add(store, 2)
+    counting: Any = CountingClaims(store)
+    async with working(counting, stage, tmp_path, slots=2, poll_interval=POLL):
+        await until(lambda: stage.running == 2)
+        (suspect,) = await add(store, 1, job_type="chat")
+        await lose_workers(store, 2, job_types={"chat"})
+        await add(store, 2)
+        claims = counting.claims
+        await store.cancel(JobQuery(job_id=first))
+        await until(lambda: counting.claims > claims + 1)
+        assert stage.started == 2  # it waits for the second job to end
+        await store.cancel(JobQuery(job_id=second))
+        await until(lambda: _has_status(store, suspect, JobStatus.COMPLETED))
+        await until(lambda: stage.running == 2)
+
+
+async def test_an_event_loop_that_a_job_blocks_is_noticed() -> None:
+    monitor = LoopMonitor(interval=0.01)
+    monitor.start()
+    try:
+        await until(lambda: monitor.blocked_seconds > 0.02)  # nothing calls `beat`
+        monitor.reset()
+        assert monitor.blocked_seconds < 0.02
+    finally:
+        monitor.stop()
 
 
 async def test_limits_by_type_and_user_hold(store: Store, stage: Stage, tmp_path: Path) -> None:
@@ -283,11 +356,12 @@ async def test_a_job_that_waits_for_the_network_starts_though_all_other_slots_ar
 
 
 class CountingClaims:
-    """The store, and how often jobs were claimed from it."""
+    """The store, how often jobs were claimed from it, and how often it was waited for."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.claims = 0
+        self.waits = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -295,6 +369,10 @@ class CountingClaims:
     async def claim(self, *args: Any) -> list[Job]:
         self.claims += 1
         return await self._store.claim(*args)
+
+    async def wait(self, *args: Any, **kwargs: Any) -> int:
+        self.waits += 1
+        return await self._store.wait(*args, **kwargs)
 
 
 @pytest.mark.parametrize("io_slots", [0, 16])

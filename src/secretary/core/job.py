@@ -326,6 +326,8 @@ EMPTY_RESULTS: Mapping[str, Any] = {
     "archive_url": None, "archive_filename": None, "structured_data": None, "target_dir": None,
     "page_texts": [], "asset_dir": None, "context": None,
 }  # fmt: skip
+#: Fields that decide whether a job runs again, and how; the API does not return them.
+COUNTERS = frozenset({"failures", "crashes", "losses", "strikes", "group_size"})
 #: Fields that lists omit unless they are asked for.
 LARGE_FIELDS = frozenset({"results", "logs"})
 #: In stored results: the name of the artifact with the long texts, which are too large for the
@@ -371,10 +373,16 @@ class Job(OwnedResource):
     attempt: int = 0
     worker_id: str | None = None
     attempts: tuple[Attempt, ...] = ()
-    #: Attempts that failed, and those that crashed their process. An attempt interrupted by a
-    #: deployment counts as neither.
+    #: Attempts that failed, those that crashed their own process, and those whose worker was lost
+    #: and did not return. An attempt interrupted by a deployment counts as none of them.
     failures: int = 0
     crashes: int = 0
+    losses: int = 0
+    #: Lost workers that the job may be the cause of (see `store.claims.judge_loss`).
+    strikes: int = 0
+    #: Set for a suspect: the number of suspects that may share a worker with it, itself included.
+    #: 1 means that it runs alone.
+    group_size: int | None = None
     cancel_requested: bool = False
 
     @property
@@ -414,7 +422,7 @@ class Job(OwnedResource):
 
     def document(self, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
         """The job as the API returns it."""
-        hidden = {"failures", "crashes", "webhook", "process_id", *without}
+        hidden = {*COUNTERS, "webhook", "process_id", *without}
         # Results are JSON already, and may be too large to be copied on the event loop.
         job = self.model_copy(update={"results": None}) if self.results is not None else self
         document = job.model_dump(mode="json", by_alias=True, exclude=hidden)

@@ -190,7 +190,8 @@ def reusable_since(ctx: JobContext[CacheParameters]) -> float:
 
 def is_from_cache(ctx: JobContext[CacheParameters], *, processed: bool) -> bool:
     """Whether all work was cached before the job began, rather than by an earlier attempt."""
-    return not processed and not ctx.job.failures and not ctx.job.crashes
+    job = ctx.job
+    return not processed and not (job.failures or job.crashes or job.losses)
 
 
 @dataclass(frozen=True, slots=True)

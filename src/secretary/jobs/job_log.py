@@ -83,7 +83,8 @@ def attempt_line(job: Job) -> str | None:
         return None
     error = past[-1].error
     reason = f"failed: {error.message} ({error.code})" if error else "was interrupted"
-    return f"Attempt {job.attempt}; attempt {past[-1].attempt} {reason}"
+    alone = "; runs alone" if job.group_size == 1 else ""
+    return f"Attempt {job.attempt}{alone}; attempt {past[-1].attempt} {reason}"
 
 
 def outcome_lines(

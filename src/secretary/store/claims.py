@@ -81,10 +81,15 @@ class Capacity:
     excluded_types: Collection[str] = ()
     max_per_type: Mapping[str, int] = field(default_factory=dict)
     max_per_user: int | None = None
+    #: How many jobs the worker is running. Suspects only start on a worker that runs none.
+    busy: int = 0
+    #: Whether an idle worker is given suspects before other jobs. Workers alternate.
+    suspects_first: bool = True
 
     def accepts(self, job_type: str) -> bool:
-        if not self.slots_for(job_type):
-            return False
+        return bool(self.slots_for(job_type)) and self.handles(job_type)
+
+    def handles(self, job_type: str) -> bool:
         if self.job_types is None:
             return job_type not in self.excluded_types
         return job_type in self.job_types
@@ -109,13 +114,15 @@ class Renewal:
 @dataclass(frozen=True, slots=True)
 class Rescued:
     """A job that was taken from a lost worker. It is pending again, unless it failed because it
-    lost too many workers, or was cancelled because that had been requested."""
+    took workers down while it ran alone, or was cancelled because that had been requested."""
 
     job_id: str
     attempt: int
     worker_id: str
     failed: bool
     cancelled: bool = False
+    #: It is a suspect: it runs alone or in a small group.
+    suspect: bool = False
 
 
 class ClaimStore(Protocol):
@@ -125,8 +132,14 @@ class ClaimStore(Protocol):
     #: Reached over a network, which may fail for one machine and not for others.
     remote: bool
 
-    async def register_worker(self, worker: WorkerInfo, lease: timedelta) -> None:
-        """Add or update a worker. It owns the jobs it claims until its lease expires."""
+    async def register_worker(
+        self, worker: WorkerInfo, lease: timedelta, *, survived: Collection[tuple[str, int]] = ()
+    ) -> None:
+        """Add or update a worker. It owns the jobs it claims until its lease expires.
+
+        `survived` are the ids and attempts of jobs that this process ran under a lease it lost,
+        for example because the machine was paused. It did not die, so these losses do not count.
+        """
 
     async def unregister_worker(self, worker_id: str) -> None:
         """Remove a worker that owns no jobs any more."""
@@ -137,7 +150,9 @@ class ClaimStore(Protocol):
         """Give the worker the jobs that should start next.
 
         Higher priorities first, first in first out within one, users in turn (see `scheduling`).
-        Raises `LeaseLost` if the worker is not registered.
+        Suspects start on an idle worker, in groups of their size. While more of them wait than
+        workers prepare for one, a busy worker gets nothing, so that it becomes idle. Raises
+        `LeaseLost` if the worker is not registered.
         """
 
     async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
@@ -158,28 +173,153 @@ class ClaimStore(Protocol):
         Returns the value to pass as `since` next time, so that nothing is missed in between.
         """
 
-    async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
+    async def rescue(self, *, dead: Collection[str] = ()) -> list[Rescued]:
         """Take the jobs from workers whose lease expired and from those known to be `dead`.
 
-        A job that lost its worker `max_crashes` times fails instead of running again.
+        `judge_loss` decides whether a job runs again like any other, alone, or not at all.
         """
 
     async def tidy(self) -> None:
         """Periodic housekeeping: settle batches, drop expired keys, checkpoint."""
 
 
-def crash_error(worker_id: str, deaths: int) -> JobError:
-    """The error of a job whose worker was lost."""
-    return JobError(
-        code="WORKER_CRASHED",
-        message="The worker crashed or lost its connection while running the job",
-        details={"worker_id": worker_id, "deaths": deaths},
-    )
+#: A job is a suspect after this many strikes, and fails after that many more while it ran alone.
+SUSPECT_STRIKES = 2
+SOLO_STRIKES = 2
+#: Suspects that were lost together are divided into this many groups.
+GROUPS = 8
+#: Losses of workers this recent show that workers are lost whatever they run.
+UNSTABLE_WITHIN = timedelta(minutes=2)
+#: Even if other workers are lost too, there is at least one strike per this many losses: a job that
+#: takes down a whole machine does not run forever.
+STRIKE_EVERY = 3
+#: The error message of attempts whose worker was lost.
+WORKER_LOST = "The worker was lost while running the job"
 
 
-def worker_lost_entry(worker_id: str, attempt: int) -> LogEntry:
+@dataclass(frozen=True, slots=True)
+class LostWorker:
+    """A worker that was lost, recently. If it ran suspects, one of them may be the cause."""
+
+    worker_id: str
+    ran_suspects: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """The counters of a job that concern lost workers; see `Job`."""
+
+    losses: int = 0
+    strikes: int = 0
+    group_size: int | None = None
+
+    @property
+    def is_proven(self) -> bool:
+        """The job took its worker down while it ran alone, and did it again."""
+        return self.strikes >= SUSPECT_STRIKES + SOLO_STRIKES
+
+
+def is_unstable(
+    recent: Iterable[LostWorker], worker_id: str, attempts: Iterable[Mapping[str, Any]]
+) -> bool:
+    """Whether workers were lost that were not running the job, which was lost with `worker_id` and
+    had these earlier `attempts`, as stored.
+
+    Workers that ran other suspects do not count: those may have taken them down.
+    """
+    lost_with_job = {worker_id} | {
+        attempt["worker_id"]
+        for attempt in attempts
+        if (attempt.get("error") or {}).get("message") == WORKER_LOST
+    }
+    return any(not one.ran_suspects and one.worker_id not in lost_with_job for one in recent)
+
+
+def judge_loss(before: Suspicion, *, jobs_lost: int, unstable: bool) -> Suspicion:
+    """Return the counters of a job whose worker was lost together with `jobs_lost` jobs.
+
+    The first loss has no consequences, so one power failure or `kill -9` slows nothing down. From
+    the second on the job is a suspect. Suspects run alone; if so many were lost together that this
+    would take too long, they run in groups, an eighth of them at a time, until the groups have one
+    member. Only losses of a job that ran alone lead to its failure.
+    """
+    losses = before.losses + 1
+    if unstable and losses < STRIKE_EVERY * (before.strikes + 1):
+        return replace(before, losses=losses)
+    if before.group_size is None or before.group_size == 1:
+        strikes = before.strikes + 1
+    else:
+        strikes = before.strikes  # another one of its group may be the cause
+    group_size = before.group_size
+    if strikes >= SUSPECT_STRIKES:
+        group_size = max(1, min(jobs_lost, before.group_size or jobs_lost) // GROUPS)
+    return Suspicion(losses, strikes, group_size)
+
+
+def loss_error(worker_id: str, suspicion: Suspicion) -> JobError:
+    """The error of an attempt whose worker was lost."""
+    message = WORKER_LOST
+    if suspicion.is_proven:
+        message = f"The job took its worker down {SOLO_STRIKES} times while it ran alone"
+    details = {"worker_id": worker_id, "losses": suspicion.losses}
+    return JobError(code="WORKER_CRASHED", message=message, details=details)
+
+
+def worker_lost_entry(worker_id: str, attempt: int, suspicion: Suspicion) -> LogEntry:
     text = f"The worker was lost while running this job (attempt {attempt}, {worker_id})"
+    if suspicion.group_size == 1 and not suspicion.is_proven:
+        text += "; the next attempt runs alone"
     return LogEntry(level="error", message=text)
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A suspect that waits for an idle worker."""
+
+    key: Any
+    job_type: str
+    user_id: str | None
+    group_size: int
+
+
+def choose_suspects(
+    waiting: Iterable[Suspect], capacity: Capacity, running: "Running"
+) -> list[Suspect]:
+    """Return the suspects that an idle worker may start together: as many as the group of the
+    first one has."""
+    group: list[Suspect] = []
+    for one in waiting:
+        if not capacity.accepts(one.job_type) or not is_below_limits(one, capacity, running):
+            continue
+        if group and (one.group_size < group[0].group_size or len(group) >= group[0].group_size):
+            continue
+        group.append(one)
+        capacity = capacity.without([one.job_type])
+        running.per_type[one.job_type] += 1
+        running.per_user[one.user_id] += 1
+    return group
+
+
+def has_to_become_idle(
+    waiting: Iterable[Suspect], capacity: Capacity, running: "Running", *, others_preparing: int
+) -> bool:
+    """Whether a busy worker should start nothing until it is idle and can run a suspect. One worker
+    prepares for each suspect, so that a few of them do not stop all workers."""
+    startable = [
+        one
+        for one in waiting
+        if capacity.handles(one.job_type) and is_below_limits(one, capacity, running)
+    ]
+    return len(startable) > others_preparing
+
+
+def is_below_limits(one: Suspect, capacity: Capacity, running: "Running") -> bool:
+    """Whether the limits per type and user allow the job to start."""
+    if running.per_type[one.job_type] >= capacity.max_per_type.get(one.job_type, math.inf):
+        return False
+    if capacity.max_per_user is None or one.user_id is None:
+        return True
+    return running.per_user[one.user_id] < capacity.max_per_user
 
 
 #: Jobs of one type and priority share one queue, which serves its users in turn.

@@ -41,8 +41,9 @@ class JobRecord:
 
     @property
     def needs_position(self) -> bool:
-        waits = self.paused or self.job.run_at is not None
-        return self.job.status is JobStatus.PENDING and self.position is None and not waits
+        job = self.job
+        waits = self.paused or job.run_at is not None or job.group_size is not None
+        return job.status is JobStatus.PENDING and self.position is None and not waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,6 +104,8 @@ class Execution:
         self._executor = executor
         self._stop: Stop | None = None
         self._has_outcome = False
+        #: It ended without an outcome, because the worker no longer owns the job.
+        self.is_lost = False
         self._resources = ResourceCalculator()
         self._llm = Llm(executor.llm, self._resources)
         on_lost = partial(self.stop, Stop.LOST)
@@ -129,6 +131,7 @@ class Execution:
         if outcome is not None:
             observer.ended(self.job, outcome)
         else:
+            self.is_lost = True
             observer.lost(self.job)
         files = self._executor.files
         try:

@@ -38,7 +38,6 @@ class MaintenanceOptions:
     #: A sweep that takes longer means an outage too: the driver may have retried, or this process
     #: was suspended, perhaps with all workers of its machine.
     max_pause: timedelta = timedelta(seconds=4)
-    max_crashes: int = 2
     #: Retention of ended jobs by status; a status that is missing is kept forever.
     retention: Mapping[JobStatus, timedelta] = field(default_factory=dict)
     #: How long the upload of a failed or cancelled job is kept, so that it can be restarted.
@@ -112,10 +111,11 @@ class Maintenance:
             logger.warning("The last sweep was %.0f s ago; waiting for workers", paused_for)
             return
         dead = [worker.worker_id for worker in workers if has_died(worker.pid, worker.birth)]
-        rescued = await self._store.rescue(dead=dead, max_crashes=self._options.max_crashes)
+        rescued = await self._store.rescue(dead=dead)
         self._observer.rescued(rescued)
         for job in rescued:
-            outcome = "failed: its worker was lost too often" if job.failed else "queued again"
+            outcome = "queued again, to run alone" if job.suspect else "queued again"
+            outcome = "failed: it took workers down while it ran alone" if job.failed else outcome
             outcome = "cancelled, as requested" if job.cancelled else outcome
             logger.warning("Worker %s was lost; %s is %s", job.worker_id, job.job_id, outcome)
         for job in rescued:

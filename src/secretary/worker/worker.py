@@ -4,7 +4,9 @@ import asyncio
 import logging
 import os
 import socket
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -32,8 +34,11 @@ CLAIM_BATCH_WINDOW = 0.005
 #: Stop running jobs at this share of the lease if it could not be renewed: the last renewal may
 #: be a tenth older than we think (see claims.RENEW_BELOW), and stopping takes a moment.
 LEASE_SAFETY = 0.8
+#: An event loop that was blocked for this share of the lease explains why it could not be renewed.
+BLOCKED_SHARE = 0.5
 #: How long a worker that is shutting down keeps trying to record outcomes.
 SHUTDOWN_WRITE_TIMEOUT = 15.0
+MAX_LOST_REMEMBERED = 10_000
 #: How long a lost worker, or another one like it, is expected to come back.
 EXPECTED_BACK_SECONDS = 600.0
 
@@ -66,6 +71,10 @@ class SlotPool:
     has_backlog: bool = False
 
     @property
+    def busy(self) -> int:
+        return self.size - self.free
+
+    @property
     def may_fill_more(self) -> bool:
         """Whether a claim could fill more slots in a moment than it can now."""
         return self.has_backlog and 0 < self.free < self.size
@@ -95,6 +104,8 @@ class Worker:
         )
         self._peers = PeerCapabilities(options.handles)
         self._running: dict[str, Execution] = {}
+        #: Ids and attempts of jobs that were lost since the worker was registered.
+        self._lost: deque[tuple[str, int]] = deque(maxlen=MAX_LOST_REMEMBERED)
         self._slots = SlotPool(options.slots, options.slots)
         self._io_slots = SlotPool(options.io_slots, options.io_slots)
         self._claim_now = asyncio.Event()
@@ -103,6 +114,9 @@ class Worker:
         self._stop_now = asyncio.Event()
         self._registering = asyncio.Lock()
         self._renewed_at = 0.0
+        self._loop_monitor = LoopMonitor()
+        #: The last jobs were suspects: others are next.
+        self._ran_suspects = False
 
     @property
     def worker_id(self) -> str:
@@ -128,6 +142,7 @@ class Worker:
         if self._store.remote:
             tasks.append(asyncio.create_task(self._stop_before_lease_expires()))
         draining = asyncio.create_task(self._draining.wait())
+        self._loop_monitor.start()
         try:
             done, _ = await asyncio.wait([draining, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -137,6 +152,7 @@ class Worker:
             for task in (draining, *tasks):
                 task.cancel()
             await asyncio.gather(draining, *tasks, return_exceptions=True)
+            self._loop_monitor.stop()
             try:
                 await self._store.unregister_worker(self.worker_id)
             except StoreUnavailable as error:
@@ -157,12 +173,17 @@ class Worker:
                             self._claim_now.clear()
                             await self._claim_now.wait()
             offered = [(pool, pool.free) for pool in pools if pool.free]
-            jobs = await self._claim() if offered else []
+            jobs = await self._claim() if offered and not self._runs_suspects else []
             for job in jobs:
                 self._start(job)
             for pool, free in offered:
                 pool.has_backlog = free == sum(self._pool_of(job) is pool for job in jobs)
             await self._claim_now.wait()
+
+    @property
+    def _runs_suspects(self) -> bool:
+        """Nothing starts beside a suspect: if the worker is lost, it is clear which jobs it ran."""
+        return any(execution.job.group_size for execution in self._running.values())
 
     async def _claim(self) -> list[Job]:
         options = self._options
@@ -174,10 +195,15 @@ class Worker:
             excluded_types=self._peers.job_types,
             max_per_type=options.max_per_type,
             max_per_user=options.max_per_user,
+            busy=self._slots.busy + self._io_slots.busy,
+            suspects_first=not self._ran_suspects,
         )
         worker_id = self.worker_id
         try:
-            return await self._store.claim(worker_id, capacity)
+            jobs = await self._store.claim(worker_id, capacity)
+            if jobs:
+                self._ran_suspects = jobs[0].group_size is not None
+            return jobs
         except LeaseLost:
             await self._register_again(worker_id)
         except StoreUnavailable as error:
@@ -194,6 +220,8 @@ class Worker:
         def on_finished(task: asyncio.Task[None]) -> None:
             if self._running.get(job.job_id) is execution:
                 del self._running[job.job_id]
+            if execution.is_lost:
+                self._lost.append((job.job_id, job.attempt))
             pool.free += 1
             self._claim_now.set()
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -236,6 +264,7 @@ class Worker:
                 requested_at = time.monotonic()
                 renewal = await self._store.renew(worker_id, self._options.lease)
                 self._renewed_at = requested_at
+                self._loop_monitor.reset()
                 for execution in running:
                     job = execution.job
                     if job.job_id in renewal.cancelled:
@@ -270,25 +299,37 @@ class Worker:
     async def _send_heartbeats(self) -> None:
         """Keep sandbox processes alive: without heartbeats they stop, so none outlives a worker."""
         while True:
+            self._loop_monitor.beat()
             self._executor.sandbox.heartbeat()
             await asyncio.sleep(HEARTBEAT_INTERVAL)
 
     async def _register_again(self, lost: str) -> None:
         """Stop all jobs after losing the lease, and register as a new worker, once: claims and
-        renewals notice the loss independently."""
+        renewals notice the loss independently.
+
+        The process is alive, so its jobs are no suspects, unless one of them blocked the event loop
+        and kept it from renewing the lease.
+        """
         async with self._registering:
             if self.worker_id != lost:
                 return
             logger.warning("Worker %s lost its lease; stopping its jobs", lost)
+            survived = list(self._lost)
             for execution in list(self._running.values()):
                 execution.stop(Stop.LOST)
-            await self._register(replace(self._info, worker_id=_new_worker_id()))
+                survived.append((execution.job.job_id, execution.job.attempt))
+            max_blocked = self._options.lease.total_seconds() * BLOCKED_SHARE
+            if self._loop_monitor.blocked_seconds > max_blocked:
+                logger.error("A job blocked the event loop for too long to renew the lease")
+                survived = []
+            self._lost.clear()
+            await self._register(replace(self._info, worker_id=_new_worker_id()), survived)
 
-    async def _register(self, info: WorkerInfo) -> None:
+    async def _register(self, info: WorkerInfo, survived: Collection[tuple[str, int]] = ()) -> None:
         while True:
             try:
                 requested_at = time.monotonic()
-                await self._store.register_worker(info, self._options.lease)
+                await self._store.register_worker(info, self._options.lease, survived=survived)
                 self._info, self._renewed_at = info, requested_at
                 return
             except StoreUnavailable as error:
@@ -322,6 +363,37 @@ class Worker:
         while self._running:
             await asyncio.wait([execution.task for execution in self._running.values()])
             await asyncio.sleep(0)  # let their callbacks run
+
+
+class LoopMonitor:
+    """Measures for how long jobs block the event loop. A thread looks for missing heartbeats; while
+    the whole process is suspended it does not run either, so that time does not count."""
+
+    def __init__(self, interval: float = HEARTBEAT_INTERVAL) -> None:
+        self._interval = interval
+        self._beat_at = time.monotonic()
+        self._stopped = threading.Event()
+        #: Since the last `reset`.
+        self.blocked_seconds = 0.0
+
+    def start(self) -> None:
+        self._beat_at = time.monotonic()
+        threading.Thread(target=self._watch, name="loop-monitor", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def beat(self) -> None:
+        """Called by the event loop, once per interval."""
+        self._beat_at = time.monotonic()
+
+    def reset(self) -> None:
+        self.blocked_seconds = 0.0
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(self._interval):
+            if time.monotonic() - self._beat_at > 2 * self._interval:
+                self.blocked_seconds += self._interval
 
 
 def _new_worker_id() -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -20,6 +21,7 @@ from .client import ShieldedCalls
 from .queries import WITHOUT_DETAILS
 from .schema import Database, Document, add_logs, job_from, moment, now_stamp, stamp, with_overflow
 from .transitions import (
+    SUSPECT,
     WITHOUT_VALUES,
     Change,
     apply,
@@ -35,13 +37,45 @@ from .transitions import (
 )
 
 
-async def register_worker(db: Database, worker: claims.WorkerInfo, lease: timedelta) -> None:
+async def register_worker(
+    db: Database,
+    worker: claims.WorkerInfo,
+    lease: timedelta,
+    *,
+    survived: Collection[tuple[str, int]] = (),
+) -> None:
     info = {**asdict(worker), "started_at": stamp(worker.started_at)}
     del info["seen_at"]
     literal = {name: {"$literal": value} for name, value in info.items()}
     await db.workers.update_one(
         {"_id": worker.worker_id}, [{"$set": literal | _lease(lease)}], upsert=True
     )
+    if survived:
+        updates = [one for job in survived for one in _clear_suspicion(*job)]
+        await db.jobs.bulk_write(updates)
+
+
+def _clear_suspicion(job_id: str, attempt: int) -> list[UpdateOne]:
+    """Clear a job whose worker turned out to be alive, unless more has happened since. A suspect
+    that waits for an idle worker moves to its queue with the next claim."""
+    cleared = {"losses": "", "strikes": "", "group_size": ""}
+    waiting = {"_id": job_id, "status": "pending", "attempt": attempt}
+    return [
+        # Its rescue is still to come.
+        UpdateOne(
+            {"_id": job_id, "status": "processing", "attempt": attempt},
+            {"$set": {"survived": attempt}},
+        ),
+        UpdateOne(
+            {**waiting, "suspect_since": {"$gt": ""}},
+            {"$set": {"due_at": now_stamp()}, "$unset": {**cleared, "suspect_since": ""}},
+        ),
+        UpdateOne(waiting, {"$unset": cleared}),
+        # Another worker runs it already.
+        UpdateOne(
+            {"_id": job_id, "status": "processing", "attempt": attempt + 1}, {"$unset": cleared}
+        ),
+    ]
 
 
 async def busy_slots(db: Database) -> dict[str, dict[str, int]]:
@@ -62,9 +96,12 @@ async def all_workers(db: Database) -> list[claims.WorkerInfo]:
     ]
 
 
-async def require_registered(db: Database, worker_id: str) -> None:
-    if await db.workers.find_one({"_id": worker_id}, {"_id": 1}) is None:
+async def require_registered(db: Database, worker_id: str) -> bool:
+    """Return whether the worker prepares to run a suspect."""
+    worker = await db.workers.find_one({"_id": worker_id}, {"preparing": 1})
+    if worker is None:
         raise LeaseLost(f"The worker {worker_id} is not registered")
+    return bool(worker.get("preparing"))
 
 
 async def renew(db: Database, worker_id: str, lease: timedelta) -> claims.Renewal:
@@ -89,6 +126,8 @@ def _lease(lease: timedelta) -> Document:
 
 #: How often a claim tries again when other processes claimed the jobs it had chosen.
 MAX_TRIES = 4
+#: How many waiting suspects a claim checks at most.
+MAX_SUSPECTS_CHECKED = 1000
 
 #: How much later a request that was given up may still reach the server.
 ORPHANED_CLAIM_SECONDS = 60.0
@@ -128,17 +167,54 @@ class Claims:
     async def _claim(self, worker_id: str, capacity: claims.Capacity, token: str) -> list[Job]:
         async with self._lock:
             await self._undo_orphaned_claims()
-            await asyncio.gather(require_registered(self._db, worker_id), promote(self._db))
+            preparing, suspects, promoted = await asyncio.gather(
+                require_registered(self._db, worker_id),
+                _waiting_suspects(self._db),
+                promote(self._db),
+            )
+            if promoted:
+                suspects = await _waiting_suspects(self._db)
+            if suspects or preparing:
+                becomes_idle = await _prepare_for_suspect(self._db, worker_id, capacity, suspects)
+                if becomes_idle != preparing:
+                    await self._db.workers.update_one(
+                        {"_id": worker_id}, {"$set": {"preparing": becomes_idle}}
+                    )
+                if becomes_idle:
+                    return []
             claimed: list[Document] = []
-            for _ in range(MAX_TRIES):
-                remaining = capacity.without(job["job_type"] for job in claimed)
-                chosen = await self._choose(remaining)
-                started = await _start_jobs(self._db, chosen, worker_id, token) if chosen else []
-                claimed += started
-                if len(started) == len(chosen):
-                    break
+            takes_suspects = bool(suspects) and not capacity.busy
+            if takes_suspects and capacity.suspects_first:
+                claimed = await self._start_suspects(worker_id, capacity, suspects, token)
+            claimed = claimed or await self._start_queued(worker_id, capacity, token)
+            if takes_suspects and not claimed:
+                claimed = await self._start_suspects(worker_id, capacity, suspects, token)
             allowed = await _keep_allowed(self._db, worker_id, capacity, claimed, token)
             return [job_from(document) for document in await with_overflow(self._db, allowed)]
+
+    async def _start_queued(
+        self, worker_id: str, capacity: claims.Capacity, token: str
+    ) -> list[Document]:
+        claimed: list[Document] = []
+        for _ in range(MAX_TRIES):
+            remaining = capacity.without(job["job_type"] for job in claimed)
+            keys = [candidate.key for candidate in await self._choose(remaining)]
+            started = await _start_jobs(self._db, keys, worker_id, token) if keys else []
+            claimed += started
+            if len(started) == len(keys):
+                break
+        return claimed
+
+    async def _start_suspects(
+        self,
+        worker_id: str,
+        capacity: claims.Capacity,
+        suspects: Sequence[claims.Suspect],
+        token: str,
+    ) -> list[Document]:
+        running = await _running_jobs(self._db, capacity)
+        keys = [one.key for one in claims.choose_suspects(suspects, capacity, running)]
+        return await _start_jobs(self._db, keys, worker_id, token) if keys else []
 
     async def _undo_orphaned_claims(self) -> None:
         for token, (worker_id, until) in list(self._orphaned_claims.items()):
@@ -165,6 +241,32 @@ class Claims:
         )
         heads = {queue: iter(jobs) for queue, jobs in zip(queues, waiting, strict=True)}
         return self._scheduler.choose(heads, capacity, running)
+
+
+async def _waiting_suspects(db: Database) -> list[claims.Suspect]:
+    """Suspects in the order in which they became pending."""
+    jobs = db.jobs.find(
+        {"suspect_since": {"$gt": ""}},
+        SUSPECT,
+        sort=[("suspect_since", 1), ("arrival", 1)],
+        limit=MAX_SUSPECTS_CHECKED,
+        hint="suspects",
+    )
+    return [
+        claims.Suspect(job, job["job_type"], job.get("user_id"), job.get("group_size", 1))
+        async for job in jobs
+    ]
+
+
+async def _prepare_for_suspect(
+    db: Database, worker_id: str, capacity: claims.Capacity, suspects: Sequence[claims.Suspect]
+) -> bool:
+    """Whether the worker is busy and should start nothing until it is idle."""
+    if not suspects or not capacity.busy:
+        return False
+    others = await db.workers.count_documents({"preparing": True, "_id": {"$ne": worker_id}})
+    running = await _running_jobs(db, capacity)
+    return claims.has_to_become_idle(suspects, capacity, running, others_preparing=others)
 
 
 async def _keep_allowed(
@@ -242,11 +344,12 @@ async def _candidates(
 
 
 async def _start_jobs(
-    db: Database, chosen: Sequence[claims.Candidate], worker_id: str, token: str
+    db: Database, chosen: Sequence[Document], worker_id: str, token: str
 ) -> list[Document]:
-    """Claim those jobs that are still pending, and return them."""
-    keys = [candidate.key for candidate in chosen]
-    placements = {key["_id"]: {"line": key["line"], "turn": key["turn"]} for key in keys}
+    """Claim those jobs that are still pending in the same place, and return them."""
+    places = ("line", "turn", "suspect_since")
+    placements = {job["_id"]: {name: job[name] for name in places if name in job} for job in chosen}
+    queue = "line" if "line" in chosen[0] else "suspect_since"
     ids = list(placements)
     now = now_stamp()
     update = queue_update(
@@ -260,7 +363,7 @@ async def _start_jobs(
         claim=token,
     )
     update |= {"$inc": {"attempt": 1}} | db.change_time
-    free = {"_id": {"$in": ids}, "status": "pending", "line": {"$gt": ""}}
+    free = {"_id": {"$in": ids}, "status": "pending", queue: {"$gt": ""}}
     if len(ids) == 1:  # one request instead of two
         job = await db.jobs.find_one_and_update(
             free, update, WITHOUT_DETAILS, return_document=ReturnDocument.AFTER, hint="_id_"
@@ -330,36 +433,83 @@ def _undo_update(placement: Document) -> Document:
     )
 
 
-async def rescue(db: Database, dead: Collection[str], max_crashes: int) -> list[claims.Rescued]:
+async def rescue(db: Database, dead: Collection[str]) -> list[claims.Rescued]:
     """Remove lost workers first, which is final; then take their jobs.
 
     If this is interrupted, the next rescue finds jobs without a worker and continues.
     """
-    lapsed = {"$lt": [{"$max": ["$lease_until", await _grace_until(db)]}, "$$NOW"]}
-    await db.workers.delete_many({"$or": [{"_id": {"$in": list(dead)}}, {"$expr": lapsed}]})
+    is_lapsed = {"$lt": [{"$max": ["$lease_until", await _grace_until(db)]}, "$$NOW"]}
+    lapsed = {"$or": [{"_id": {"$in": list(dead)}}, {"$expr": is_lapsed}]}
+    gone = {worker["_id"] async for worker in db.workers.find(lapsed, {"_id": 1})}
+    if gone:
+        await db.workers.delete_many(lapsed)
     # In this order: a worker is registered before it owns a job.
     holders = await db.jobs.distinct("worker_id", RUNNING)
     registered = {worker["_id"] async for worker in db.workers.find({}, {"_id": 1})}
     lost = [worker_id for worker_id in holders if worker_id not in registered]
-    if not lost:
-        return []
-    jobs = await db.jobs.find(
-        {"worker_id": {"$in": lost}, "status": "processing"}, WITHOUT_VALUES, hint="running"
-    ).to_list()
-    if not jobs:
-        return []
-    placements = await placements_for(db, jobs, interrupted=True)
-    pairs = zip(jobs, placements, strict=True)
-    done = await apply(db, [_rescue_one(job, placement, max_crashes) for job, placement in pairs])
+    jobs: list[Document] = []
+    if lost:
+        jobs = await db.jobs.find(
+            {"worker_id": {"$in": lost}, "status": "processing"}, WITHOUT_VALUES, hint="running"
+        ).to_list()
+    if lost_workers := {*lost, *gone} - registered:
+        with_suspects = {job["worker_id"] for job in jobs if "group_size" in job}
+        await _record_lost_workers(db, lost_workers, with_suspects)
+    return await _take_jobs(db, jobs) if jobs else []
+
+
+async def _record_lost_workers(
+    db: Database, lost: Collection[str], with_suspects: Collection[str]
+) -> None:
+    await db.lost_workers.delete_many({"$expr": {"$not": [RECENTLY]}})
+    await db.lost_workers.bulk_write(
+        [
+            UpdateOne(
+                {"_id": worker_id},
+                # Another process may have recorded it, and taken its jobs, a moment ago.
+                [{"$set": {"at": "$$NOW", "ran_suspects": {"$or": ["$ran_suspects", ran]}}}],
+                upsert=True,
+            )
+            for worker_id in sorted(lost)
+            for ran in [worker_id in with_suspects]
+        ]
+    )
+
+
+#: Whether a worker was lost recently, as an expression.
+RECENTLY = {
+    "$gt": ["$at", {"$subtract": ["$$NOW", int(claims.UNSTABLE_WITHIN.total_seconds() * 1000)]}]
+}
+
+
+async def _take_jobs(db: Database, jobs: Sequence[Document]) -> list[claims.Rescued]:
+    recent = [
+        claims.LostWorker(worker["_id"], worker["ran_suspects"])
+        async for worker in db.lost_workers.find({"$expr": RECENTLY})
+    ]
+    jobs_per_worker = Counter(job["worker_id"] for job in jobs)
+    judged = [_judge(job, jobs_per_worker[job["worker_id"]], recent) for job in jobs]
+    suspected = [
+        job | {"group_size": suspicion.group_size}
+        for job, suspicion in zip(jobs, judged, strict=True)
+    ]
+    placements = await placements_for(db, suspected, interrupted=True)
+    changes = map(_rescue_one, jobs, placements, judged)
+    done = await apply(db, list(changes))
     await resume_if_active(db, jobs, placements)
     rescued: list[claims.Rescued] = []
-    for job in (job for job, ok in zip(jobs, done, strict=True) if ok):
+    for job, suspicion, ok in zip(jobs, judged, done, strict=True):
+        if not ok:
+            continue
         job_id, attempt, worker_id = job["_id"], job["attempt"], job["worker_id"]
-        entry = claims.worker_lost_entry(worker_id, attempt)
+        entry = claims.worker_lost_entry(worker_id, attempt, suspicion)
         await add_logs(db, job_id, [entry], last=job.get("logged", 0) + 1)
         is_cancelled = bool(job.get("cancel_requested"))
-        is_failed = not is_cancelled and job.get("crashes", 0) + 1 >= max_crashes
-        rescued.append(claims.Rescued(job_id, attempt, worker_id, is_failed, is_cancelled))
+        is_failed = not is_cancelled and suspicion.is_proven
+        is_suspect = suspicion.group_size is not None
+        rescued.append(
+            claims.Rescued(job_id, attempt, worker_id, is_failed, is_cancelled, is_suspect)
+        )
     return rescued
 
 
@@ -385,16 +535,24 @@ async def _grace_until(db: Database) -> datetime | None:
     return grace_until
 
 
-def _rescue_one(job: Document, placement: Document, max_crashes: int) -> Change:
+def _judge(job: Document, jobs_lost: int, recent: Sequence[claims.LostWorker]) -> claims.Suspicion:
+    if job.get("survived") == job["attempt"]:  # the worker is alive
+        return claims.Suspicion()
+    before = claims.Suspicion(job.get("losses", 0), job.get("strikes", 0), job.get("group_size"))
+    unstable = claims.is_unstable(recent, job["worker_id"], job.get("attempts", ()))
+    return claims.judge_loss(before, jobs_lost=jobs_lost, unstable=unstable)
+
+
+def _rescue_one(job: Document, placement: Document, suspicion: claims.Suspicion) -> Change:
     names = ("status", "attempt", "worker_id", "processing_started_at", "cancel_requested")
-    only = {name: job.get(name) for name in names}
-    deaths = job.get("crashes", 0) + 1
-    error = claims.crash_error(job["worker_id"], deaths)
+    only = {name: job.get(name) for name in (*names, "survived")}
+    error = claims.loss_error(job["worker_id"], suspicion)
+    counters = {name: value or None for name, value in asdict(suspicion).items()}
     if job.get("cancel_requested"):
-        change = cancelled(job, only, Cancelled().reason)
-    elif deaths >= max_crashes:
-        change = failed(job, only, error, crashed=True)
+        change = cancelled(job, only, Cancelled().reason, **counters)
+    elif suspicion.is_proven:
+        change = failed(job, only, error, **counters)
     else:
-        change = pending(job, only, placement, error=error, counters={"crashes": 1})
+        change = pending(job, only, placement, error=error, **counters)
     change.update["$inc"] = change.update.get("$inc", {}) | {"logged": 1}
     return change

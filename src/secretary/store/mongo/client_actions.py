@@ -46,6 +46,7 @@ from .transitions import (
     merge_updates,
     pending,
     placements_for,
+    queue_update,
     resume_paused,
     settle_batch,
     user_queue_of,
@@ -404,7 +405,8 @@ async def record_deletion(db: Database, *, job_id: str | None, batch_id: str | N
 
 #: The state of a restarted job; None removes a field.
 RESTARTED: dict[str, Any] = {
-    **dict.fromkeys(("failures", "crashes", "cancel_requested", "resources")),
+    **dict.fromkeys(("failures", "crashes", "losses", "strikes", "group_size")),
+    **dict.fromkeys(("cancel_requested", "resources")),
     **dict.fromkeys(("results", "results_in")),
     "archived": False,
     "progress": QUEUED.model_dump(),
@@ -429,7 +431,7 @@ async def restart(db: Database, query: JobQuery) -> list[str]:
     async def plan(jobs: list[Document]) -> list[Change]:
         batches.update(job["batch_id"] for job in jobs if "batch_id" in job)
         await _reopen(db, batches, {"restarts": _with_restart(token)})
-        placements = await placements_for(db, jobs)
+        placements = await placements_for(db, [job | {"group_size": None} for job in jobs])
         changes: list[Change] = []
         for job, placement in zip(jobs, placements, strict=True):
             unchanged = {name: job.get(name) for name in ("status", "attempt", "completed_at")}
@@ -509,7 +511,7 @@ async def change_batch(
     elif is_active is not None:
         await db.durable.jobs.update_many(
             {"batch_id": batch_id, "status": "pending"},
-            {"$set": {"held": True}, "$unset": {"line": "", "turn": "", "due_at": ""}},
+            queue_update({"held": True}),
         )
     if archived is not None:
         await db.durable.jobs.update_many(

@@ -73,6 +73,8 @@ class Collections:
         self.jobs: Documents = configured["jobs"]
         self.batches: Documents = configured["batches"]
         self.workers: Documents = configured["workers"]
+        #: Workers that were lost recently.
+        self.lost_workers: Documents = configured["lost_workers"]
         self.keys: Documents = configured["idempotency_keys"]
         self.callbacks: Documents = configured["callbacks"]
         self.contents: Documents = configured["contents"]
@@ -151,6 +153,7 @@ JOB_INDEXES = [
     _index("lane", ("line", UP), ("user_id", UP), ("turn", UP), where="line"),
     _index("due", ("due_at", UP), ("arrival", UP), where="due_at"),
     _index("held", ("batch_id", UP), where="held"),
+    _index("suspects", ("suspect_since", UP), ("arrival", UP), where="suspect_since"),
     _index("running", *_RUNNING, where={"status": "processing"}),
     _index("by_status", ("status", UP), ("listed_at", DOWN)),
     _index("by_type", ("job_type", UP), ("status", UP), ("listed_at", DOWN)),
@@ -267,9 +270,10 @@ UNFINISHED = [JobStatus.PENDING.value, JobStatus.PROCESSING.value]
 #: The reader of public jobs.
 EVERYBODY = "*"
 
-#: A pending job is queued (`line`, `turn`), scheduled (`due_at`) or paused with its batch (`held`).
-#: It has the fields of one of these; other jobs have none.
-QUEUE_FIELDS = ("line", "turn", "due_at", "held")
+#: A pending job is queued (`line`, `turn`), scheduled (`due_at`), paused with its batch (`held`),
+#: or a suspect that waits for an idle worker (`suspect_since`). It has the fields of one of these;
+#: other jobs have none.
+QUEUE_FIELDS = ("line", "turn", "due_at", "held", "suspect_since")
 
 #: Large, or only needed for single jobs.
 DETAILS = ("results", "results_in", "deliveries")
@@ -349,7 +353,10 @@ JOB_FIELDS = (
     "traceparent", "process_id", "retention_days", "stored_bytes",
 )  # fmt: skip
 #: Those that change once a worker has claimed the job.
-STATE_FIELDS = ("attempt", "worker_id", "failures", "crashes", "cancel_requested")
+STATE_FIELDS = (
+    "attempt", "worker_id", "failures", "crashes", "losses", "strikes", "group_size",
+    "cancel_requested",
+)  # fmt: skip
 
 
 def job_document(job: Job, *, arrival: int) -> Document:

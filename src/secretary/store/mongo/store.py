@@ -235,8 +235,8 @@ class MongoStore:
         return await self._wakeup.wait(since, seconds=seconds)
 
     @_shielded
-    async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
-        rescued = await claims.rescue(self._db, dead, max_crashes)
+    async def rescue(self, *, dead: Collection[str] = ()) -> list[Rescued]:
+        rescued = await claims.rescue(self._db, dead)
         if rescued:
             self._wakeup.notify()
         return rescued

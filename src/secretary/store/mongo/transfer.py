@@ -247,7 +247,7 @@ def _queue_fields(record: JobRecord, placements: Placements) -> schema.Document:
         return {"line": queue_name(job.job_type, job.priority), "turn": record.position}
     if job.run_at is not None:
         return {"due_at": schema.stamp(job.run_at)}
-    return placements.for_job(*user_queue_of(job))
+    return placements.for_job(*user_queue_of(job), suspect=job.group_size is not None)
 
 
 def _job_document(db: schema.Database, record: JobRecord) -> schema.Document:

@@ -234,7 +234,8 @@ async def finish(
             await _complete(db, write, job, results, used)
             return
         case Failed(error=error, retry_at=None, crashed=crashed):
-            change = failed(document, owned, error, crashed=crashed, resources=used)
+            counter = "crashes" if crashed else "failures"
+            change = failed(document, owned, error, counter=counter, resources=used)
         case Cancelled(reason=reason):
             change = cancelled(document, owned, reason, resources=used)
         case Failed() | Released():
@@ -284,6 +285,7 @@ def _document_of(job: Job) -> Document:
     assert job.processing_started_at is not None
     names = (
         "job_type", "priority", "attempt", "worker_id", "user_id", "batch_id", "retention_days",
+        "group_size",
     )  # fmt: skip
     document = {
         "_id": job.job_id,
@@ -310,6 +312,7 @@ async def placements_for(
             run_at=run_at,
             paused=job.get("batch_id") in inactive,
             interrupted=interrupted,
+            suspect=job.get("group_size") is not None,
         )
         for job, user_queue in zip(documents, user_queues, strict=True)
     ]
@@ -344,11 +347,12 @@ def _finished(
 
 
 def failed(
-    job: Document, only: Document, error: JobError, *, crashed: bool, **fields: Any
+    job: Document, only: Document, error: JobError, *, counter: str | None = None, **fields: Any
 ) -> Change:
     change = _finished(job, only, "error", status="failed", error=error_to(error), **fields)
-    counters = {"crashes" if crashed else "failures": 1}
-    return replace(change, update=merge_updates(change.update, {"$inc": counters}))
+    if counter is None:
+        return change
+    return replace(change, update=merge_updates(change.update, {"$inc": {counter: 1}}))
 
 
 def cancelled(job: Document, only: Document, reason: str, **fields: Any) -> Change:
@@ -454,12 +458,16 @@ class Placements:
         run_at: datetime | None = None,
         paused: bool = False,
         interrupted: bool = False,
+        suspect: bool = False,
     ) -> Document:
-        """An interrupted job goes to the head of its queue: it has waited before."""
+        """An interrupted job goes to the head of its queue: it has waited before. A suspect is in
+        no queue: it waits for an idle worker."""
         if paused:
             return {"held": True}
         if run_at is not None and run_at > self._now:
             return {"due_at": stamp(run_at)}
+        if suspect:
+            return {"suspect_since": stamp(self._now)}
         queue = queue_name(job_type, priority)
         if interrupted:
             return {"line": queue, "turn": self._heads[queue]}
@@ -467,6 +475,10 @@ class Placements:
         position = self._heads[queue] if last is None else last + 1
         self._last[queue, user_id] = position
         return {"line": queue, "turn": position}
+
+
+#: The fields of a waiting suspect that claims and statistics need.
+SUSPECT = {"job_type": 1, "user_id": 1, "group_size": 1, "suspect_since": 1}
 
 
 async def find_head(db: Database, queue: str, projection: Document) -> Document | None:
@@ -486,6 +498,10 @@ async def waiting_since(db: Database) -> dict[str, datetime]:
             at = moment(max(head["updated_at"], head.get("run_at", "")))
             job_type, _ = class_of(queue)
             since[job_type] = min(at, since.get(job_type, at))
+    suspects = db.jobs.find({"suspect_since": {"$gt": ""}}, SUSPECT, hint="suspects")
+    async for job in suspects:
+        at = moment(job["suspect_since"])
+        since[job["job_type"]] = min(at, since.get(job["job_type"], at))
     return since
 
 
@@ -500,17 +516,17 @@ def queue_update(placement: Document, **fields: Any) -> Document:
     return update | ({"$unset": removed} if removed else {})
 
 
-async def promote(db: Database) -> None:
-    """Move scheduled jobs that are due into their queues."""
+async def promote(db: Database) -> bool:
+    """Move scheduled jobs that are due into their queues; returns whether there were any."""
     due = await db.jobs.find(
         {"due_at": {"$lte": now_stamp()}},
-        {"job_type": 1, "priority": 1, "user_id": 1},
+        {"job_type": 1, "priority": 1, "user_id": 1, "group_size": 1},
         sort=[("due_at", 1), ("arrival", 1)],
         limit=MAX_PROMOTED,
         hint="due",
     ).to_list()
     if not due:
-        return
+        return False
     placements = await placements_for(db, due)
     await db.jobs.bulk_write(
         [
@@ -521,3 +537,4 @@ async def promote(db: Database) -> None:
             for job, placement in zip(due, placements, strict=True)
         ]
     )
+    return True

@@ -3,6 +3,7 @@
 import functools
 import json
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -29,7 +30,16 @@ from ...core.json_codec import encode_json_text
 from ...core.processes import boot_id
 from .. import claims
 from . import outbox, schema
-from .jobs import cancel_job, fail, promote, queues_with_jobs, requeue, settle_batch
+from .jobs import (
+    MAX_SUSPECTS_CHECKED,
+    WAITING_SUSPECTS,
+    cancel_job,
+    fail,
+    promote,
+    queues_with_jobs,
+    requeue,
+    settle_batch,
+)
 
 #: How many users of a queue a claim checks at most when there is a limit per user.
 MAX_USERS_CHECKED = 500
@@ -54,21 +64,72 @@ def claim(
 ) -> list[Job]:
     """Give a worker the jobs that should start next."""
     now = schema.microseconds(utc_now())
-    before: Any = db.execute(CLAIM_PRECONDITIONS, (worker_id, now)).fetchone()
-    registered, due = before
+    before: Any = db.execute(CLAIM_PRECONDITIONS, (worker_id, worker_id, now)).fetchone()
+    registered, preparing, due = before
     if not registered:
         raise LeaseLost(f"The worker {worker_id} is not registered")
     if due:
         promote(db, now)
+    suspects = _waiting_suspects(db)
+    if suspects or preparing:
+        becomes_idle = _prepare_for_suspect(db, worker_id, capacity, suspects)
+        if becomes_idle and not preparing:
+            db.execute("INSERT INTO preparing_workers VALUES (?)", (worker_id,))
+        elif preparing and not becomes_idle:
+            db.execute("DELETE FROM preparing_workers WHERE worker_id = ?", (worker_id,))
+        if becomes_idle:
+            return []
+    takes_suspects = bool(suspects) and not capacity.busy
+    chosen: list[int] = []
+    if takes_suspects and capacity.suspects_first:
+        chosen = _choose_suspects(db, capacity, suspects)
+    chosen = chosen or _choose(db, scheduler, capacity)
+    if takes_suspects and not chosen:
+        chosen = _choose_suspects(db, capacity, suspects)
+    return _start_jobs(db, worker_id, chosen, now) if chosen else []
+
+
+def _choose(
+    db: apsw.Connection, scheduler: claims.FairScheduler, capacity: claims.Capacity
+) -> list[int]:
     running = _running_jobs(db, capacity)
     queues = {
         queue: _candidates(db, queue, capacity, running)
         for queue in queues_with_jobs(db)
         if capacity.accepts(queue[0])
     }
-    chosen = [one.key for one in scheduler.choose(queues, capacity, running)] if queues else []
-    if not chosen:
-        return []
+    return [one.key for one in scheduler.choose(queues, capacity, running)] if queues else []
+
+
+def _waiting_suspects(db: apsw.Connection) -> list[claims.Suspect]:
+    rows: list[Any] = db.execute(WAITING_SUSPECTS, (MAX_SUSPECTS_CHECKED,)).fetchall()
+    return [claims.Suspect(*row[:-1]) for row in rows]
+
+
+def _choose_suspects(
+    db: apsw.Connection, capacity: claims.Capacity, suspects: Sequence[claims.Suspect]
+) -> list[int]:
+    running = _running_jobs(db, capacity)
+    return [one.key for one in claims.choose_suspects(suspects, capacity, running)]
+
+
+def _prepare_for_suspect(
+    db: apsw.Connection,
+    worker_id: str,
+    capacity: claims.Capacity,
+    suspects: Sequence[claims.Suspect],
+) -> bool:
+    """Whether the worker is busy and should start nothing until it is idle."""
+    if not suspects or not capacity.busy:
+        return False
+    others: int = db.execute(
+        "SELECT count(*) FROM preparing_workers WHERE worker_id <> ?", (worker_id,)
+    ).get
+    running = _running_jobs(db, capacity)
+    return claims.has_to_become_idle(suspects, capacity, running, others_preparing=others)
+
+
+def _start_jobs(db: apsw.Connection, worker_id: str, chosen: list[int], now: int) -> list[Job]:
     seqs = json.dumps(chosen)
     db.execute(
         "UPDATE jobs SET status = 'processing', turn = NULL, run_at = NULL, attempt = attempt + 1,"
@@ -87,9 +148,11 @@ def claim(
     return [jobs[seq] for seq in chosen]
 
 
-#: Whether the worker is registered, and whether a scheduled job is due.
+#: Whether the worker is registered, whether it prepares to run a suspect, and whether a scheduled
+#: job is due.
 CLAIM_PRECONDITIONS = (
     "SELECT EXISTS (SELECT 1 FROM workers WHERE worker_id = ?),"
+    " EXISTS (SELECT 1 FROM preparing_workers WHERE worker_id = ?),"
     " EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_waiting"
     " WHERE status = 'pending' AND turn IS NULL AND held = 0 AND run_at <= ?)"
 )
@@ -198,7 +261,7 @@ def finish(
         outcome = Cancelled()
     match outcome:
         case Failed(error=error, retry_at=None, crashed=crashed):
-            fail(db, seq, error, crashed=crashed)
+            fail(db, seq, error, counter="crashes" if crashed else "failures")
         case Failed(error=error, retry_at=retry_at, crashed=crashed):
             counter = "crashes" if crashed else "failures"
             requeue(db, seq, error=error, run_at=retry_at, counter=counter)
@@ -273,35 +336,81 @@ def has_lost_jobs(db: apsw.Connection) -> bool:
     return bool(lapsed or db.execute(ABANDONED).fetchone())
 
 
-def rescue(db: apsw.Connection, dead: Collection[str], max_crashes: int) -> list[claims.Rescued]:
-    db.execute(f"DELETE {LAPSED}", (_boot(), time.monotonic()))
+def rescue(db: apsw.Connection, dead: Collection[str]) -> list[claims.Rescued]:
+    rebooted = {row[0] for row in db.execute(REBOOTED, (_boot(),))}
+    lapsed: list[Any] = db.execute(
+        f"DELETE {LAPSED} RETURNING worker_id", (_boot(), time.monotonic())
+    ).fetchall()
     for worker_id in dead:
         unregister_worker(db, worker_id)
     abandoned: list[Any] = db.execute(ABANDONED).fetchall()
+    jobs_per_worker = Counter(worker_id for _, _, _, worker_id, *_ in abandoned)
+    with_suspects = {row[3] for row in abandoned if row[-1] is not None}
+    _record_lost_workers(db, {*(row[0] for row in lapsed), *dead, *jobs_per_worker}, with_suspects)
+    recent = [
+        claims.LostWorker(worker_id, bool(ran_suspects))
+        for worker_id, ran_suspects in db.execute(
+            "SELECT worker_id, ran_suspects FROM lost_workers"
+        )
+    ]
     rescued: list[claims.Rescued] = []
-    for seq, job_id, attempt, worker_id, crashes, cancel_requested in abandoned:
-        error = claims.crash_error(worker_id, crashes + 1)
-        failed = not cancel_requested and crashes + 1 >= max_crashes
+    for seq, job_id, attempt, worker_id, cancel_requested, attempts, *counters in abandoned:
+        past = json.loads(attempts) if attempts else []
+        suspicion = claims.judge_loss(
+            claims.Suspicion(*counters),
+            jobs_lost=jobs_per_worker[worker_id],
+            unstable=worker_id in rebooted or claims.is_unstable(recent, worker_id, past),
+        )
+        db.execute(
+            "UPDATE jobs SET losses = ?, strikes = ?, group_size = ? WHERE seq = ?",
+            (suspicion.losses, suspicion.strikes, suspicion.group_size, seq),
+        )
+        error = claims.loss_error(worker_id, suspicion)
+        failed = suspicion.is_proven and not cancel_requested
         if cancel_requested:
             cancel_job(db, seq, Cancelled().reason)
         elif failed:
-            fail(db, seq, error, crashed=True)
+            fail(db, seq, error)
         else:
-            requeue(db, seq, error=error, counter="crashes", interrupted=True)
-        add_logs(db, seq, [claims.worker_lost_entry(worker_id, attempt)])
-        rescued.append(claims.Rescued(job_id, attempt, worker_id, failed, bool(cancel_requested)))
+            requeue(db, seq, error=error, interrupted=True)
+        add_logs(db, seq, [claims.worker_lost_entry(worker_id, attempt, suspicion)])
+        is_suspect = suspicion.group_size is not None
+        rescued.append(
+            claims.Rescued(job_id, attempt, worker_id, failed, bool(cancel_requested), is_suspect)
+        )
     return rescued
 
 
+def _record_lost_workers(
+    db: apsw.Connection, lost: Collection[str], with_suspects: Collection[str]
+) -> None:
+    now = time.monotonic()
+    oldest = now - claims.UNSTABLE_WITHIN.total_seconds()
+    db.execute("DELETE FROM lost_workers WHERE lost_at NOT BETWEEN ? AND ?", (oldest, now))
+    for worker_id in lost:
+        row = (worker_id, now, worker_id in with_suspects)
+        db.execute("INSERT OR REPLACE INTO lost_workers VALUES (?, ?, ?)", row)
+
+
+#: Workers that were lost because the machine was restarted: no job is the cause.
+REBOOTED = "SELECT worker_id FROM workers WHERE boot <> ?"
+
 #: Running jobs whose worker is no longer registered.
 ABANDONED = (
-    "SELECT seq, job_id, attempt, worker_id, crashes, cancel_requested"
-    " FROM jobs INDEXED BY jobs_running WHERE status = 'processing'"
+    "SELECT jobs.seq, job_id, attempt, worker_id, cancel_requested, attempts, losses, strikes,"
+    " group_size FROM jobs INDEXED BY jobs_running JOIN contents ON contents.seq = jobs.seq"
+    " WHERE status = 'processing'"
     " AND worker_id NOT IN (SELECT worker_id FROM workers)"
 )
 
 
-def register_worker(db: apsw.Connection, worker: claims.WorkerInfo, lease: timedelta) -> None:
+def register_worker(
+    db: apsw.Connection,
+    worker: claims.WorkerInfo,
+    lease: timedelta,
+    *,
+    survived: Collection[tuple[str, int]] = (),
+) -> None:
     info = {**asdict(worker), "started_at": schema.microseconds(worker.started_at)}
     del info["seen_at"]
     lease_until = time.monotonic() + lease.total_seconds()
@@ -310,6 +419,21 @@ def register_worker(db: apsw.Connection, worker: claims.WorkerInfo, lease: timed
         " SET info = excluded.info, seen_at = excluded.seen_at,"
         " lease_until = excluded.lease_until",
         (worker.worker_id, json.dumps(info), schema.microseconds(utc_now()), lease_until, _boot()),
+    )
+    for job_id, attempt in survived:
+        _clear_suspicion(db, job_id, attempt)
+
+
+def _clear_suspicion(db: apsw.Connection, job_id: str, attempt: int) -> None:
+    """Clear a job whose worker turned out to be alive, unless more has happened since. If it waits
+    for an idle worker, the next claim moves it to its queue."""
+    db.execute(
+        "UPDATE jobs SET losses = 0, strikes = 0, group_size = NULL,"
+        " run_at = CASE WHEN status = 'pending' AND group_size IS NOT NULL"
+        f" THEN coalesce(run_at, ?1) ELSE run_at END, revision = {schema.NEXT_REVISION}"
+        " WHERE job_id = ?2 AND losses > 0 AND (status = 'pending' AND attempt = ?3"
+        " OR status = 'processing' AND attempt = ?3 + 1)",
+        (schema.microseconds(utc_now()), job_id, attempt),
     )
 
 

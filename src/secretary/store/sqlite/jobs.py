@@ -116,12 +116,13 @@ def cancel(db: apsw.Connection, query: JobQuery) -> list[str]:
 def restart(db: apsw.Connection, query: JobQuery) -> list[str]:
     matching = _matching(db, query, FINISHED)
     for seq, job_id in matching.items():
-        requeue(db, seq)
         batch_id = db.execute(
-            "UPDATE jobs SET failures = 0, crashes = 0, cancel_requested = 0, archived = 0,"
-            " step = 'queued', percent = 0, message = '' WHERE seq = ? RETURNING batch_id",
+            "UPDATE jobs SET failures = 0, crashes = 0, losses = 0, strikes = 0, group_size = NULL,"
+            " cancel_requested = 0, archived = 0, step = 'queued', percent = 0, message = ''"
+            " WHERE seq = ? RETURNING batch_id",
             (seq,),
         ).get
+        requeue(db, seq)
         webhook = db.execute(
             "UPDATE contents SET results = NULL, resources = NULL WHERE seq = ? RETURNING webhook",
             (seq,),
@@ -246,17 +247,21 @@ def enqueue(db: apsw.Connection, jobs: Sequence[Job], *, paused: bool) -> None:
 
 
 def promote(db: apsw.Connection, now: int) -> None:
-    """Move scheduled jobs that are due into their queues."""
+    """Move scheduled jobs that are due into their queues, and suspects to those that wait for an
+    idle worker."""
     due: list[Any] = db.execute(
-        "SELECT seq, job_type, priority, user_id FROM jobs INDEXED BY jobs_waiting"
+        "SELECT seq, group_size, job_type, priority, user_id FROM jobs INDEXED BY jobs_waiting"
         " WHERE status = 'pending' AND turn IS NULL AND held = 0"
         " AND run_at <= ? ORDER BY run_at LIMIT ?",
         (now, MAX_PROMOTED),
     ).fetchall()
     positions = QueuePositions(db)
-    for seq, *user_queue in due:
-        position = positions.next_position(*user_queue)
-        db.execute("UPDATE jobs SET turn = ? WHERE seq = ?", (position, seq))
+    for seq, group_size, *user_queue in due:
+        if group_size is not None:
+            db.execute("UPDATE jobs SET run_at = NULL WHERE seq = ?", (seq,))
+        else:
+            position = positions.next_position(*user_queue)
+            db.execute("UPDATE jobs SET turn = ? WHERE seq = ?", (position, seq))
 
 
 def queues_with_jobs(db: apsw.Connection) -> Iterator[JobClass]:
@@ -295,17 +300,29 @@ def waiting_since(db: apsw.Connection) -> dict[str, datetime]:
         ).get
         if head is not None:
             since[queue[0]] = min(schema.moment(head), since.get(queue[0], schema.moment(head)))
+    for _, job_type, _, _, updated_at in db.execute(WAITING_SUSPECTS, (MAX_SUSPECTS_CHECKED,)):
+        at = schema.moment(updated_at)
+        since[job_type] = min(at, since.get(job_type, at))
     return since
 
 
-def fail(db: apsw.Connection, seq: int, error: JobError, *, crashed: bool) -> None:
-    counter = "crashes" if crashed else "failures"
-    _end(db, seq, JobStatus.FAILED, error, f"{counter} = {counter} + 1")
+#: How many waiting suspects a claim checks at most.
+MAX_SUSPECTS_CHECKED = 1000
+#: Suspects that wait for an idle worker, in the order in which they became pending.
+WAITING_SUSPECTS = (
+    "SELECT seq, job_type, user_id, group_size, updated_at FROM jobs INDEXED BY jobs_suspect"
+    " WHERE status = 'pending' AND group_size IS NOT NULL AND held = 0 AND run_at IS NULL"
+    " AND updated_at > 0 ORDER BY updated_at LIMIT ?"
+)
+
+
+def fail(db: apsw.Connection, seq: int, error: JobError, *, counter: str | None = None) -> None:
+    _end(db, seq, JobStatus.FAILED, error, f", {counter} = {counter} + 1" if counter else "")
 
 
 def cancel_job(db: apsw.Connection, seq: int, reason: str) -> None:
     error = JobError(code="CANCELLED", message=reason)
-    changes = "turn = NULL, run_at = NULL, held = 0, cancel_requested = 1"
+    changes = ", turn = NULL, run_at = NULL, held = 0, cancel_requested = 1"
     _end(db, seq, JobStatus.CANCELLED, error, changes)
 
 
@@ -313,7 +330,7 @@ def _end(db: apsw.Connection, seq: int, status: JobStatus, error: JobError, chan
     """Fail or cancel a job, count it, make its webhook event due and settle its batch."""
     now = schema.microseconds(utc_now())
     row: Any = db.execute(
-        f"UPDATE jobs SET status = ?, {changes}, error_code = ?, updated_at = ?, completed_at = ?,"
+        f"UPDATE jobs SET status = ?{changes}, error_code = ?, updated_at = ?, completed_at = ?,"
         f" revision = {schema.NEXT_REVISION} WHERE seq = ? RETURNING"
         " job_id, batch_id, job_type, user_id, attempt, created_at, processing_started_at",
         (status.value, error.code, now, now, seq),
@@ -343,17 +360,19 @@ def requeue(
 ) -> None:
     """Make a running or finished job pending again and archive its attempt.
 
-    An interrupted job goes to the head of its queue: it has waited before.
+    An interrupted job goes to the head of its queue: it has waited before. A suspect is in no
+    queue: it waits for an idle worker.
     """
     now = utc_now()
     row: Any = db.execute(
         "SELECT job_type, priority, jobs.user_id, coalesce(NOT is_active, 0), attempt, worker_id,"
-        f" processing_started_at, jobs.completed_at, attempts, error FROM {schema.JOBS}"
+        " processing_started_at, jobs.completed_at, group_size, attempts, error"
+        f" FROM {schema.JOBS}"
         " LEFT JOIN batches USING (batch_id) WHERE jobs.seq = ?",
         (seq,),
     ).fetchone()
-    (job_type, priority, user_id, paused, attempt, worker_id, started_at, ended_at, attempts,
-     stored_error) = row  # fmt: skip
+    (job_type, priority, user_id, paused, attempt, worker_id, started_at, ended_at,
+     group_size, attempts, stored_error) = row  # fmt: skip
     if worker_id is not None:
         attempt_error = error
         if error is None and ended_at is not None and stored_error:
@@ -368,7 +387,9 @@ def requeue(
         history = [*(json.loads(attempts) if attempts else []), past.model_dump(mode="json")]
         attempts = encode_json_text(history[-MAX_ATTEMPTS_KEPT:])
     position = None
-    if not paused and (run_at is None or run_at <= now):
+    if run_at is not None and run_at <= now and group_size is not None:
+        run_at = None
+    if group_size is None and not paused and (run_at is None or run_at <= now):
         positions = QueuePositions(db)
         position = (
             positions.head_position(job_type, priority)

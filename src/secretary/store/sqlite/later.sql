@@ -41,3 +41,19 @@ CREATE TABLE IF NOT EXISTS usage (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS jobs_stored ON jobs (user_id, stored_bytes)
   WHERE user_id IS NOT NULL AND stored_bytes > 0;
+-- Suspects that wait for an idle worker; they are in no queue, so `turn` is NULL.
+CREATE INDEX IF NOT EXISTS jobs_suspect ON jobs (updated_at)
+  WHERE status = 'pending' AND group_size IS NOT NULL AND held = 0 AND run_at IS NULL;
+
+-- Workers that were lost recently.
+CREATE TABLE IF NOT EXISTS lost_workers (
+  worker_id    TEXT PRIMARY KEY,
+  lost_at      REAL NOT NULL,   -- on the machine's monotonic clock
+  ran_suspects INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Busy workers that start nothing until they are idle and can run a suspect. Not a column of
+-- `workers`: earlier versions insert its rows without naming the columns.
+CREATE TABLE IF NOT EXISTS preparing_workers (
+  worker_id TEXT PRIMARY KEY REFERENCES workers ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;

@@ -31,6 +31,17 @@ from .connection import connect
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x5EC2E7A2  # marks the file as a Secretary database
 
+#: Columns that are not in the first schema. Versions that do not know them are not affected.
+LATER_COLUMNS = (
+    ("contents", "process_id", "TEXT"),
+    ("jobs", "losses", "INTEGER NOT NULL DEFAULT 0"),
+    ("jobs", "strikes", "INTEGER NOT NULL DEFAULT 0"),
+    ("jobs", "group_size", "INTEGER"),
+    ("jobs", "retention_days", "REAL"),
+    ("jobs", "stored_bytes", "INTEGER"),
+    ("batches", "retention_days", "REAL"),
+)
+
 
 def prepare(path: Path) -> None:
     """Create the tables of a new database; refuse one of another program or a newer version."""
@@ -56,23 +67,14 @@ def prepare(path: Path) -> None:
             db.execute((files(__package__) / "schema.sql").read_text())
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        for table, column in LATER_COLUMNS:
-            names = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
-            if column.partition(" ")[0] not in names:
-                db.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+        for table, column, definition in LATER_COLUMNS:
+            if column not in {row[1] for row in db.execute(f"PRAGMA table_info({table})")}:
+                db.execute(f"ALTER TABLE {table} ADD COLUMN {column} {definition}")
         db.execute((files(__package__) / "later.sql").read_text())
         db.execute("COMMIT")
     finally:
         db.close()
 
-
-#: Additions to tables of the first schema; see later.sql.
-LATER_COLUMNS = (
-    ("contents", "process_id TEXT"),
-    ("jobs", "retention_days REAL"),
-    ("jobs", "stored_bytes INTEGER"),
-    ("batches", "retention_days REAL"),
-)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -81,7 +83,8 @@ MICROSECOND = timedelta(microseconds=1)
 JOB_FIELDS = (
     "job_id", "job_type", "job_name", "status", "user_id", "batch_id", "priority", "timeout_s",
     "max_attempts", "attempt", "failures", "crashes", "worker_id", "cancel_requested", "archived",
-    "traceparent", "process_id", "retention_days", "stored_bytes",
+    "traceparent", "process_id", "retention_days", "stored_bytes", "losses", "strikes",
+    "group_size",
 )  # fmt: skip
 JOB_TIMES = ("run_at", "created_at", "updated_at", "processing_started_at", "completed_at")
 JOB_COLUMNS = (

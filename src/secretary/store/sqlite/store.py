@@ -186,10 +186,10 @@ class SqliteStore:
     async def wait(self, since: int, *, seconds: float) -> int:
         return await self._wakeup.wait(since, seconds=seconds)
 
-    async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
+    async def rescue(self, *, dead: Collection[str] = ()) -> list[Rescued]:
         if not dead and not await self._readers.call(claims.has_lost_jobs):
             return []
-        work = partial(claims.rescue, dead=dead, max_crashes=max_crashes)
+        work = partial(claims.rescue, dead=dead)
         rescued = await self._writer.call(work, durable=True, heavy=True)
         if rescued:
             self._wakeup.notify()

@@ -141,7 +141,10 @@ def import_records(db: apsw.Connection, records: Sequence[Record]) -> set[Record
 
 
 #: What changes once a worker has claimed a job.
-STATE_FIELDS = ("attempt", "failures", "crashes", "worker_id", "cancel_requested")
+STATE_FIELDS = (
+    "attempt", "failures", "crashes", "losses", "strikes", "group_size", "worker_id",
+    "cancel_requested",
+)  # fmt: skip
 STATE_TIMES = ("updated_at", "processing_started_at", "completed_at")
 
 
