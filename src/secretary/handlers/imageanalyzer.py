@@ -37,7 +37,9 @@ from .text_generation import find_template, template_metadata
 
 TIMEOUT = timedelta(hours=1)
 MAX_IMAGES = 10
-WRITE_PICTURE: LazyCallable[None] = LazyCallable("documents.ocr.images", "write_model_picture")
+WRITE_PICTURE: LazyCallable[None] = LazyCallable(
+    "documents.ocr.images", "write_model_picture", returns=None
+)
 
 SOURCE = "The source is what the attached pictures show, in this order:\n{names}"
 DESCRIPTION = """\

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..network.client import Network
 
 PARSE_SCHEDULE: LazyCallable[list[dict[str, Any]]] = LazyCallable(
-    "web.schedule", "session_parameters"
+    "web.schedule", "session_parameters", returns=list[dict[str, Any]]
 )
 
 DOWNLOAD_LIMITS = DownloadLimits(

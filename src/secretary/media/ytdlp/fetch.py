@@ -23,6 +23,7 @@ import httpx
 
 from ...config import MEBIBYTE
 from ...core import errors
+from ...core.files import inside
 from ...core.processes import inherited_environment
 from ...network.client import Network
 from ...network.downloads import OnProgress, download, time_limit
@@ -99,6 +100,8 @@ async def fetch_media(
         wall_time = request.limits.total + _GRACE
         media: SiteMedia = await run(fetch_in_sandbox, request, wall_time=wall_time)
         report()
+        for path in (media.path, *media.subtitles.values()):
+            inside(path, request.directory)
         return media
     except errors.EngineUnavailable:
         if refused is not None:

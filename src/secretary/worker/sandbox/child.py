@@ -3,18 +3,16 @@
 import asyncio
 import logging
 import os
-import pickle
 import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
 from ...core import errors, processes
-from . import child_main
+from . import child_main, codec
 from .child_main import ALLOWED, HEADER, USAGE
 
 logger = logging.getLogger(__name__)
@@ -42,22 +40,13 @@ class Limits:
     wall_time: timedelta | None = None
     #: Resident memory of the process and its descendants.
     memory_bytes: int | None = 2048 * MIB
-    #: Size of the pickled result, and of any one message.
+    #: Size of the encoded result, and of any one message.
     output_bytes: int = 64 * MIB
     #: How many processes may exist at a time; stops fork bombs.
     processes: int = 256
 
 
 DEFAULT_LIMITS = Limits()
-
-
-class RemoteError(errors.SecretaryError):
-    """An exception that could not be pickled; the message is the name of its type.
-
-    Every exception from a sandbox has a `remote_traceback`: for the log, not for clients.
-    """
-
-    remote_traceback = ""
 
 
 class SandboxInterrupted(errors.SecretaryError):
@@ -92,6 +81,8 @@ Outcome = Ended | Breached | None
 class Call:
     limits: Limits
     on_message: Callable[[Any], None] | None
+    returns: Any
+    messages: Any
     outcome: asyncio.Future[Outcome]
     timer: asyncio.TimerHandle | None = None
     cpu_seconds: float = 0.0
@@ -112,21 +103,11 @@ class Call:
         """What the function returned; raises what it raised."""
         if ended.kind == child_main.OUT_OF_MEMORY:
             raise self.out_of_memory()
-        value = pickle.loads(ended.payload)  # nosec B301  # from a process of ours, on a socket of ours
         if ended.kind == child_main.RETURNED:
-            return value
+            return codec.decode(ended.payload, self.returns)
         if ended.kind == child_main.TOO_LARGE:
-            raise self.too_large(value)
-        error_type, remote_traceback, pickled = value
-        error: Exception = RemoteError(error_type)
-        if pickled:
-            with suppress(Exception):  # its type may exist only in the child, or fail to unpickle
-                unpickled = pickle.loads(pickled)  # nosec B301  # as above
-                error = unpickled if isinstance(unpickled, Exception) else error
-        error.__dict__["remote_traceback"] = remote_traceback
-        # A note is shown when the error is logged, but is not part of its message.
-        error.add_note(f"In the sandbox process:\n{remote_traceback}")
-        raise error
+            raise self.too_large(codec.decode(ended.payload, int))
+        raise codec.decode_error(ended.payload)
 
     def too_large(self, size: int) -> errors.FileTooLarge:
         limit = self.limits.output_bytes
@@ -210,9 +191,16 @@ class Child(asyncio.BufferedProtocol):
         return self._ready.done() and not self._ready.cancelled()
 
     def begin(
-        self, request: bytes, limits: Limits, on_message: Callable[[Any], None] | None
+        self,
+        request: bytes,
+        limits: Limits,
+        on_message: Callable[[Any], None] | None = None,
+        *,
+        returns: Any = Any,
+        messages: Any = Any,
     ) -> Call:
-        call = self.call = Call(limits, on_message, self._loop.create_future())
+        outcome = self._loop.create_future()
+        call = self.call = Call(limits, on_message, returns, messages, outcome)
         self.calls += 1
         self._seen.clear()
         self.output.forget()
@@ -367,7 +355,7 @@ class Child(asyncio.BufferedProtocol):
                 if call is None or call.on_message is None or call.outcome.done():
                     return
                 try:
-                    call.on_message(pickle.loads(body))  # nosec B301  # from a process of ours, on a socket of ours
+                    call.on_message(codec.decode(body, call.messages))
                 except Exception as error:  # the caller's callback failed: raise that from `run`
                     call.settle(Breached(error, immediately=False))
             case _ if call is not None:

@@ -13,12 +13,14 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ...core import processes
-from ...core.errors import FileTooLarge, SecretaryError
+from ...core.callables import LazyCallable
+from ...core.errors import FileTooLarge
+from . import codec
 
 #: The file descriptor on which the worker passes the socket.
 SOCKET = 3
@@ -93,8 +95,6 @@ def _limit_data(size: int) -> None:
 
 
 _PR_SET_CHILD_SUBREAPER = 36
-_TRACEBACK_CHARACTERS = 16_000
-_ERROR_BYTES = 512 * 1024
 
 _server: "_Server | None" = None
 
@@ -151,7 +151,7 @@ class _Server:
                 self._serve_call(body)
 
     def send_message(self, message: Any) -> None:
-        data = pickle.dumps(message, protocol=5)
+        data = codec.encode(message)
         if len(data) > self._output_bytes:
             raise FileTooLarge(
                 "A message of the work exceeds the size limit.",
@@ -196,11 +196,11 @@ class _Server:
                     result = self._loop.run(result)
             finally:
                 self._is_calling = False
-            payload = pickle.dumps(result, protocol=5)
+            payload = codec.encode(result, _declared_result(function))
         finally:
             self._meter.stop()
         if len(payload) > self._output_bytes:
-            return TOO_LARGE, pickle.dumps(len(payload))
+            return TOO_LARGE, codec.encode(len(payload))
         return RETURNED, payload
 
     def _kill_descendants(self) -> bool:
@@ -269,18 +269,13 @@ class _Loop:
         self._task.cancel()
 
 
+def _declared_result(function: Callable[..., Any]) -> Any:
+    while isinstance(function, partial):
+        function = function.func
+    return codec.return_type(function.load() if isinstance(function, LazyCallable) else function)
+
+
 def _describe_error(error: BaseException) -> tuple[int, bytes]:
-    """Describe a failed call: the error's type, its traceback, and the error if it pickles."""
     if isinstance(error, MemoryError):
         return OUT_OF_MEMORY, b""
-    import traceback
-
-    text = "".join(traceback.format_exception(error))[-_TRACEBACK_CHARACTERS:]
-    pickled: bytes | None = None
-    is_builtin = isinstance(error, Exception) and type(error).__module__ == "builtins"
-    if is_builtin or isinstance(error, SecretaryError):
-        with suppress(Exception):  # its own __reduce__ or __init__ may fail
-            data = pickle.dumps(error, protocol=5)
-            pickle.loads(data)  # nosec B301  # what this process has just written
-            pickled = data if len(data) <= _ERROR_BYTES else None
-    return RAISED, pickle.dumps((type(error).__name__, text, pickled))
+    return RAISED, codec.encode_error(error)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, overload
 from ...core import processes
 from ...core.errors import WorkerCrashed
 from ...core.job import ResourceCalculator
+from . import codec
 from .child import (
     DEFAULT_LIMITS,
     KILL_TIMEOUT,
@@ -121,6 +122,7 @@ class Sandbox:
         *args: Any,
         limits: Limits | None = None,
         on_message: Callable[[Any], None] | None = None,
+        messages: Any = Any,
         resources: ResourceCalculator | None = None,
     ) -> T: ...
 
@@ -131,6 +133,7 @@ class Sandbox:
         *args: Any,
         limits: Limits | None = None,
         on_message: Callable[[Any], None] | None = None,
+        messages: Any = Any,
         resources: ResourceCalculator | None = None,
     ) -> T: ...
 
@@ -140,13 +143,21 @@ class Sandbox:
         *args: Any,
         limits: Limits | None = None,
         on_message: Callable[[Any], None] | None = None,
+        messages: Any = Any,
         resources: ResourceCalculator | None = None,
     ) -> Any:
         """Call an importable function in a child process. On return, everything the call started
-        has ended."""
+        has ended. The result must be of the type that the function declares, and have a form in
+        JSON or be bytes; a message (see `child_main.send`) must be of the type `messages`."""
         request = pickle.dumps((function, args), protocol=5)
         child = await self._take()
-        call = child.begin(request, limits or self.limits, on_message)
+        call = child.begin(
+            request,
+            limits or self.limits,
+            on_message,
+            returns=codec.return_type(function),
+            messages=messages,
+        )
         if not self._idle:
             self._fill()
         self._keep_sampling()
