@@ -2,14 +2,17 @@
 
 import logging
 import os
+import shutil
+import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from .config import MEBIBYTE, Settings
+from .config import DEFAULT_FILE, MEBIBYTE, Settings
 from .core.errors import InvalidSettings, StoreUnavailable
+from .core.fence import Fence, missing_features, system_paths
 from .core.job import FINAL_STATUSES
 from .handlers import BUILTIN
 from .jobs.conference_import import ConferenceImporter
@@ -133,7 +136,29 @@ class Application:
 
     @cached_property
     def conference_importer(self) -> ConferenceImporter:
-        return ConferenceImporter(self.sources.network)
+        return ConferenceImporter(self.sources.network, fence=self.fence)
+
+    @cached_property
+    def fence(self) -> Fence | None:
+        """What all processes that read documents may use, if the kernel can confine them."""
+        mode = self.settings.generic_worker.fence
+        missing = missing_features()
+        if mode == "required" and missing:
+            raise InvalidSettings(
+                f"generic_worker.fence: this system cannot confine {'; '.join(missing)}"
+            )
+        if mode == "off" or sys.platform != "linux":
+            return None
+        if missing:
+            logger.warning("Sandbox processes are not fully confined: %s", "; ".join(missing))
+        settings = self.settings
+        engines = (settings.documents.ocr_data_directory, settings.media.speech_model_directory)
+        private = (str(settings.data_directory), str(DEFAULT_FILE.resolve()))
+        system = system_paths(private)
+        if settings.media.ffmpeg and (program := shutil.which(settings.media.ffmpeg)):
+            system = (*system, os.path.realpath(program))
+        reads = tuple(os.path.abspath(path) for path in engines if path)
+        return Fence(reads=reads, system=system)
 
     @cached_property
     def sender(self) -> "Sender":
@@ -203,6 +228,7 @@ class Application:
             limits=Limits(memory_bytes=group.memory_limit_mb * MEBIBYTE),
             preload=(preload,),
             max_calls=MAX_SANDBOX_CALLS,
+            fence=self.fence,
         )
         llm = Endpoints(LlmOptions.from_settings(self.settings.llm))
         executor = Executor(
@@ -216,6 +242,7 @@ class Application:
             llm=llm,
             templates=self.templates,
             max_crashes=group.max_crashes,
+            fence_handlers=group.fence_handlers,
             observer=observer,
             on_ended=on_ended,
         )

@@ -9,13 +9,15 @@ from ..core.job import Job, LogEntry, Progress, ResourceCalculator
 from ..jobs.handler import Handler, JobContext, Registry, Results, results_as_json, run_in_thread
 from ..llm import Endpoints, Llm, LlmOptions
 from ..llm.templates import Library
-from .sandbox import Sandbox
+from .sandbox import Access, Sandbox
 from .sandbox.child_main import send
 
 _Message = tuple[Literal["progress"], Progress] | tuple[Literal["log"], LogEntry]
 
 
-async def run_isolated(handler: Handler[Any], ctx: JobContext[Any], sandbox: Sandbox) -> Results:
+async def run_isolated(
+    handler: Handler[Any], ctx: JobContext[Any], sandbox: Sandbox, access: Access
+) -> Results:
     """Run a handler in a sandbox process instead of calling `handler.run`."""
 
     def deliver(message: _Message) -> None:
@@ -41,6 +43,7 @@ async def run_isolated(handler: Handler[Any], ctx: JobContext[Any], sandbox: San
         ),
         on_message=deliver,
         messages=_Message,
+        access=access,
         resources=ctx.resources,
     )
     for resource, amount in used.items():

@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from ...core.callables import LazyCallable
@@ -61,6 +61,11 @@ def _adapter(expected: Any) -> TypeAdapter[Any]:
     return TypeAdapter(expected)
 
 
+def prepare(expected: Any) -> None:
+    """Build what `encode` needs for this type, which takes a while for large ones."""
+    _adapter(expected)
+
+
 def encode(value: Any, expected: Any = Any) -> bytes:
     """JSON; of bytes the bytes themselves. Raises TypeError for what has no such form."""
     if isinstance(value, bytes):
@@ -72,7 +77,7 @@ def encode(value: Any, expected: Any = Any) -> bytes:
         except (PydanticSerializationError, UnicodeEncodeError):
             plain = replace_lone_surrogates(adapter.dump_python(value, warnings=False))
             return b"j" + to_json(plain)
-    except (PydanticSerializationError, UnicodeEncodeError) as error:
+    except (PydanticSerializationError, PydanticUserError, UnicodeEncodeError) as error:
         raise TypeError(f"a {type(value).__name__} cannot be sent to the worker") from error
 
 
