@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ctypes
+import importlib
 import itertools
 import mmap
 import os
@@ -318,3 +319,10 @@ def return_text() -> int:
 
 def raise_lost_lease() -> NoReturn:
     raise LeaseLost("another worker has the job")
+
+
+def load_module(name: str) -> bool:
+    """Returns whether it was not loaded before."""
+    is_new = name not in sys.modules
+    importlib.import_module(name)
+    return is_new

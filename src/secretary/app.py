@@ -266,6 +266,7 @@ class Application:
         findings = [
             doctor.check_program(),
             doctor.check_handlers(self.registry),
+            doctor.check_fence(self.settings.generic_worker.fence, missing_features()),
             *self.check_engines(),
             doctor.check_templates(self.templates),
             *doctor.check_directory(self.settings.data_directory, embedded_store=file is not None),

@@ -152,3 +152,14 @@ def test_a_system_that_cannot_confine_is_refused_if_it_must(
         _ = application("required").fence
     assert application("auto").fence is not None
     assert application("off").fence is None
+
+
+async def test_modules_that_a_job_has_loaded_are_there_for_the_next_one(
+    installation: Installation,
+) -> None:
+    run = installation.sandbox.run
+    module = "secretary.media.subtitles"
+    assert await run(functions.load_module, module, access=installation.access("job-1"))
+    assert not await run(functions.load_module, module, access=installation.access("job-2"))
+    assert await run(functions.load_module, "this", access=installation.access("job-3"))
+    assert await run(functions.load_module, "this", access=installation.access("job-4"))

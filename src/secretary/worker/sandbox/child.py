@@ -32,6 +32,7 @@ _TAIL_BYTES = 2048
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 #: Bounds of what a process says it has used: other values cannot be true.
 _MAX_CPU_SECONDS, _MAX_PEAK_BYTES = 1e9, 1 << 50
+_MAX_IMPORTED_BYTES = 64 * 1024
 #: Room in a frame beside the result: resource usage, or an error's type and traceback.
 _FRAME_SLACK = MIB
 
@@ -168,6 +169,7 @@ class Child:
         self._fork_pid = 0
         self._server_cpu_seconds = 0.0
         self._prepared: set[bytes] = set()
+        self._learned: set[str] = set()
         self._channel: Channel | None = None
         self.calls = 0
         self.call: Call | None = None
@@ -444,6 +446,8 @@ class Child:
                 if not self._ready.done():
                     self._cpu_seconds, self._warm_bytes, _ = USAGE.unpack(body)
                     self._ready.set_result(None)
+            case child_main.IMPORTED:
+                self._learn(body)
             case child_main.MESSAGE:
                 if call is None or call.on_message is None or call.outcome.done():
                     return
@@ -462,6 +466,15 @@ class Child:
                 self.call = None
                 call.settle(Ended(kind, body[USAGE.size :]))
                 self._stopped()
+
+    def _learn(self, body: bytes) -> None:
+        """Let the fork server import what its fork has loaded, if that is harmless."""
+        names = body[:_MAX_IMPORTED_BYTES].decode("ascii", "replace").split()
+        wanted = [name for name in names if child_main.LEARNED_MODULES.fullmatch(name)]
+        new = [name for name in wanted if name not in self._learned]
+        if self._control is not None and new:
+            self._learned.update(new)
+            self._tell(child_main.IMPORT, " ".join(new).encode())
 
     def _on_exit(self, exit: "asyncio.Task[Exit]") -> None:
         if self.call is not None and not exit.cancelled():

@@ -7,6 +7,7 @@ import gc
 import importlib
 import os
 import pickle
+import re
 import resource
 import select
 import signal
@@ -34,13 +35,19 @@ SOCKET = 3
 #: A frame: its kind, the length of its body, and the body.
 HEADER = struct.Struct("!BQ")
 CALL, CANCEL = range(2)
-READY, MESSAGE, RETURNED, RAISED, TOO_LARGE, OUT_OF_MEMORY = range(6)
+READY, MESSAGE, RETURNED, RAISED, TOO_LARGE, OUT_OF_MEMORY, IMPORTED = range(7)
 
 #: What a fork server is asked for, one message each: the kind, and a pickled body.
-PREPARE, BIND, UNBIND = range(3)
+PREPARE, BIND, UNBIND, IMPORT = range(4)
 #: What it reports when it has forked: the pid, its own total CPU seconds and its memory in bytes.
 FORKED = struct.Struct("!QdQ")
 _MESSAGE_BYTES = 256 * 1024
+#: Modules that a fork server imports if a fork asks for it, which may be hostile: ours that read
+#: documents, and libraries that these load when they need them. All do nothing when imported.
+LEARNED_MODULES = re.compile(
+    r"(secretary\.(documents|media|web)|PIL|numpy|lxml|pypdfium2|pikepdf|tesserocr|cv2|onnxruntime"
+    r"|rapidocr|ctranslate2|trafilatura|markdown_it|pi_heif|orjson|zipfile|xml)(\.\w+)*"
+)
 
 #: Prefix of a CALL: the limits of memory (0: none) and output, in bytes.
 ALLOWED = struct.Struct("!QQ")
@@ -165,9 +172,11 @@ class _Server:
         self._output_bytes = 0
         self._is_calling = False
         self._is_terminated = False
+        self._modules: set[str] | None = None
 
     def connect(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._modules = set(sys.modules)
 
     def announce(self) -> None:
         self._send(READY, USAGE.pack(self._meter.cpu_seconds(), self._meter.rss_bytes(), True))
@@ -214,8 +223,16 @@ class _Server:
             # A process forked by the function returned from it: it must not end the call.
             os._exit(1)
         is_clean = self._kill_descendants()
+        self._report_imports()
         usage = USAGE.pack(self._meter.cpu_seconds(), self._meter.peak_bytes(), is_clean)
         self._send(kind, usage + payload)
+
+    def _report_imports(self) -> None:
+        """Tell which modules a call has loaded, so that the next forks have them from the start."""
+        if self._modules is not None and len(sys.modules) > len(self._modules):
+            names = [name for name in sys.modules.copy() if name not in self._modules]
+            self._modules.update(names)
+            self._send(IMPORTED, " ".join(filter(LEARNED_MODULES.fullmatch, names)).encode())
 
     def _perform(self, memory_bytes: int, request: memoryview) -> tuple[int, bytes]:
         self._meter.start(memory_bytes)
@@ -321,6 +338,10 @@ class ForkServer:
                     self._bind(message, descriptors)
                 case 2:  # UNBIND
                     self._replace_fork()
+                case 3:  # IMPORT
+                    for name in message[1:].decode().split():
+                        with suppress(Exception):  # not all parts of a library can be imported
+                            importlib.import_module(name)
 
     def _has_message(self) -> bool:
         """Wait for a message of the worker; false if the fork has died instead."""
