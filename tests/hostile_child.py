@@ -22,7 +22,6 @@ def attack(database: str, settings: str, other: str, own: str, worker: int) -> d
     attempts: dict[str, Callable[[], Any]] = {
         "read the database": lambda: Path(database).read_bytes(),
         "write the database": lambda: os.open(database, os.O_RDWR),
-        "remove the database": lambda: os.unlink(database),
         "open the database to all": lambda: os.chmod(database, 0o777),
         "read the settings": lambda: Path(settings).read_bytes(),
         "read another job's file": lambda: Path(other).read_bytes(),
@@ -44,6 +43,7 @@ def attack(database: str, settings: str, other: str, own: str, worker: int) -> d
         "have a program read the database": lambda: subprocess.run(
             listing, check=True, capture_output=True
         ),
+        "remove the database": lambda: os.unlink(database),
     }
     return {name: _outcome(attempt) for name, attempt in attempts.items()}
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from .config import DEFAULT_FILE, MEBIBYTE, Settings
 from .core.errors import InvalidSettings, StoreUnavailable
-from .core.fence import Fence, missing_features, system_paths
+from .core.fence import Fence, missing_features, system_paths, without_private
 from .core.job import FINAL_STATUSES
 from .handlers import BUILTIN
 from .jobs.conference_import import ConferenceImporter
@@ -158,6 +158,8 @@ class Application:
         if settings.media.ffmpeg and (program := shutil.which(settings.media.ffmpeg)):
             system = (*system, os.path.realpath(program))
         reads = tuple(os.path.abspath(path) for path in engines if path)
+        if settings.handlers:  # what they call with `ctx.run` may be anywhere on the path
+            reads += without_private((path or os.curdir for path in sys.path), private)
         return Fence(reads=reads, system=system)
 
     @cached_property

@@ -21,6 +21,8 @@ class LazyCallable(Generic[T]):
     name: str
     #: The return annotation of the function: a sandbox process can return nothing else.
     returns: Any = field(default=Any, compare=False, kw_only=True)
+    #: It starts a program that needs a socket in /tmp: LibreOffice.
+    uses_sockets: bool = field(default=False, compare=False, kw_only=True)
 
     def __call__(self, *args: Any, **options: Any) -> T:
         return self.load()(*args, **options)

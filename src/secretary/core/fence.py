@@ -31,6 +31,8 @@ class Fence:
     writes: tuple[str, ...] = ()
     #: Whether it can use the network: not at all, freely, or one local TCP port (since Linux 6.7).
     network: bool | int = False
+    #: Whether it can create sockets in the directories for temporary files, and remove files there.
+    sockets: bool = False
     #: Processes that it cannot signal even before Linux 6.12, which confines all signals.
     protected: tuple[int, ...] = ()
 
@@ -102,8 +104,9 @@ _PR_SET_NO_NEW_PRIVS = 38
 _PATH_BENEATH, _NET_PORT = 1, 2
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-_REMOVE = 1 << 4 | 1 << 5
-_MAKE_DIR, _MAKE_FILE = 1 << 7, 1 << 8
+_REMOVE_FILE = 1 << 5
+_REMOVE = 1 << 4 | _REMOVE_FILE
+_MAKE_DIR, _MAKE_FILE, _MAKE_SOCKET = 1 << 7, 1 << 8, 1 << 9
 _REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 #: Without symbolic links, which could lead the worker elsewhere, devices, pipes and sockets.
@@ -112,6 +115,8 @@ _CHANGE = _WRITE_FILE | _REMOVE | _MAKE_DIR | _MAKE_FILE | _REFER | _TRUNCATE
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 _BIND_TCP, _CONNECT_TCP = 1, 2
 _ABSTRACT_SOCKETS, _SIGNALS = 1, 2
+#: LibreOffice exits if it cannot create a socket here, and remove it when it starts again.
+_SOCKET_DIRECTORIES = ("/tmp", "/var/tmp")  # nosec B108  # nothing else is created there
 #: Devices that any program may use.
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
@@ -160,6 +165,8 @@ def _allow_files(ruleset: int, fence: Fence, handled: int) -> None:
         _allow(ruleset, path, (_READ_FILE | _READ_DIR) & handled)
     for path in fence.writes:
         _allow(ruleset, path, (_READ_FILE | _READ_DIR | _CHANGE) & handled)
+    for path in _SOCKET_DIRECTORIES if fence.sockets else ():
+        _allow(ruleset, path, (_MAKE_SOCKET | _REMOVE_FILE) & handled)
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
@@ -194,6 +201,7 @@ _SYSTEM = (
     "/etc/hosts", "/etc/host.conf", "/etc/resolv.conf", "/etc/gai.conf", "/etc/ssl", "/etc/pki",
     "/etc/ca-certificates*", "/etc/mime.types", "/etc/papersize", "/etc/magic", "/etc/locale.*",
     "/etc/java*", "/var/cache/fontconfig", "/var/lib/libreoffice",
+    "/var/spool/libreoffice",
     "/run/systemd/resolve", "/proc", "/sys/devices/system", "/sys/fs/cgroup",
     "/sys/kernel/mm/transparent_hugepage",
 )  # fmt: skip

@@ -54,7 +54,7 @@ PROCESS_PAGES: LazyCallable[list[PendingPage]] = LazyCallable(
     "documents.pdf.pages", "process_pdf_pages", returns=list[PendingPage]
 )
 TO_PDF: LazyCallable[str] = LazyCallable(
-    "documents.office.libreoffice", "convert_to_pdf", returns=str
+    "documents.office.libreoffice", "convert_to_pdf", returns=str, uses_sockets=True
 )
 
 

@@ -145,6 +145,7 @@ class Access:
     #: For temporary files; one of those that can be written.
     scratch: str | None = None
     has_network: bool = False
+    has_sockets: bool = False
     #: With the environment of the worker: for handlers of the operator.
     has_environment: bool = False
     #: Without a fence.

@@ -167,12 +167,17 @@ class Sandbox:
         JSON or be bytes; a message (see `child_main.send`) must be of the type `messages`."""
         request = pickle.dumps((function, args), protocol=5)
         access = access or _NO_ACCESS
-        if getattr(function, "uses_network", False):
+        implementation = function
+        while isinstance(implementation, functools.partial):
+            implementation = implementation.func
+        if getattr(implementation, "uses_network", False):
             access = replace(access, has_network=True)
+        if getattr(implementation, "uses_sockets", False):
+            access = replace(access, has_sockets=True)
         child = await self._take(access if self._fence else None)
         if self._fence is not None:
             try:
-                await self._bind(child, access, function)
+                await self._bind(child, access, implementation)
             except BaseException:
                 await _uncancellable(self._end(child))
                 raise
@@ -201,8 +206,6 @@ class Sandbox:
     async def _bind(self, child: Child, access: Access, function: Callable[..., Any]) -> None:
         """Make sure that the process of this child can do what the access allows, and no more."""
         assert self._fence is not None
-        while isinstance(function, functools.partial):
-            function = function.func
         child.prepare(pickle.dumps(function, protocol=5))
         if child.access == access:
             return
@@ -212,6 +215,7 @@ class Sandbox:
             reads=(*(self._fence.reads or ()), *sorted(access.reads)),
             writes=(*self._fence.writes, *sorted(access.writes)),
             network=access.has_network,
+            sockets=access.has_sockets,
             protected=(os.getpid(), child.pid),
         )
         environment = dict(os.environ) if access.has_environment else {}
