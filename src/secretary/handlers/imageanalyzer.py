@@ -92,6 +92,7 @@ async def _fetch_images(ctx: ImageAnalyzerContext) -> list[Document]:
         await asyncio.to_thread(directory.mkdir)
         try:
             file = await ctx.sources.fetch(one, job_id=job_id, into=directory)
+            ctx.grants.readable.add(str(file.path))
             images.append(await check_source(file, IMAGE_TYPES))
         except JobFailed as error:  # say which one
             error.args = (message := f"Image {number}: {error.message}",)

@@ -479,6 +479,7 @@ def _in_spoken_language(available: Sequence[Subtitles], spoken: str | None) -> l
 
 async def _load(ctx: MediaContext, document: Document, subtitles: Subtitles) -> list[TimedText]:
     if subtitles.track is None:
+        ctx.grants.readable.add(str(subtitles.path))
         return await ctx.run(LOAD, str(subtitles.path), wall_time=LOAD_TIMEOUT)
     text = await run_with_ffmpeg(
         ctx, EXTRACT, document.path, subtitles.track, limit=EXTRACT_TIMEOUT
