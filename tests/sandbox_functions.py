@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import ctypes
+import importlib
 import itertools
 import mmap
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -16,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from secretary.core.errors import InvalidParameters
+from secretary.core.errors import InvalidParameters, LeaseLost
 from secretary.core.processes import start_time
 from secretary.worker.sandbox import child_main as inside
 
@@ -287,3 +289,40 @@ def tell(pid: int) -> None:
 def ignore_and_sleep() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(1000)
+
+
+class Trap:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def send_trap(path: Path, kind: int) -> int:
+    """Sends frames of every kind that a hijacked process might send instead of its result."""
+    assert inside._server is not None
+    trap = pickle.dumps(Trap(path))
+    usage = b"" if kind == inside.MESSAGE else inside.USAGE.pack(0.0, 0, False)
+    for prefix in (b"", b"j", b"b"):
+        inside._server._send(inside.MESSAGE, prefix + trap)
+    inside._server._send(kind, usage + trap)
+    time.sleep(1000)
+    return 0
+
+
+def return_text() -> int:
+    return "no number"  # type: ignore[return-value]
+
+
+def raise_lost_lease() -> NoReturn:
+    raise LeaseLost("another worker has the job")
+
+
+def load_module(name: str) -> bool:
+    """Returns whether it was not loaded before."""
+    is_new = name not in sys.modules
+    importlib.import_module(name)
+    return is_new

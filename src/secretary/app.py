@@ -2,14 +2,17 @@
 
 import logging
 import os
+import shutil
+import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from .config import MEBIBYTE, Settings
+from .config import DEFAULT_FILE, MEBIBYTE, Settings
 from .core.errors import InvalidSettings, StoreUnavailable
+from .core.fence import Fence, missing_features, system_paths, without_private
 from .core.job import FINAL_STATUSES, utc_now
 from .handlers import BUILTIN
 from .jobs.conference_import import ConferenceImporter
@@ -136,7 +139,31 @@ class Application:
 
     @cached_property
     def conference_importer(self) -> ConferenceImporter:
-        return ConferenceImporter(self.sources.network)
+        return ConferenceImporter(self.sources.network, fence=self.fence)
+
+    @cached_property
+    def fence(self) -> Fence | None:
+        """What all processes that read documents may use, if the kernel can confine them."""
+        mode = self.settings.generic_worker.fence
+        missing = missing_features()
+        if mode == "required" and missing:
+            raise InvalidSettings(
+                f"generic_worker.fence: this system cannot confine {'; '.join(missing)}"
+            )
+        if mode == "off" or sys.platform != "linux":
+            return None
+        if missing:
+            logger.warning("Sandbox processes are not fully confined: %s", "; ".join(missing))
+        settings = self.settings
+        engines = (settings.documents.ocr_data_directory, settings.media.speech_model_directory)
+        private = (str(settings.data_directory), str(DEFAULT_FILE.resolve()))
+        system = system_paths(private)
+        if settings.media.ffmpeg and (program := shutil.which(settings.media.ffmpeg)):
+            system = (*system, os.path.realpath(program))
+        reads = tuple(os.path.abspath(path) for path in engines if path)
+        if settings.handlers:  # what they call with `ctx.run` may be anywhere on the path
+            reads += without_private((path or os.curdir for path in sys.path), private)
+        return Fence(reads=reads, system=system)
 
     @cached_property
     def sender(self) -> "Sender":
@@ -205,6 +232,7 @@ class Application:
             limits=Limits(memory_bytes=group.memory_limit_mb * MEBIBYTE),
             preload=(preload,),
             max_calls=MAX_SANDBOX_CALLS,
+            fence=self.fence,
         )
         llm = Endpoints(LlmOptions.from_settings(self.settings.llm))
         executor = Executor(
@@ -219,6 +247,7 @@ class Application:
             templates=self.templates,
             max_crashes=group.max_crashes,
             counts_usage=self.settings.quotas.enabled,
+            fence_handlers=group.fence_handlers,
             observer=observer,
             on_ended=on_ended,
         )
@@ -243,6 +272,7 @@ class Application:
         findings = [
             doctor.check_program(),
             doctor.check_handlers(self.registry),
+            doctor.check_fence(self.settings.generic_worker.fence, missing_features()),
             *self.check_engines(),
             doctor.check_templates(self.templates),
             *doctor.check_directory(self.settings.data_directory, embedded_store=file is not None),

@@ -122,6 +122,11 @@ class GenericWorkerSettings(Group):
     memory_limit_mb: int = Field(default=2048, ge=64)
     #: Sandbox processes, shared by all jobs. None: one per CPU, but at least one per job slot.
     processes: int | None = Field(default=None, ge=1, le=1000)
+    #: Whether Linux confines the processes that read documents to the files of their job, without
+    #: network: as far as the kernel can (`auto`), or not at all, or refuse to start if it cannot.
+    fence: Literal["auto", "required", "off"] = "auto"
+    #: Whether your own handlers are confined to files, too. They keep the network.
+    fence_handlers: bool = False
     max_crashes: int = Field(default=2, ge=1)
     shutdown_grace_sec: float = Field(default=30, ge=0)
     #: Where `secretary worker` serves health checks and metrics. No port: nowhere.

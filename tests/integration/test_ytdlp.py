@@ -1,6 +1,7 @@
 """The real yt-dlp on pages of a server on loopback. No external site is contacted."""
 
 import asyncio
+import json
 import os
 import ssl
 import subprocess
@@ -16,7 +17,7 @@ import httpcore
 import pytest
 import trustme
 
-from secretary.core import processes
+from secretary.core import fence, processes
 from secretary.core.errors import (
     AddressRefused,
     DownloadFailed,
@@ -26,7 +27,6 @@ from secretary.core.errors import (
     JobFailed,
     UnsupportedFile,
 )
-from secretary.media.ytdlp import landlock
 from secretary.media.ytdlp.fetch import fetch_from_site, fetch_in_sandbox, fetch_media
 from secretary.media.ytdlp.metadata import SiteMedia, SiteRequest
 from secretary.network import DownloadLimits
@@ -330,9 +330,8 @@ class TestWhereItGoes:
                 sys.executable,
                 "-I",
                 "-S",
-                landlock.__file__,
-                ports[0],
-                str(tmp_path / "work"),
+                fence.__file__,
+                json.dumps({"port": gateway.port, "writes": [str(tmp_path / "work")]}),
             ]
             process = await asyncio.create_subprocess_exec(
                 *command, sys.executable, "-c", tries, *ports,

@@ -162,6 +162,17 @@ class TestWork:
 
 
 class TestRest:
+    @pytest.mark.parametrize(
+        ("mode", "missing", "verdict"),
+        [("auto", [], "ok"), ("auto", ["files"], "warning"), ("off", [], "warning")],
+    )
+    def test_processes_that_are_not_confined_are_a_warning(
+        self, mode: str, missing: list[str], verdict: str
+    ) -> None:
+        finding = doctor.check_fence(mode, missing)
+        assert finding.verdict == verdict
+        assert all(name in finding.fact for name in missing)
+
     def test_missing_engines_are_only_mentioned(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "")
         finding = doctor.check_office()

@@ -13,6 +13,7 @@ import pytest
 
 from secretary import handlers
 from secretary.core.callables import LazyCallable
+from secretary.worker.sandbox.codec import return_type
 
 from ..minimal_files import pdf
 
@@ -29,7 +30,7 @@ NAMED = [
 
 @pytest.mark.parametrize("remote", NAMED, ids=lambda remote: str(remote.name))
 def test_what_handlers_name_is_there(remote: LazyCallable[Any]) -> None:
-    assert callable(getattr(import_module(f"secretary.{remote.module}"), remote.name))
+    assert return_type(remote.load()) == return_type(remote)
     assert pickle.loads(pickle.dumps(remote)) == remote
 
 

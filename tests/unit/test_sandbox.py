@@ -208,9 +208,28 @@ async def test_a_function_that_calls_exit_ends_its_call_only(sandbox: Sandbox) -
     assert sandbox.processes == before
 
 
-async def test_a_result_that_cannot_be_pickled_is_an_error(sandbox: Sandbox) -> None:
-    with pytest.raises(TypeError, match="cannot pickle"):
+async def test_a_result_that_cannot_be_sent_is_an_error(sandbox: Sandbox) -> None:
+    with pytest.raises(TypeError, match="cannot be sent"):
         await sandbox.run(functions.return_a_lock)
+
+
+@pytest.mark.parametrize("kind", [inside.RETURNED, inside.RAISED, inside.TOO_LARGE])
+async def test_the_worker_never_unpickles_what_a_process_sends(
+    sandbox: Sandbox, tmp_path: Path, kind: int
+) -> None:
+    with pytest.raises(RemoteError):
+        await sandbox.run(functions.send_trap, tmp_path / "trapped", kind, on_message=print)
+    assert not (tmp_path / "trapped").exists()
+
+
+async def test_a_result_of_another_type_than_declared_is_an_error(sandbox: Sandbox) -> None:
+    with pytest.raises(RemoteError, match="no valid <class 'int'>"):
+        await sandbox.run(functions.return_text)
+
+
+async def test_a_process_cannot_report_an_error_of_the_worker(sandbox: Sandbox) -> None:
+    with pytest.raises(RemoteError, match="LeaseLost"):
+        await sandbox.run(functions.raise_lost_lease)
 
 
 async def test_a_function_that_cannot_be_imported_is_refused_at_once(sandbox: Sandbox) -> None:

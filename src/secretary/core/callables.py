@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
@@ -13,16 +13,26 @@ T = TypeVar("T")
 class LazyCallable(Generic[T]):
     """A function by name, so that only the process that calls it has to import its module.
 
-    `LazyCallable("documents.pdf.pages", "inspect_pdf")` is called and pickled like the function.
+    `LazyCallable("documents.pdf.pages", "inspect_pdf", returns=DocumentInfo)` is called and pickled
+    like the function.
     """
 
     module: str
     name: str
+    #: The return annotation of the function: a sandbox process can return nothing else.
+    returns: Any = field(default=Any, compare=False, kw_only=True)
+    #: It starts a program that needs a socket in /tmp: LibreOffice.
+    uses_sockets: bool = field(default=False, compare=False, kw_only=True)
 
     def __call__(self, *args: Any, **options: Any) -> T:
-        function = getattr(import_module(f"secretary.{self.module}"), self.name)
-        result: T = function(*args, **options)
-        return result
+        return self.load()(*args, **options)
+
+    def load(self) -> Callable[..., T]:
+        function: Callable[..., T] = getattr(import_module(f"secretary.{self.module}"), self.name)
+        return function
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.module, self.name)
 
 
 R = TypeVar("R")

@@ -401,3 +401,10 @@ def safe_name(name: str) -> str:
         stem, dot, suffix = name, "", ""
     room = LONGEST_NAME - len((dot + suffix).encode())
     return stem.encode()[:room].decode(errors="ignore").rstrip(". ") + dot + suffix
+
+
+def inside(path: Path, directory: Path) -> Path:
+    """The path, which a sandbox process has named, if it is below the directory of its job."""
+    if not path.resolve().is_relative_to(directory.resolve()):
+        raise PermissionError(f"a sandbox process named a file outside of its directory: {path}")
+    return path

@@ -244,6 +244,26 @@ def _pid_namespace() -> str:
 _MAPPED_TO_RESIDENT_RATIO = 4
 
 
+#: Variables that a process may have that reads documents of strangers. All others may be secret.
+_HARMLESS = frozenset(
+    {
+        "PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "LD_PRELOAD",
+        "SSL_CERT_FILE", "SSL_CERT_DIR", "TESSDATA_PREFIX", "VIRTUAL_ENV", "MALLOC_ARENA_MAX",
+        "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
+    }
+)  # fmt: skip
+_HARMLESS_PREFIXES = ("LC_", "PYTHON", "FONTCONFIG_")
+
+
+def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Without keys, tokens, settings and whatever else is not known to be harmless."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in _HARMLESS or name.startswith(_HARMLESS_PREFIXES)
+    }
+
+
 def inherited_environment(*names: str) -> dict[str, str]:
     """The environment of an external program: these variables, and the sandbox's own."""
     return {name: os.environ[name] for name in (SANDBOX_VARIABLE, *names) if name in os.environ}

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Required, TypedDict
+from typing import TYPE_CHECKING, Any, Required
 
 import orjson
+from typing_extensions import TypedDict  # pydantic reads those of `typing` since Python 3.12 only
 
 from ..core.files import atomic_write
 from ..core.json_codec import clean_text

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from ..core import errors
 from ..core.callables import map_limited
-from ..core.files import IMAGE_TYPES, detect_file_type
+from ..core.files import IMAGE_TYPES, detect_file_type, inside
 from ..core.job import JobWarning
 from ..documents.assembly import (
     MARKDOWN_FILE,
@@ -435,7 +435,7 @@ class PageProcessor:
     async def _read_with_model(self, task: PageTask, pages: Sequence[PendingPage]) -> None:
         for page in pages:
             assert page.model_image is not None
-            image = Path(page.model_image)
+            image = inside(Path(page.model_image), self.ctx.scratch)
             markdown = await self.ctx.llm.read_picture(
                 await asyncio.to_thread(image.read_bytes),
                 language=task.languages,

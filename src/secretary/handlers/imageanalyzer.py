@@ -37,7 +37,9 @@ from .text_generation import find_template, template_metadata
 
 TIMEOUT = timedelta(hours=1)
 MAX_IMAGES = 10
-WRITE_PICTURE: LazyCallable[None] = LazyCallable("documents.ocr.images", "write_model_picture")
+WRITE_PICTURE: LazyCallable[None] = LazyCallable(
+    "documents.ocr.images", "write_model_picture", returns=None
+)
 
 SOURCE = "The source is what the attached pictures show, in this order:\n{names}"
 DESCRIPTION = """\
@@ -90,6 +92,7 @@ async def _fetch_images(ctx: ImageAnalyzerContext) -> list[Document]:
         await asyncio.to_thread(directory.mkdir)
         try:
             file = await ctx.sources.fetch(one, job_id=job_id, into=directory)
+            ctx.grants.readable.add(str(file.path))
             images.append(await check_source(file, IMAGE_TYPES))
         except JobFailed as error:  # say which one
             error.args = (message := f"Image {number}: {error.message}",)

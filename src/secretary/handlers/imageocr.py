@@ -22,9 +22,11 @@ IMAGE_METHODS = {
     "llm_and_native": "llm_and_ocr",
 }
 
-INSPECT: LazyCallable[DocumentInfo] = LazyCallable("documents.ocr.images", "inspect_image")
+INSPECT: LazyCallable[DocumentInfo] = LazyCallable(
+    "documents.ocr.images", "inspect_image", returns=DocumentInfo
+)
 PROCESS_PAGES: LazyCallable[list[PendingPage]] = LazyCallable(
-    "documents.ocr.recognition", "process_image_pages"
+    "documents.ocr.recognition", "process_image_pages", returns=list[PendingPage]
 )
 
 

@@ -56,8 +56,10 @@ from .translation import (
 if TYPE_CHECKING:
     from ..media.ytdlp.metadata import MediaKind, SiteMedia
 
-PROBE: LazyCallable[Recording] = LazyCallable("media.probe", "probe")
-WRITE_TRANSCRIPT: LazyCallable[None] = LazyCallable("media.transcript", "write_transcript")
+PROBE: LazyCallable[Recording] = LazyCallable("media.probe", "probe", returns=Recording)
+WRITE_TRANSCRIPT: LazyCallable[None] = LazyCallable(
+    "media.transcript", "write_transcript", returns=None
+)
 
 #: A recording may take hours, and an engine as long as the recording.
 TIMEOUT = timedelta(hours=24)

@@ -27,7 +27,7 @@ from .parameters import DocumentResults, reusable_since
 from .pdf import CONVERTIBLE, TIMEOUT, PdfParameters, page_options, read_pdf
 
 PROCESS_PAGES: LazyCallable[DocumentInfo] = LazyCallable(
-    "documents.office.pages", "process_office_document"
+    "documents.office.pages", "process_office_document", returns=DocumentInfo
 )
 
 

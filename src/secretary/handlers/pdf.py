@@ -4,11 +4,13 @@ import os
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from pydantic import AliasChoices, Field
 
 from ..core.callables import LazyCallable
+from ..core.files import inside
 from ..documents.office.libreoffice import clear_profiles
 from ..documents.pages import (
     HIGH_RESOLUTION,
@@ -45,11 +47,15 @@ TIMEOUT = timedelta(hours=12)
 #: How long LibreOffice may take to exit before its process is killed.
 LIBREOFFICE_GRACE = timedelta(seconds=10)
 
-INSPECT: LazyCallable[DocumentInfo] = LazyCallable("documents.pdf.pages", "inspect_pdf")
-PROCESS_PAGES: LazyCallable[list[PendingPage]] = LazyCallable(
-    "documents.pdf.pages", "process_pdf_pages"
+INSPECT: LazyCallable[DocumentInfo] = LazyCallable(
+    "documents.pdf.pages", "inspect_pdf", returns=DocumentInfo
 )
-TO_PDF: LazyCallable[str] = LazyCallable("documents.office.libreoffice", "convert_to_pdf")
+PROCESS_PAGES: LazyCallable[list[PendingPage]] = LazyCallable(
+    "documents.pdf.pages", "process_pdf_pages", returns=list[PendingPage]
+)
+TO_PDF: LazyCallable[str] = LazyCallable(
+    "documents.office.libreoffice", "convert_to_pdf", returns=str, uses_sockets=True
+)
 
 
 class PdfParameters(LanguageParameters):
@@ -162,4 +168,4 @@ async def _convert_to_pdf(ctx: DocumentContext, document: Document, target: str)
         )
     finally:
         clear_profiles(str(ctx.scratch))
-    os.replace(converted, target)
+    os.replace(inside(Path(converted), ctx.scratch), target)

@@ -91,8 +91,10 @@ from .video import VideoParameters, video
 T = TypeVar("T")
 P = TypeVar("P", bound=SourceParameters)
 
-READ_PAGE: LazyCallable[TalkPage] = LazyCallable("web.page", "read_talk_page")
-ALIGN: LazyCallable[list[int | None]] = LazyCallable("media.slide_alignment", "align_slides")
+READ_PAGE: LazyCallable[TalkPage] = LazyCallable("web.page", "read_talk_page", returns=TalkPage)
+ALIGN: LazyCallable[list[int | None]] = LazyCallable(
+    "media.slide_alignment", "align_slides", returns=list[int | None]
+)
 PAGE_TIMEOUT = timedelta(minutes=2)
 ALIGN_TIMEOUT = timedelta(minutes=10)
 DEFAULT_TEMPLATE = "Session"

@@ -35,7 +35,7 @@ MAX_IMAGES = 10
 #: Far more than any endpoint returns.
 MAX_IMAGE_BYTES = 64 * 1024 * 1024
 INSPECT: LazyCallable[tuple[str, int, int]] = LazyCallable(
-    "documents.ocr.images", "inspect_picture"
+    "documents.ocr.images", "inspect_picture", returns=tuple[str, int, int]
 )
 
 

@@ -28,15 +28,23 @@ from .document_pipeline import Document
 from .parameters import RecordCache, SourceParameters
 from .progress import MediaProgress
 
-DECODE: LazyCallable[DecodedAudio] = LazyCallable("media.pcm", "decode_audio")
-SPLIT: LazyCallable[list[Chunk]] = LazyCallable("media.speech.vad", "split_into_chunks")
-TRANSCRIBE: LazyCallable[Transcription] = LazyCallable("media.speech.chunking", "transcribe_chunk")
-AS_WAV: LazyCallable[bytes] = LazyCallable("media.pcm", "read_wav")
-LOAD: LazyCallable[list[TimedText]] = LazyCallable("media.subtitles", "load_subtitles")
-EXTRACT: LazyCallable[str] = LazyCallable("media.subtitles", "extract_subtitles")
-PARSE: LazyCallable[list[TimedText]] = LazyCallable("media.subtitles", "parse_subtitles")
+DECODE: LazyCallable[DecodedAudio] = LazyCallable("media.pcm", "decode_audio", returns=DecodedAudio)
+SPLIT: LazyCallable[list[Chunk]] = LazyCallable(
+    "media.speech.vad", "split_into_chunks", returns=list[Chunk]
+)
+TRANSCRIBE: LazyCallable[Transcription] = LazyCallable(
+    "media.speech.chunking", "transcribe_chunk", returns=Transcription
+)
+AS_WAV: LazyCallable[bytes] = LazyCallable("media.pcm", "read_wav", returns=bytes)
+LOAD: LazyCallable[list[TimedText]] = LazyCallable(
+    "media.subtitles", "load_subtitles", returns=list[TimedText]
+)
+EXTRACT: LazyCallable[str] = LazyCallable("media.subtitles", "extract_subtitles", returns=str)
+PARSE: LazyCallable[list[TimedText]] = LazyCallable(
+    "media.subtitles", "parse_subtitles", returns=list[TimedText]
+)
 DETECT_LANGUAGE: LazyCallable[str | None] = LazyCallable(
-    "media.subtitles", "detect_subtitle_language"
+    "media.subtitles", "detect_subtitle_language", returns=str | None
 )
 
 #: Decoding is hundreds of times faster than playing; this is for a very busy machine.
@@ -472,6 +480,7 @@ def _in_spoken_language(available: Sequence[Subtitles], spoken: str | None) -> l
 
 async def _load(ctx: MediaContext, document: Document, subtitles: Subtitles) -> list[TimedText]:
     if subtitles.track is None:
+        ctx.grants.readable.add(str(subtitles.path))
         return await ctx.run(LOAD, str(subtitles.path), wall_time=LOAD_TIMEOUT)
     text = await run_with_ffmpeg(
         ctx, EXTRACT, document.path, subtitles.track, limit=EXTRACT_TIMEOUT

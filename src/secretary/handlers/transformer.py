@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
@@ -24,6 +24,7 @@ from ..llm.templates import Rendered, Template
 from ..llm.templates.rendering import asks_for_links, list_template
 from ..storage.sources import source_url
 from ..web.selectors import to_xpath
+from ..web.talk import Article
 from .document_pipeline import Document, PageOptions, check_source
 from .office import read_office
 from .parameters import (
@@ -50,11 +51,8 @@ from .text_generation import (
 )
 from .translation import detect_text_language, translate_markdown
 
-if TYPE_CHECKING:
-    from ..web.page import Article
-
-READ_ARTICLE: LazyCallable["Article"] = LazyCallable("web.page", "read_article")
-WRITE: LazyCallable[None] = LazyCallable("documents.text_output", "write_text_output")
+READ_ARTICLE: LazyCallable[Article] = LazyCallable("web.page", "read_article", returns=Article)
+WRITE: LazyCallable[None] = LazyCallable("documents.text_output", "write_text_output", returns=None)
 
 #: For a text of hundreds of parts and a slow endpoint.
 TIMEOUT = timedelta(hours=12)

@@ -34,10 +34,14 @@ from .parameters import Frame, RecordCache, RecordingResults, ocr_language_field
 from .progress import MediaProgress
 from .transcription import run_with_ffmpeg
 
-SCAN: LazyCallable[ScannedWindow] = LazyCallable("media.slide_detection", "scan_window")
-SELECT: LazyCallable[list[Slide]] = LazyCallable("media.slide_detection", "select_slides")
-DRAW: LazyCallable[None] = LazyCallable("media.slides", "save_slide")
-READ: LazyCallable[str] = LazyCallable("media.slides", "read_slide")
+SCAN: LazyCallable[ScannedWindow] = LazyCallable(
+    "media.slide_detection", "scan_window", returns=ScannedWindow
+)
+SELECT: LazyCallable[list[Slide]] = LazyCallable(
+    "media.slide_detection", "select_slides", returns=list[Slide]
+)
+DRAW: LazyCallable[None] = LazyCallable("media.slides", "save_slide", returns=None)
+READ: LazyCallable[str] = LazyCallable("media.slides", "read_slide", returns=str)
 
 #: A window of five minutes takes seconds; this is for a very busy machine.
 WINDOW_TIMEOUT = timedelta(minutes=20)

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from ..config import MEBIBYTE
 from ..core import errors
 from ..core.callables import LazyCallable
+from ..core.fence import Fence
 from ..network import DownloadLimits
 from ..worker.sandbox import Limits, Sandbox
 from .submission import BatchRequest, Request, parse_request
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ..network.client import Network
 
 PARSE_SCHEDULE: LazyCallable[list[dict[str, Any]]] = LazyCallable(
-    "web.schedule", "session_parameters"
+    "web.schedule", "session_parameters", returns=list[dict[str, Any]]
 )
 
 DOWNLOAD_LIMITS = DownloadLimits(
@@ -111,6 +112,7 @@ class ConferenceImporter:
     network: "Network | None" = None
     limits: DownloadLimits = DOWNLOAD_LIMITS
     parse_limits: Limits = PARSE_LIMITS
+    fence: Fence | None = None
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
 
     async def fetch(self, url: str, request: ScheduleRequest) -> Talks:
@@ -135,7 +137,7 @@ class ConferenceImporter:
             raise errors.UnsupportedFile("The schedule is neither XML nor JSON")
         filters = (request.event, request.track, request.day, request.title)
         async with self._slots:
-            sandbox = Sandbox(1, limits=self.parse_limits)
+            sandbox = Sandbox(1, limits=self.parse_limits, fence=self.fence)
             await sandbox.open()
             try:
                 return await sandbox.run(PARSE_SCHEDULE, data, url, *filters)

@@ -62,6 +62,14 @@ class Reporter(Protocol):
     def log(self, entry: LogEntry) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class FileGrants:
+    """The files that sandbox processes of a job may use, beside its own directories."""
+
+    readable: set[str] = field(default_factory=set)
+    writable: set[str] = field(default_factory=set)
+
+
 class Runner(Protocol):
     """Runs heavy work where it can neither block nor crash the worker."""
 
@@ -93,6 +101,7 @@ class JobContext(Generic[P_co]):
     #: The configured language models, if any.
     llm: Llm = field(default_factory=Llm)
     templates: Library = field(default_factory=Library)
+    grants: FileGrants = field(default_factory=FileGrants)
     #: Shares files with other machines, where there are any.
     artifact_sync: ArtifactSync | None = None
 
@@ -116,10 +125,13 @@ class JobContext(Generic[P_co]):
     async def source(self) -> SourceFile:
         """The input file: uploaded, downloaded or local. Do not modify it."""
         parameters: Any = self.parameters
-        return await self._logged(
+        file = await self._logged(
             parse_source(parameters),
             self.sources.fetch(parameters, job_id=self.job.job_id, into=self.scratch),
         )
+        self.grants.readable.add(str(file.path))
+        self.grants.writable.add(str(self.directory))
+        return file
 
     async def download(self, url: str, name: str) -> SourceFile:
         """A further file of the job, as `name` in its scratch directory."""
@@ -143,6 +155,7 @@ class JobContext(Generic[P_co]):
         entry = await asyncio.to_thread(
             self.cache.entry, kind, sha256, method, options=options, version=version
         )
+        self.grants.writable.add(str(entry.directory))
         return await self.artifact_sync.download_entry(entry) if self.artifact_sync else entry
 
     async def log(self, message: str, level: LogLevel = "info") -> None:

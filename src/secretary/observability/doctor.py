@@ -4,7 +4,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -86,6 +86,18 @@ def check_handlers(registry: Registry) -> Finding:
     origins = {job_type: registry[job_type].origin for job_type in sorted(registry.job_types)}
     listed = (f"{name} ({origin})" if origin else name for name, origin in origins.items())
     return Finding("handlers", Verdict.OK, ", ".join(listed))
+
+
+def check_fence(mode: str, missing: Sequence[str]) -> Finding:
+    """Whether the processes that read documents are confined."""
+    if mode == "off":
+        remedy = "Set generic_worker.fence to auto."
+        return Finding("fence", Verdict.WARNING, "sandbox processes are not confined", remedy)
+    if missing:
+        fact = f"sandbox processes are not confined as to {'; '.join(missing)}"
+        return Finding("fence", Verdict.WARNING, fact, "Use a newer Linux kernel.")
+    fact = "sandbox processes reach only the files of their job, no network and no other process"
+    return Finding("fence", Verdict.OK, fact)
 
 
 def check_office() -> Finding:

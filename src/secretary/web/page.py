@@ -9,7 +9,7 @@ import html
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import islice
 from typing import Any
 
@@ -33,6 +33,7 @@ from .markup import (
 from .selectors import select
 from .talk import (
     MAX_TITLE,
+    Article,
     Link,
     LinkKind,
     TalkPage,
@@ -52,17 +53,6 @@ from .talk import (
 MAX_LINKS = 300
 #: Elements that are not read even where the whole page is.
 MENUS = ("nav", "footer", "form", "button", "dialog")
-
-
-@dataclass(frozen=True, slots=True)
-class Article:
-    """`text` is Markdown and starts with the title, unless it has the selected elements only."""
-
-    title: str
-    language: str | None
-    text: str
-    #: How many elements were selected.
-    selected: int = 0
 
 
 def read_article(path: str, url: str, *, selector: str | None, with_links: bool) -> Article:

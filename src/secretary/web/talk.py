@@ -1,5 +1,5 @@
 """A conference talk: its data types, links, dates and times, and the paths of its document. Without
-heavy imports, for processes that only pass talks on."""
+heavy imports, for processes that only pass talks and articles on."""
 
 import hashlib
 import posixpath
@@ -190,6 +190,17 @@ MAX_SPEAKERS = 100
 _TIME = re.compile(r"(?:^|[T\s])([01]?\d|2[0-3]):([0-5]\d)")
 _DURATION = re.compile(r"(\d{1,3}):([0-5]\d)(?::[0-5]\d)?")
 _LANGUAGE_TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*")
+
+
+@dataclass(frozen=True, slots=True)
+class Article:
+    """`text` is Markdown and starts with the title, unless it has the selected elements only."""
+
+    title: str
+    language: str | None
+    text: str
+    #: How many elements were selected.
+    selected: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import os
 import random
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -14,8 +16,9 @@ from typing import Any, TypeVar, cast
 
 from pydantic_core import to_jsonable_python
 
-from ..config import DocumentSettings, MediaSettings
+from ..config import DEFAULT_FILE, DocumentSettings, MediaSettings
 from ..core import errors
+from ..core.fence import without_private
 from ..core.http_headers import trace_id
 from ..core.job import (
     MAX_LOG_ENTRIES,
@@ -39,6 +42,8 @@ from ..jobs.events import Observer
 from ..jobs.handler import (
     DEFAULT_DOCUMENTS,
     DEFAULT_MEDIA,
+    SCRATCH_SUFFIX,
+    FileGrants,
     Handler,
     JobContext,
     Registry,
@@ -54,7 +59,7 @@ from ..storage.artifacts import JobFiles
 from ..storage.sources import Sources
 from ..store import ClaimStore, WorkerStore
 from .isolation import run_isolated
-from .sandbox import RemoteError, Sandbox, SandboxInterrupted
+from .sandbox import Access, RemoteError, Sandbox, SandboxInterrupted
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +96,7 @@ class Executor:
     max_crashes: int = 2
     #: Whether there are quotas, so that what jobs use is counted for their users.
     counts_usage: bool = False
+    fence_handlers: bool = False
     observer: Observer = field(default_factory=Observer)
     #: Called with the id of an ended job that has a webhook.
     on_ended: Callable[[str], None] = lambda job_id: None
@@ -108,6 +114,7 @@ class Execution:
         self.is_lost = False
         self._resources = ResourceCalculator()
         self._llm = Llm(executor.llm, self._resources)
+        self._grants = FileGrants()
         on_lost = partial(self.stop, Stop.LOST)
         self._reporter = StoreReporter(executor.store, job, executor.observer, on_lost=on_lost)
         self.task = asyncio.create_task(self._run(), name=job.job_id)
@@ -124,6 +131,7 @@ class Execution:
         observer = self._executor.observer
         observer.started(self.job)
         outcome = await self._outcome()
+        self._executor.sandbox.end_access(self._key)
         self._has_outcome = True
         if outcome is not None:
             self._log_outcome(outcome)
@@ -191,6 +199,7 @@ class Execution:
             processes=executor.sandbox.size,
             llm=self._llm,
             templates=executor.templates,
+            grants=self._grants,
             artifact_sync=artifact_sync,
         )
         if artifact_sync is None:
@@ -216,7 +225,9 @@ class Execution:
         try:
             async with limit:
                 if handler.isolated and handler.origin is not None:
-                    results = await run_isolated(handler, ctx, self._executor.sandbox)
+                    results = await run_isolated(
+                        handler, ctx, self._executor.sandbox, self._handler_access(ctx)
+                    )
                 else:
                     results = await handler.run(ctx)
                 return results_as_json(results)
@@ -234,8 +245,42 @@ class Execution:
     ) -> T:
         sandbox = self._executor.sandbox
         limits = replace(sandbox.limits, wall_time=wall_time)
-        run = cast(Runner, partial(sandbox.run, limits=limits, resources=self._resources))
+        options = {"limits": limits, "resources": self._resources, "access": self._access()}
+        run = cast(Runner, partial(sandbox.run, **options))
         return await run(function, *args)
+
+    def _access(self) -> Access:
+        """The files of this job, as far as they exist already."""
+        attempt = self._executor.files.attempt_directory(self.job)
+        scratch = attempt + SCRATCH_SUFFIX
+        os.makedirs(scratch, exist_ok=True)
+        own = {scratch, attempt} if os.path.isdir(attempt) else {scratch}
+        return Access(
+            self._key,
+            reads=frozenset(self._grants.readable),
+            writes=frozenset(self._grants.writable | own),
+            scratch=scratch,
+        )
+
+    def _handler_access(self, ctx: JobContext[Any]) -> Access:
+        """A handler of the operator fetches its source and uses the cache by itself."""
+        if not self._executor.fence_handlers:
+            return Access(self._key, has_environment=True, is_trusted=True)
+        data = ctx.cache.data_directory
+        roots = [*map(str, ctx.sources.roots), *(path or os.curdir for path in sys.path)]
+        reads = without_private(roots, [str(data), str(DEFAULT_FILE)])
+        return Access(
+            self._key,
+            reads=frozenset({*reads, str(data / "uploads" / self.job.job_id)}),
+            writes=frozenset({str(ctx.directory), str(ctx.scratch), str(ctx.cache.root)}),
+            scratch=str(ctx.scratch),
+            has_network=True,
+            has_environment=True,
+        )
+
+    @property
+    def _key(self) -> str:
+        return f"{self.job.job_id}/{self.job.attempt}"
 
     def _failed(self, error: errors.JobFailed) -> Failed:
         job, crashed = self.job, isinstance(error, errors.ProcessDied)

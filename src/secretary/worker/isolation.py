@@ -3,24 +3,28 @@
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ..core.job import Job, LogEntry, Progress, ResourceCalculator
 from ..jobs.handler import Handler, JobContext, Registry, Results, results_as_json, run_in_thread
 from ..llm import Endpoints, Llm, LlmOptions
 from ..llm.templates import Library
-from .sandbox import Sandbox
+from .sandbox import Access, Sandbox
 from .sandbox.child_main import send
 
+_Message = tuple[Literal["progress"], Progress] | tuple[Literal["log"], LogEntry]
 
-async def run_isolated(handler: Handler[Any], ctx: JobContext[Any], sandbox: Sandbox) -> Results:
+
+async def run_isolated(
+    handler: Handler[Any], ctx: JobContext[Any], sandbox: Sandbox, access: Access
+) -> Results:
     """Run a handler in a sandbox process instead of calling `handler.run`."""
 
-    def deliver(message: Progress | LogEntry) -> None:
-        if isinstance(message, Progress):
-            ctx.reporter.progress(message)
+    def deliver(message: _Message) -> None:
+        if isinstance(report := message[1], Progress):
+            ctx.reporter.progress(report)
         else:
-            ctx.reporter.log(message)
+            ctx.reporter.log(report)
 
     assert handler.origin is not None
     results, used = await sandbox.run(
@@ -38,6 +42,8 @@ async def run_isolated(handler: Handler[Any], ctx: JobContext[Any], sandbox: San
             media=ctx.media,
         ),
         on_message=deliver,
+        messages=_Message,
+        access=access,
         resources=ctx.resources,
     )
     for resource, amount in used.items():
@@ -48,8 +54,11 @@ async def run_isolated(handler: Handler[Any], ctx: JobContext[Any], sandbox: San
 class _RemoteReporter:
     """A `Reporter` that sends progress and logs to the worker."""
 
-    progress = staticmethod(send)
-    log = staticmethod(send)
+    def progress(self, progress: Progress) -> None:
+        send(("progress", progress))
+
+    def log(self, entry: LogEntry) -> None:
+        send(("log", entry))
 
 
 @functools.cache

@@ -1,6 +1,5 @@
 """Converts office files to PDF with LibreOffice, isolated in its own process and profile."""
 
-import contextlib
 import hashlib
 import os
 import shutil
@@ -180,8 +179,12 @@ def _clear(directory: Path) -> None:
     digest = hashlib.md5(url.encode("utf-16-le"), usedforsecurity=False).digest()
     name = f"OSL_PIPE_{os.getuid()}_SingleOfficeIPC_{''.join(f'{byte:x}' for byte in digest)}"
     for socket_directory in _SOCKETS:
-        with contextlib.suppress(OSError):  # usually there is none
+        try:
             os.unlink(f"{socket_directory}/{name}")
+        except PermissionError:
+            return  # a confined process: the worker will do it, with `clear_profiles`
+        except OSError:  # usually there is none
+            pass
     shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -22,14 +22,15 @@ from urllib.parse import unquote
 import httpx
 
 from ...config import MEBIBYTE
-from ...core import errors
+from ...core import errors, fence
+from ...core.files import inside
 from ...core.processes import inherited_environment
 from ...network.client import Network
 from ...network.downloads import OnProgress, download, time_limit
 from ...network.egress_proxy import EgressProxy, open_egress_proxy, until_first_ends
 from ...storage.sources import SourceFile
 from ..ffmpeg import find_ffmpeg
-from . import landlock, metadata
+from . import metadata
 from .metadata import SiteMedia, SiteRequest
 
 MISSING = (
@@ -99,6 +100,8 @@ async def fetch_media(
         wall_time = request.limits.total + _GRACE
         media: SiteMedia = await run(fetch_in_sandbox, request, wall_time=wall_time)
         report()
+        for path in (media.path, *media.subtitles.values()):
+            inside(path, request.directory)
         return media
     except errors.EngineUnavailable:
         if refused is not None:
@@ -122,6 +125,9 @@ async def fetch_in_sandbox(request: SiteRequest) -> SiteMedia:
             path.write_text(f"{done} {total or ''}", encoding="ascii")
 
     return await fetch_from_site(request, write)
+
+
+fetch_in_sandbox.uses_network = True  # type: ignore[attr-defined]  # for `Sandbox.run`
 
 
 # yt-dlp -----------------------------------------------------------------------------------------
@@ -353,7 +359,8 @@ class _SiteDownload:
         """Run yt-dlp to its end; it can reach nothing but the proxy."""
         directory = str(self.directory)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", landlock.__file__, str(self.proxy.port), directory),
+            *(sys.executable, "-I", "-S", fence.__file__),
+            json.dumps({"writes": [directory], "port": self.proxy.port}),
             *(*self.command, *ARGUMENTS),
             cwd=directory,
             env={

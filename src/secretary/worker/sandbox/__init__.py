@@ -1,6 +1,7 @@
 """Runs calls in child processes with limits: work that may crash, hang or exhaust memory."""
 
-from .child import Limits, RemoteError, SandboxClosed, SandboxInterrupted
+from .child import Access, Limits, SandboxClosed, SandboxInterrupted
+from .codec import RemoteError
 from .pool import Sandbox
 
-__all__ = ["Limits", "RemoteError", "Sandbox", "SandboxClosed", "SandboxInterrupted"]
+__all__ = ["Access", "Limits", "RemoteError", "Sandbox", "SandboxClosed", "SandboxInterrupted"]

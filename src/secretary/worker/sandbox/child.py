@@ -8,13 +8,12 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
 from ...core import errors, processes
-from . import child_main
+from . import child_main, codec
 from .child_main import ALLOWED, HEADER, USAGE
 
 logger = logging.getLogger(__name__)
@@ -31,6 +30,9 @@ _TAIL_BYTES = 2048
 #: There is a process per core already: numeric libraries must not start threads in each of them,
 #: unless the operator says so.
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+#: Bounds of what a process says it has used: other values cannot be true.
+_MAX_CPU_SECONDS, _MAX_PEAK_BYTES = 1e9, 1 << 50
+_MAX_IMPORTED_BYTES = 64 * 1024
 #: Room in a frame beside the result: resource usage, or an error's type and traceback.
 _FRAME_SLACK = MIB
 
@@ -42,22 +44,13 @@ class Limits:
     wall_time: timedelta | None = None
     #: Resident memory of the process and its descendants.
     memory_bytes: int | None = 2048 * MIB
-    #: Size of the pickled result, and of any one message.
+    #: Size of the encoded result, and of any one message.
     output_bytes: int = 64 * MIB
     #: How many processes may exist at a time; stops fork bombs.
     processes: int = 256
 
 
 DEFAULT_LIMITS = Limits()
-
-
-class RemoteError(errors.SecretaryError):
-    """An exception that could not be pickled; the message is the name of its type.
-
-    Every exception from a sandbox has a `remote_traceback`: for the log, not for clients.
-    """
-
-    remote_traceback = ""
 
 
 class SandboxInterrupted(errors.SecretaryError):
@@ -92,6 +85,8 @@ Outcome = Ended | Breached | None
 class Call:
     limits: Limits
     on_message: Callable[[Any], None] | None
+    returns: Any
+    messages: Any
     outcome: asyncio.Future[Outcome]
     timer: asyncio.TimerHandle | None = None
     cpu_seconds: float = 0.0
@@ -112,21 +107,11 @@ class Call:
         """What the function returned; raises what it raised."""
         if ended.kind == child_main.OUT_OF_MEMORY:
             raise self.out_of_memory()
-        value = pickle.loads(ended.payload)  # nosec B301  # from a process of ours, on a socket of ours
         if ended.kind == child_main.RETURNED:
-            return value
+            return codec.decode(ended.payload, self.returns)
         if ended.kind == child_main.TOO_LARGE:
-            raise self.too_large(value)
-        error_type, remote_traceback, pickled = value
-        error: Exception = RemoteError(error_type)
-        if pickled:
-            with suppress(Exception):  # its type may exist only in the child, or fail to unpickle
-                unpickled = pickle.loads(pickled)  # nosec B301  # as above
-                error = unpickled if isinstance(unpickled, Exception) else error
-        error.__dict__["remote_traceback"] = remote_traceback
-        # A note is shown when the error is logged, but is not part of its message.
-        error.add_note(f"In the sandbox process:\n{remote_traceback}")
-        raise error
+            raise self.too_large(codec.decode(ended.payload, int))
+        raise codec.decode_error(ended.payload)
 
     def too_large(self, size: int) -> errors.FileTooLarge:
         limit = self.limits.output_bytes
@@ -148,14 +133,45 @@ def _in_words(size: int) -> str:
     return f"{size} bytes"
 
 
-class Child(asyncio.BufferedProtocol):
-    """Frames over a socket, output through a pipe, and the exit status."""
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the calls of one job may do. Calls with the same access share a process."""
+
+    #: Identifies the job.
+    key: str
+    reads: frozenset[str] = frozenset()
+    #: Directories.
+    writes: frozenset[str] = frozenset()
+    #: For temporary files; one of those that can be written.
+    scratch: str | None = None
+    has_network: bool = False
+    has_sockets: bool = False
+    #: With the environment of the worker: for handlers of the operator.
+    has_environment: bool = False
+    #: Without a fence.
+    is_trusted: bool = False
+
+
+class Child:
+    """Frames over a socket, output through a pipe, and the exit status.
+
+    With a fence, the process is a fork server, and its fork runs the calls of one job.
+    """
 
     exit: "asyncio.Task[Exit]"
-    _transport: asyncio.Transport
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, *, system: Sequence[str] | None = None) -> None:
+        """With `system`, the paths of a fence, the process is a fork server."""
         self.pid = 0
+        #: Whose calls the fork runs; None if it is a spare one.
+        self.access: Access | None = None
+        self._system = system
+        self._control: socket.socket | None = None
+        self._fork_pid = 0
+        self._server_cpu_seconds = 0.0
+        self._prepared: set[bytes] = set()
+        self._learned: set[str] = set()
+        self._channel: Channel | None = None
         self.calls = 0
         self.call: Call | None = None
         self.is_clean = True
@@ -166,8 +182,6 @@ class Child(asyncio.BufferedProtocol):
         self._over: asyncio.Future[None] | None = None
         self._death: asyncio.Task[None] | None = None
         self._was_killed = False
-        self._buffer = bytearray()
-        self._incoming = memoryview(bytearray(_READ_BYTES))
         self._cpu_seconds = 0.0
         self._warm_bytes = 0
         self._peak_bytes = 0
@@ -179,20 +193,37 @@ class Child(asyncio.BufferedProtocol):
 
     @property
     def is_usable(self) -> bool:
-        return self.is_alive and not self._transport.is_closing()
+        return self.is_alive and not self._is_closing
+
+    @property
+    def _is_closing(self) -> bool:
+        return self._channel is not None and self._channel.is_closing
+
+    @property
+    def _calls_pid(self) -> int:
+        """The process that runs the calls."""
+        return self._fork_pid or self.pid
 
     async def start(self, preload: Sequence[str], environment: Mapping[str, str]) -> bool:
         """Start the process; returns whether it came up and imported its modules."""
         path = [entry for entry in sys.path if isinstance(entry, str)]
         program = (
             f"import sys; sys.path[:] = {path!r}; "
-            f"from secretary.worker.sandbox.child_main import main; main({tuple(preload)!r})"
+            "from secretary.worker.sandbox.child_main import main; "
+            f"main({tuple(preload)!r}, system={self._system!r})"
         )
         environment = {**_ONE_THREAD, **environment, processes.SANDBOX_VARIABLE: self._token}
+        is_fork_server = self._system is not None
+        kind = socket.SOCK_SEQPACKET if is_fork_server else socket.SOCK_STREAM
         try:
-            ours, theirs = socket.socketpair()
+            ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
             with theirs:
-                await self._loop.create_unix_connection(lambda: self, sock=ours)
+                if is_fork_server:
+                    ours.setblocking(False)
+                    self._control = ours
+                    self._loop.add_reader(ours, self._on_control)
+                else:
+                    self._channel = await Channel.open(self, ours)
                 output = self.output.open()
                 descriptors = [None, output, output, theirs.fileno()]
                 try:
@@ -209,10 +240,67 @@ class Child(asyncio.BufferedProtocol):
         await asyncio.wait(events, timeout=_START_TIMEOUT, return_when=first)
         return self._ready.done() and not self._ready.cancelled()
 
+    def prepare(self, function: bytes) -> None:
+        """Let the fork server import what this (pickled) function needs, for its next forks."""
+        if self._control is not None and function not in self._prepared:
+            self._prepared.add(function)
+            self._tell(child_main.PREPARE, function)
+
+    async def bind(self, access: Access, binding: child_main.Binding) -> None:
+        """Get a fresh fork for the calls of a job."""
+        previous = self._channel
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._channel = await Channel.open(self, ours)
+            self.access = access
+            self._cpu_seconds = 0.0
+            self._tell(child_main.BIND, pickle.dumps(binding), [theirs.fileno()])
+        if previous is not None:
+            previous.discard()
+
+    def unbind(self) -> None:
+        """Kill the fork with everything it has started."""
+        self.access = None
+        self._tell(child_main.UNBIND)
+        if self._channel is not None:
+            self._channel.discard()
+            self._channel = None
+
+    def _tell(self, kind: int, body: bytes = b"", descriptors: Sequence[int] = ()) -> None:
+        assert self._control is not None
+        try:
+            socket.send_fds(self._control, [bytes([kind]) + body], descriptors)
+        except OSError:  # it is dead, which its exit will show, or hangs
+            if self._channel is not None:
+                self._channel.abort()
+
+    def _on_control(self) -> None:
+        assert self._control is not None
+        try:
+            message = self._control.recv(child_main.FORKED.size)
+        except BlockingIOError:
+            return
+        except OSError:
+            message = b""
+        if not message:
+            self._loop.remove_reader(self._control)
+            return
+        fork_pid, self._server_cpu_seconds, warm_bytes = child_main.FORKED.unpack(message)
+        self._fork_pid, self._warm_bytes = fork_pid, warm_bytes
+        if not self._ready.done():
+            self._ready.set_result(None)
+
     def begin(
-        self, request: bytes, limits: Limits, on_message: Callable[[Any], None] | None
+        self,
+        request: bytes,
+        limits: Limits,
+        on_message: Callable[[Any], None] | None = None,
+        *,
+        returns: Any = Any,
+        messages: Any = Any,
     ) -> Call:
-        call = self.call = Call(limits, on_message, self._loop.create_future())
+        outcome = self._loop.create_future()
+        call = self.call = Call(limits, on_message, returns, messages, outcome)
         self.calls += 1
         self._seen.clear()
         self.output.forget()
@@ -220,8 +308,12 @@ class Child(asyncio.BufferedProtocol):
             seconds = limits.wall_time.total_seconds()
             call.timer = self._loop.call_later(seconds, call.time_out, seconds)
         body = ALLOWED.pack(limits.memory_bytes or 0, limits.output_bytes) + request
-        self._transport.write(HEADER.pack(child_main.CALL, len(body)) + body)
+        self._write(child_main.CALL, body)
         return call
+
+    def _write(self, kind: int, body: bytes = b"") -> None:
+        assert self._channel is not None
+        self._channel.write(HEADER.pack(kind, len(body)) + body)
 
     def abandon(self, error: BaseException) -> None:
         self._ready.cancel()
@@ -232,7 +324,7 @@ class Child(asyncio.BufferedProtocol):
         """Cancel the call, then terminate it; true if it cooperated and the child can be reused."""
         if self.call is not None and self.is_usable:
             self._over = self._loop.create_future()
-            self._transport.write(HEADER.pack(child_main.CANCEL, 0))
+            self._write(child_main.CANCEL)
             await asyncio.wait([self._over], timeout=_CANCEL_GRACE)
             if self.call is not None and self.is_usable:
                 processes.signal_tree(self.pid, signal.SIGTERM)
@@ -241,7 +333,7 @@ class Child(asyncio.BufferedProtocol):
         return self.call is None and self.is_clean
 
     async def leave(self, grace: float) -> None:
-        self._transport.close()
+        self._hang_up()
         await asyncio.wait([self.exit], timeout=grace)
         await self.kill()
 
@@ -252,7 +344,7 @@ class Child(asyncio.BufferedProtocol):
         await asyncio.shield(self._death)
 
     async def _kill(self) -> None:
-        if self.is_alive and self._transport.is_closing():
+        if self.is_alive and self._is_closing:
             # It is exiting already; killing it now would hide its exit status.
             await asyncio.wait([self.exit], timeout=0.2)
         killed: set[int] = set()
@@ -261,9 +353,19 @@ class Child(asyncio.BufferedProtocol):
             killed = self._remember(processes.kill_tree(self.pid))
             await asyncio.wait([self.exit], timeout=KILL_TIMEOUT)
         await self._sweep(killed)
-        if self.pid:
-            self._transport.abort()
+        if self._channel is not None:
+            self._channel.abort()
+        self._hang_up()
         self.output.close()
+
+    def _hang_up(self) -> None:
+        """Let the process exit: it has read everything when it sees the end of the stream."""
+        if self._channel is not None:
+            self._channel.close()
+        if self._control is not None:
+            self._loop.remove_reader(self._control)
+            self._control.close()
+            self._control = None
 
     async def _sweep(self, killed: set[int]) -> None:
         """Kill descendants that outlive the child, found by their token or by earlier samples."""
@@ -291,7 +393,7 @@ class Child(asyncio.BufferedProtocol):
         call = self.call
         if call is None:
             return
-        tree = processes.tree(self.pid)
+        tree = processes.tree(self._calls_pid)
         self._remember(tree)
         call.peak_bytes = max(call.peak_bytes, sum(process.rss_bytes for process in tree))
         limits = call.limits
@@ -307,7 +409,7 @@ class Child(asyncio.BufferedProtocol):
         # The peak of the last call is an upper bound that costs nothing to check.
         if self._peak_bytes - self._warm_bytes <= size:
             return False
-        process = processes.find(self.pid)
+        process = processes.find(self._calls_pid)
         return process is not None and process.rss_bytes - self._warm_bytes > size
 
     def crash(self, call: Call) -> errors.WorkerCrashed:
@@ -328,6 +430,104 @@ class Child(asyncio.BufferedProtocol):
         logger.warning("%s Pid %d, last output: %s", message, self.pid, self.output.tail)
         return errors.WorkerCrashed(message, **evidence)
 
+    def frame_limit(self) -> int:
+        return _FRAME_SLACK + (self.call.limits.output_bytes if self.call else 0)
+
+    def refuse_frame(self, size: int) -> None:
+        """Only a corrupted child gets here: it checks the size of what it sends."""
+        if self.call is not None:
+            self.call.settle(Breached(self.call.too_large(size), immediately=True))
+        elif self._channel is not None:
+            self._channel.abort()
+
+    def take_frame(self, kind: int, body: bytes) -> None:
+        call = self.call
+        match kind:
+            case child_main.READY:
+                if not self._ready.done():
+                    self._cpu_seconds, self._warm_bytes, _ = USAGE.unpack(body)
+                    self._ready.set_result(None)
+            case child_main.IMPORTED:
+                self._learn(body)
+            case child_main.MESSAGE:
+                if call is None or call.on_message is None or call.outcome.done():
+                    return
+                try:
+                    call.on_message(codec.decode(body, call.messages))
+                except Exception as error:  # the caller's callback failed: raise that from `run`
+                    call.settle(Breached(error, immediately=False))
+            case _ if call is not None:
+                cpu_seconds, peak_bytes, self.is_clean = USAGE.unpack_from(body)
+                if not 0 <= cpu_seconds < _MAX_CPU_SECONDS:
+                    cpu_seconds = self._cpu_seconds
+                self._peak_bytes = min(peak_bytes, _MAX_PEAK_BYTES)
+                call.cpu_seconds = cpu_seconds - self._cpu_seconds
+                call.peak_bytes = max(call.peak_bytes, self._peak_bytes)
+                self._cpu_seconds = cpu_seconds
+                self.call = None
+                call.settle(Ended(kind, body[USAGE.size :]))
+                self._stopped()
+
+    def _learn(self, body: bytes) -> None:
+        """Let the fork server import what its fork has loaded, if that is harmless."""
+        names = body[:_MAX_IMPORTED_BYTES].decode("ascii", "replace").split()
+        wanted = [name for name in names if child_main.LEARNED_MODULES.fullmatch(name)]
+        new = [name for name in wanted if name not in self._learned]
+        if self._control is not None and new:
+            self._learned.update(new)
+            self._tell(child_main.IMPORT, " ".join(new).encode())
+
+    def _on_exit(self, exit: "asyncio.Task[Exit]") -> None:
+        if self.call is not None and not exit.cancelled():
+            cpu_seconds = exit.result().cpu_seconds - self._server_cpu_seconds
+            self.call.cpu_seconds = cpu_seconds - self._cpu_seconds
+        self.disconnected()
+
+    def disconnected(self) -> None:
+        """Also called when the process has exited, whichever comes first."""
+        if self.call is not None:
+            self.call.settle(None)
+        self._stopped()
+
+    def _stopped(self) -> None:
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+
+
+class Channel(asyncio.BufferedProtocol):
+    """The frames of the process that runs the calls, which may be under a document's control."""
+
+    _transport: asyncio.Transport
+
+    def __init__(self, child: Child) -> None:
+        self._child: Child | None = child
+        self._buffer = bytearray()
+        self._incoming = memoryview(bytearray(_READ_BYTES))
+
+    @classmethod
+    async def open(cls, child: Child, connection: socket.socket) -> "Channel":
+        loop = asyncio.get_running_loop()
+        _, channel = await loop.create_unix_connection(lambda: cls(child), sock=connection)
+        return channel
+
+    @property
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def discard(self) -> None:
+        """Close it without telling the child, which gets another one."""
+        self._child = None
+        self._transport.abort()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
@@ -339,60 +539,22 @@ class Child(asyncio.BufferedProtocol):
         buffer = self._buffer
         buffer += self._incoming[:nbytes]
         start = 0
-        while len(buffer) - start >= HEADER.size:
+        while self._child is not None and len(buffer) - start >= HEADER.size:
             kind, size = HEADER.unpack_from(buffer, start)
             body = start + HEADER.size
-            if size > _FRAME_SLACK + (self.call.limits.output_bytes if self.call else 0):
-                # Only a corrupted child gets here: it checks the size of what it sends.
+            if size > self._child.frame_limit():
                 self._transport.pause_reading()
-                if self.call is not None:
-                    self.call.settle(Breached(self.call.too_large(size), immediately=True))
-                else:
-                    self._transport.abort()
+                self._child.refuse_frame(size)
                 return
             if len(buffer) < body + size:
                 break
             start = body + size
-            self._take_frame(kind, bytes(memoryview(buffer)[body:start]))
+            self._child.take_frame(kind, bytes(memoryview(buffer)[body:start]))
         del buffer[:start]
 
-    def _take_frame(self, kind: int, body: bytes) -> None:
-        call = self.call
-        match kind:
-            case child_main.READY:
-                self._cpu_seconds, self._warm_bytes, _ = USAGE.unpack(body)
-                if not self._ready.done():
-                    self._ready.set_result(None)
-            case child_main.MESSAGE:
-                if call is None or call.on_message is None or call.outcome.done():
-                    return
-                try:
-                    call.on_message(pickle.loads(body))  # nosec B301  # from a process of ours, on a socket of ours
-                except Exception as error:  # the caller's callback failed: raise that from `run`
-                    call.settle(Breached(error, immediately=False))
-            case _ if call is not None:
-                cpu_seconds, self._peak_bytes, self.is_clean = USAGE.unpack_from(body)
-                call.cpu_seconds = cpu_seconds - self._cpu_seconds
-                call.peak_bytes = max(call.peak_bytes, self._peak_bytes)
-                self._cpu_seconds = cpu_seconds
-                self.call = None
-                call.settle(Ended(kind, body[USAGE.size :]))
-                self._stopped()
-
-    def _on_exit(self, exit: "asyncio.Task[Exit]") -> None:
-        if self.call is not None and not exit.cancelled():
-            self.call.cpu_seconds = exit.result().cpu_seconds - self._cpu_seconds
-        self.connection_lost(None)
-
     def connection_lost(self, exc: Exception | None) -> None:
-        """Also called when the process has exited, whichever comes first."""
-        if self.call is not None:
-            self.call.settle(None)
-        self._stopped()
-
-    def _stopped(self) -> None:
-        if self._over is not None and not self._over.done():
-            self._over.set_result(None)
+        if self._child is not None:
+            self._child.disconnected()
 
 
 class Exit(NamedTuple):

@@ -1,6 +1,7 @@
 """A pool of warm child processes for work that may crash, hang or eat memory."""
 
 import asyncio
+import functools
 import logging
 import math
 import os
@@ -9,16 +10,21 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar, overload
 
 from ...core import processes
 from ...core.errors import WorkerCrashed
+from ...core.fence import Fence
 from ...core.job import ResourceCalculator
+from ...core.processes import clean_environment
+from . import codec
 from .child import (
     DEFAULT_LIMITS,
     KILL_TIMEOUT,
     MIB,
+    Access,
     Breached,
     Call,
     Child,
@@ -30,8 +36,12 @@ from .child import (
     SandboxInterrupted,
     exit_of,
 )
+from .child_main import Binding
 
 T = TypeVar("T")
+
+#: For calls that need no files.
+_NO_ACCESS = Access("")
 
 logger = logging.getLogger(__name__)
 
@@ -57,11 +67,15 @@ class Sandbox:
         max_calls: int = 200,
         max_growth_bytes: int = 256 * MIB,
         grace: timedelta = timedelta(seconds=0.7),
+        fence: Fence | None = None,
     ) -> None:
+        """With a `fence`, each call is confined to it and to its `Access`, and gets no variables of
+        the environment that may be secret."""
         self.size = size
         self.limits = limits
         self._preload = preload
         self._environment = environment
+        self._fence = fence
         self._max_calls = max_calls
         self._max_growth_bytes = max_growth_bytes
         self._grace = grace.total_seconds()
@@ -121,6 +135,8 @@ class Sandbox:
         *args: Any,
         limits: Limits | None = None,
         on_message: Callable[[Any], None] | None = None,
+        messages: Any = Any,
+        access: Access | None = None,
         resources: ResourceCalculator | None = None,
     ) -> T: ...
 
@@ -131,6 +147,8 @@ class Sandbox:
         *args: Any,
         limits: Limits | None = None,
         on_message: Callable[[Any], None] | None = None,
+        messages: Any = Any,
+        access: Access | None = None,
         resources: ResourceCalculator | None = None,
     ) -> T: ...
 
@@ -140,13 +158,36 @@ class Sandbox:
         *args: Any,
         limits: Limits | None = None,
         on_message: Callable[[Any], None] | None = None,
+        messages: Any = Any,
+        access: Access | None = None,
         resources: ResourceCalculator | None = None,
     ) -> Any:
         """Call an importable function in a child process. On return, everything the call started
-        has ended."""
+        has ended. The result must be of the type that the function declares, and have a form in
+        JSON or be bytes; a message (see `child_main.send`) must be of the type `messages`."""
         request = pickle.dumps((function, args), protocol=5)
-        child = await self._take()
-        call = child.begin(request, limits or self.limits, on_message)
+        access = access or _NO_ACCESS
+        implementation = function
+        while isinstance(implementation, functools.partial):
+            implementation = implementation.func
+        if getattr(implementation, "uses_network", False):
+            access = replace(access, has_network=True)
+        if getattr(implementation, "uses_sockets", False):
+            access = replace(access, has_sockets=True)
+        child = await self._take(access if self._fence else None)
+        if self._fence is not None:
+            try:
+                await self._bind(child, access, implementation)
+            except BaseException:
+                await _uncancellable(self._end(child))
+                raise
+        call = child.begin(
+            request,
+            limits or self.limits,
+            on_message,
+            returns=codec.return_type(function),
+            messages=messages,
+        )
         if not self._idle:
             self._fill()
         self._keep_sampling()
@@ -161,6 +202,33 @@ class Sandbox:
             if resources is not None:
                 resources.add("cpu_seconds", call.cpu_seconds)
                 resources.add("peak_memory_bytes", call.peak_bytes)
+
+    async def _bind(self, child: Child, access: Access, function: Callable[..., Any]) -> None:
+        """Make sure that the process of this child can do what the access allows, and no more."""
+        assert self._fence is not None
+        child.prepare(pickle.dumps(function, protocol=5))
+        if child.access == access:
+            return
+        fence = replace(
+            self._fence,
+            system=(),  # known to the fork server
+            reads=(*(self._fence.reads or ()), *sorted(access.reads)),
+            writes=(*self._fence.writes, *sorted(access.writes)),
+            network=access.has_network,
+            sockets=access.has_sockets,
+            protected=(os.getpid(), child.pid),
+        )
+        environment = dict(os.environ) if access.has_environment else {}
+        await child.bind(
+            access,
+            Binding(None if access.is_trusted else fence, environment, access.scratch),
+        )
+
+    def end_access(self, key: str) -> None:
+        """End the processes of a job that has ended."""
+        for child in self._idle:
+            if child.access is not None and child.access.key == key:
+                child.unbind()
 
     async def _conclude(self, child: Child, call: Call, outcome: Outcome) -> Any:
         match outcome:
@@ -193,11 +261,12 @@ class Sandbox:
         if child.calls or self._waiters:
             self._fill()
 
-    async def _take(self) -> Child:
+    async def _take(self, access: Access | None) -> Child:
         """An idle child; if there is none, wait for one."""
         while self._is_open:
             if self._idle:
-                child = self._idle.pop()
+                child = self._closest(access)
+                self._idle.remove(child)
             else:
                 waiter: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
                 self._waiters.append(waiter)
@@ -214,6 +283,15 @@ class Sandbox:
                 return child
             self._in_background(self._end(child))
         raise SandboxClosed("the sandbox is not open")
+
+    def _closest(self, access: Access | None) -> Child:
+        """The idle child that was last used, preferably by the same job, else by none."""
+        newest_first = self._idle[::-1]
+        for wanted in (access, None):
+            for child in newest_first:
+                if child.access == wanted:
+                    return child
+        return newest_first[0]
 
     def _release(self, child: Child) -> None:
         is_worn_out = child.calls >= self._max_calls or child.has_grown_by(self._max_growth_bytes)
@@ -249,12 +327,15 @@ class Sandbox:
             if free > len(self._waiters):
                 return
             self._started += 1
-            child = Child(f"{self._token}.{self._started}")
+            token = f"{self._token}.{self._started}"
+            child = Child(token, system=self._fence.system if self._fence else None)
             self._children.add(child)
             self._in_background(self._start(child))
 
     async def _start(self, child: Child) -> None:
-        environment = os.environ if self._environment is None else self._environment
+        environment = self._environment
+        if environment is None:
+            environment = os.environ if self._fence is None else clean_environment(os.environ)
         if await child.start(self._preload, environment) and self._is_open:
             child.exit.add_done_callback(lambda _: self._on_child_death(child))
             self._offer(child)
