@@ -129,6 +129,15 @@ def landlock_version() -> int:
     return max(0, int(_libc().syscall(_CREATE_RULESET, None, 0, _QUERY_VERSION)))
 
 
+def warm_up(fence: Fence) -> None:
+    """Open the paths of the system and build the filter, for all forks of this process."""
+    ruleset = prepare(fence)
+    if ruleset is not None:
+        os.close(ruleset)
+    if has_seccomp():
+        _program(fence.network, ())
+
+
 def prepare(fence: Fence) -> int | None:
     """A ruleset with the rules of this fence for `enter`, so that a process can do most of the work
     before it knows which files it gets. Without Landlock there is none."""

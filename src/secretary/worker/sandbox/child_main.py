@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 from ...core import processes
 from ...core.callables import LazyCallable
 from ...core.errors import FileTooLarge
-from ...core.fence import Fence, enter, prepare
+from ...core.fence import Fence, enter, prepare, warm_up
 from . import codec
 
 #: The file descriptor on which the worker passes the socket.
@@ -319,8 +319,7 @@ class ForkServer:
 
     def serve(self) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        if ruleset := prepare(self._fence):  # opens the paths of the system for all forks
-            os.close(ruleset)
+        warm_up(self._fence)
         gc.collect()
         gc.freeze()  # otherwise a collection in the fork would copy all pages
         self._fork()
