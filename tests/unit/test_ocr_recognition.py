@@ -1,6 +1,7 @@
 """From an image to its text, with the real engine."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
@@ -9,6 +10,7 @@ from PIL import Image, ImageDraw, ImageOps
 from secretary.core.errors import EngineUnavailable
 from secretary.documents.ocr.engines import open_engine
 from secretary.documents.ocr.images import open_frame
+from secretary.documents.ocr.preprocess import analyse
 from secretary.documents.ocr.recognition import OcrResult, recognise, recognise_upright
 
 from ..error_rate import character_error_rate
@@ -188,6 +190,37 @@ def test_a_drawing_has_next_to_no_text() -> None:
     for offset in range(40, 360, 40):
         draw.ellipse((offset, offset, 800 - offset, 600 - offset // 2), outline=0, width=3)
     assert len(read(picture).text) < 10
+
+
+KINDS = ("note", "list", "roster", "prose", "ruled table", "plain table", "numbers", "receipt")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rotation", [0, 90, 180, 270])
+def test_an_image_is_turned_only_if_it_is_not_upright(bench: Any, kind: str, rotation: int) -> None:
+    """Short lists, rosters, tables and columns of numbers look alike in any orientation."""
+    wanted = (kind, rotation)
+    generated = bench("corpus.pictures").pictures(88)
+    picture = next(each for each in generated if (each.kind, each.rotation) == wanted)
+    assert read(picture.image, None).rotation == -rotation % 360
+
+
+@pytest.mark.parametrize("number", [0, 1, 7, 17, 33])
+def test_a_photograph_has_no_text(bench: Any, number: int) -> None:
+    photograph = list(bench("corpus.pictures").photographs(number + 1))[number]
+    assert read(photograph.image, None).markdown == ""
+
+
+def test_the_rules_of_a_table_do_not_change_how_its_letters_are_scaled() -> None:
+    ruled = Image.new("L", (700, 400), 255)
+    draw = ImageDraw.Draw(ruled)
+    for y in range(20, 400, 60):
+        draw.rectangle((20, y, 680, y + 1), fill=0)
+    rules_only = analyse(ruled)
+    printed = page(ENGLISH).resize((700, 400))
+    with_rules = Image.composite(printed, ruled, ruled)
+    assert rules_only.line_count <= 6
+    assert analyse(with_rules).line_height == pytest.approx(analyse(printed).line_height, rel=0.3)
 
 
 def test_the_same_picture_gives_the_same_result() -> None:

@@ -61,6 +61,12 @@ class OcrEngine(Protocol):
         """Return the lines of an upright image (mode `L`) in reading order; none if it is blank."""
         ...
 
+    def read_scattered(
+        self, image: "Image.Image", *, languages: str, dpi: int | None
+    ) -> list[OcrLine]:
+        """Return single words anywhere in an image in which `read` finds no lines."""
+        ...
+
 
 @functools.cache
 def open_engine(name: str = "tesseract", data_directory: str | None = None) -> OcrEngine:

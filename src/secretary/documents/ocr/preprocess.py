@@ -1,6 +1,6 @@
 """Prepares an image for OCR: deskewed, dark on white, with letters of a good size."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy
@@ -11,7 +11,7 @@ Grey = NDArray[numpy.float32]
 #: Analyse a thumbnail of this size: enough to separate lines of small print on an A4 page.
 ANALYSIS_PIXELS = 1_000_000
 #: Degrees. More is not the skew of a scanned page.
-MAX_SKEW = 12.0
+MAX_SKEW = 16.0
 #: Degrees. The engine copes with less, and rotating blurs.
 MIN_SKEW = 0.4
 #: How many ink pixels are projected; more do not improve the estimate.
@@ -29,6 +29,8 @@ LOW_NOISY_LINE = 17.0
 #: Lower lines are not letters.
 NO_LINE = 5.0
 MAX_ENLARGEMENT = 4.0
+#: Ink of at least this many pixels in a row, and this fraction of the width, is a rule.
+MIN_RULE, RULE_SHARE = 50, 12
 #: Share of isolated dark pixels from which an image is despeckled. Print has next to none.
 SPECK_SHARE = 0.003
 QUIET_NOISE = 8.0
@@ -66,10 +68,13 @@ class ImageAnalysis:
     is_inverted: bool
     #: The brightness of the paper on a coarse grid, or None if the lighting is even.
     background: Image.Image | None
-    #: Whether lines of text run from top to bottom.
+    #: Whether lines of text seem to run from top to bottom. The ink of a ruled table or a short
+    #: list says little, so this only decides which orientation is tried first.
     is_sideways: bool
-    #: Degrees clockwise that level the lines, after a sideways page was turned.
-    skew: float
+    #: Degrees clockwise that level the lines of an upright page, and of a sideways one after a
+    #: quarter turn.
+    upright_skew: float
+    sideways_skew: float
     #: The number of text lines, and their height in pixels of the full-size image.
     line_count: int
     line_height: float | None
@@ -79,27 +84,22 @@ class ImageAnalysis:
     def is_blank(self) -> bool:
         return not self.contrast
 
+    def skew(self, rotation: int) -> float:
+        skew = self.sideways_skew if rotation % 180 else self.upright_skew
+        return skew if abs(skew) >= MIN_SKEW else 0.0
+
 
 @dataclass(frozen=True, slots=True)
-class PreparedImage:
+class OrientedImage:
+    """A prepared image in one orientation."""
+
     image: Image.Image
     dpi: int | None
-    #: Rotation and deskewing applied so far, in degrees clockwise.
+    #: Degrees clockwise that the image was turned by, and was deskewed by in addition.
     rotation: int
     skew: float
     #: A strip with a few lines, to try out languages and rotations.
     sample: Band | None
-
-    def rotated(self, degrees: int) -> "PreparedImage":
-        if not degrees:
-            return self
-        sample = self.sample if degrees == 180 else None
-        return replace(
-            self,
-            image=self.image.transpose(QUARTER_TURNS[degrees]),
-            rotation=(self.rotation + degrees) % 360,
-            sample=sample and Band(1 - sample.bottom, 1 - sample.top),
-        )
 
     def sample_image(self) -> Image.Image:
         width, height = self.image.size
@@ -110,6 +110,36 @@ class PreparedImage:
         else:
             return self.image
         return self.image.crop(band)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedImage:
+    """An image as engines read it best, before it is turned and deskewed."""
+
+    image: Image.Image
+    dpi: int | None
+    analysis: ImageAnalysis
+
+    def oriented(self, rotation: int) -> OrientedImage:
+        """Turn the image clockwise by a multiple of 90 degrees, and level its lines."""
+        turned = self.image.transpose(QUARTER_TURNS[rotation]) if rotation else self.image
+        skew = self.analysis.skew(rotation)
+        image = turned
+        if skew:
+            image = turned.rotate(-skew, Image.Resampling.BICUBIC, expand=True, fillcolor=255)
+        sample = self._sample(rotation)
+        if sample is not None and image.height != turned.height:  # it has grown on all sides
+            share = turned.height / image.height
+            sample = Band((sample.top - 0.5) * share + 0.5, (sample.bottom - 0.5) * share + 0.5)
+        if min(image.size) < 30 * MARGIN:
+            image = ImageOps.expand(image, MARGIN, fill=255)
+        return OrientedImage(image, self.dpi, rotation, skew, sample)
+
+    def _sample(self, rotation: int) -> Band | None:
+        sample = self.analysis.sample
+        if sample is None or self.analysis.is_sideways != bool(rotation % 180):
+            return None  # it was measured in the other direction
+        return Band(1 - sample.bottom, 1 - sample.top) if rotation >= 180 else sample
 
 
 def despeckle(grey: Image.Image) -> Image.Image:
@@ -151,13 +181,14 @@ def analyse(picture: Image.Image) -> ImageAnalysis:
     darkness = numpy.asarray(paper, numpy.float32) - small
     contrast = float(numpy.percentile(darkness, 99.8)) if darkness.size else 0.0
     if contrast < max(MIN_CONTRAST, NOISE_FACTOR * _noise_level(small)):
-        return ImageAnalysis(0.0, is_inverted, None, False, 0.0, 0, None, None)
-    ink = darkness > contrast * 0.4
-    is_sideways, skew = _estimate_rotation(ink)
+        return ImageAnalysis(0.0, is_inverted, None, False, 0.0, 0.0, 0, None, None)
+    ink = _without_rules(darkness > contrast * 0.4)
+    is_sideways, upright_skew, sideways_skew = _estimate_rotation(ink)
+    skew = sideways_skew if is_sideways else upright_skew
     # The ink in each row of the deskewed image.
-    upright = numpy.rot90(ink, -1) if is_sideways else ink
-    row_count, width = upright.shape
-    y, x = numpy.nonzero(upright)
+    turned = numpy.rot90(ink, -1) if is_sideways else ink
+    row_count, width = turned.shape
+    y, x = numpy.nonzero(turned)
     rows = numpy.rint(y + (x - width / 2) * numpy.tan(numpy.radians(skew)))
     profile = numpy.bincount(numpy.clip(rows, 0, row_count - 1).astype(int), minlength=row_count)
     lines = _find_lines(profile)
@@ -170,11 +201,39 @@ def analyse(picture: Image.Image) -> ImageAnalysis:
         is_inverted=is_inverted,
         background=Image.fromarray(background) if darkest < 0.8 * brightest else None,
         is_sideways=is_sideways,
-        skew=skew if abs(skew) >= MIN_SKEW else 0.0,
+        upright_skew=upright_skew,
+        sideways_skew=sideways_skew,
         line_count=len(lines),
         line_height=height * scale if has_lines else None,
         sample=_choose_sample(profile, lines),
     )
+
+
+def _without_rules(ink: NDArray[numpy.bool_]) -> NDArray[numpy.bool_]:
+    """Remove the rules of tables and frames, which would pass for lines of text."""
+    rules = _long_runs(ink) | _long_runs(ink.T).T
+    text = ink & ~rules
+    return text if text.any() else ink
+
+
+def _long_runs(ink: NDArray[numpy.bool_]) -> NDArray[numpy.bool_]:
+    """Mark the ink in horizontal runs too long for a letter."""
+    height, width = ink.shape
+    length = max(MIN_RULE, width // RULE_SHARE)
+    if width <= length:
+        return numpy.zeros_like(ink)
+    counts = numpy.zeros((height, width + 1), numpy.int32)
+    numpy.cumsum(ink, axis=1, out=counts[:, 1:])
+    is_start = counts[:, length:] - counts[:, :-length] == length
+    if not is_start.any():
+        return numpy.zeros_like(ink)
+    starts = numpy.zeros((height, width + 1), numpy.int32)
+    starts[:, : is_start.shape[1]] = is_start
+    numpy.cumsum(starts, axis=1, out=starts)
+    # A pixel belongs to a run if one starts at it or less than `length` pixels before it.
+    before = numpy.zeros((height, width), numpy.int32)
+    before[:, length:] = starts[:, : width - length]
+    return starts[:, :width] > before
 
 
 def _estimate_background(grey: Grey) -> Grey:
@@ -188,7 +247,8 @@ def _estimate_background(grey: Grey) -> Grey:
     )
 
 
-def _estimate_rotation(ink: NDArray[numpy.bool_]) -> tuple[bool, float]:
+def _estimate_rotation(ink: NDArray[numpy.bool_]) -> tuple[bool, float, float]:
+    """Return whether lines seem to run down the page, and its skew if they do not or do."""
     y, x = numpy.nonzero(ink)
     if len(y) > MAX_INK_PIXELS:
         indexes = numpy.linspace(0, len(y) - 1, MAX_INK_PIXELS).astype(numpy.intp)
@@ -197,7 +257,7 @@ def _estimate_rotation(ink: NDArray[numpy.bool_]) -> tuple[bool, float]:
     upright, clear = _estimate_skew(across, down)
     # Coordinates after a quarter turn clockwise.
     sideways, clearer = _estimate_skew(len(ink) - 1 - down, across)
-    return (True, sideways) if clearer > SIDEWAYS_RATIO * clear else (False, upright)
+    return clearer > SIDEWAYS_RATIO * clear, upright, sideways
 
 
 def _estimate_skew(x: Grey, y: Grey) -> tuple[float, float]:
@@ -267,28 +327,11 @@ def prepare(grey: Image.Image, analysis: ImageAnalysis, dpi: int | None) -> Prep
         grey = grey.resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0)
     if is_noisy and scale >= 1:
         grey = grey.filter(ImageFilter.BoxBlur(1))
-    if analysis.is_sideways:
-        grey = grey.transpose(QUARTER_TURNS[90])
-    height = grey.height
-    if analysis.skew:
-        grey = grey.rotate(-analysis.skew, Image.Resampling.BICUBIC, expand=True, fillcolor=255)
-    if min(grey.size) < 30 * MARGIN:
-        grey = ImageOps.expand(grey, MARGIN, fill=255)
-    sample = analysis.sample
-    if sample is not None and grey.height != height:  # it has grown on all sides
-        share = height / grey.height
-        sample = Band((sample.top - 0.5) * share + 0.5, (sample.bottom - 0.5) * share + 0.5)
     new_dpi = round(dpi * scale) if dpi else None
     if not dpi and analysis.line_height is not None:
         estimate = analysis.line_height * scale / LINE_SHARE * 72 / USUAL_POINTS
         new_dpi = round(min(max(estimate, 70), 600))
-    return PreparedImage(
-        image=grey,
-        dpi=new_dpi,
-        rotation=90 if analysis.is_sideways else 0,
-        skew=analysis.skew,
-        sample=sample,
-    )
+    return PreparedImage(grey, new_dpi, analysis)
 
 
 def _scale(grey: Image.Image, line_height: float | None, low: float) -> float:

@@ -77,6 +77,11 @@ class RapidOcr:
     def languages(self) -> tuple[str, ...]:
         return LANGUAGES if self._models else ()
 
+    def read_scattered(
+        self, image: "Image.Image", *, languages: str, dpi: int | None
+    ) -> list[OcrLine]:
+        return []  # `read` finds words anywhere
+
     def read(self, image: "Image.Image", *, languages: str, dpi: int | None) -> list[OcrLine]:
         codes = language_codes(languages)
         missing = [code for code in codes if code not in LANGUAGES]

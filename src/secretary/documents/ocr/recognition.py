@@ -14,19 +14,25 @@ from ..markdown import escape_inline, escape_line_start, pipe_table
 from ..pages import PageReading, PageTask, PendingPage, finish_page
 from .engines import OcrEngine, OcrLine, OcrWord, open_engine, weighted_median
 from .images import dpi_of, open_frame
-from .preprocess import PreparedImage, analyse, despeckle, prepare
+from .preprocess import OrientedImage, PreparedImage, analyse, despeckle, prepare
 
 #: Used together if the language cannot be detected, as far as installed.
 USUAL_LANGUAGES = ("deu", "eng")
 #: Pages with fewer lines skip language detection, which would take as long as reading them.
 SHORT_PAGE = 12
-#: Below this confidence a page may be upside down, or contain no text.
+#: Below this confidence a page may be upside down, or contain no text: text that is upside down is
+#: read with 20 to 50, upright text with 70 to 97.
 POOR_CONFIDENCE = 65.0
-#: From this confidence on no other rotation is tried.
-GOOD_CONFIDENCE = 80.0
+#: Fewer letters do not show that an orientation is right: `Wi` can be `!M`.
 CONVINCING_LETTERS = 15
-#: How much better another rotation must score to be chosen.
-ROTATION_MARGIN = 12.0
+#: Fewer letters that are hardly recognised are not text; one or two must be certain.
+FEW_LETTERS = 40
+CERTAIN_CONFIDENCE = 90.0
+#: How many times more must be recognised before an image is turned.
+ROTATION_MARGIN = 1.25
+MANY_PIXELS = 2_000_000
+#: Larger images are scaled down to look for single words: every speck would be tried as a letter.
+SCATTERED_SIDE = 1500
 #: Lines below are specks and drawings mistaken for letters.
 NO_TEXT_CONFIDENCE = 45.0
 
@@ -84,20 +90,21 @@ def recognise(
     if analysis.is_blank:
         return OcrResult(languages=codes)
     prepared = prepare(grey, analysis, dpi)
-    if codes:
-        if analysis.is_sideways:
-            prepared, _ = _find_rotation(prepared, engine, codes)
-        return _read_any_rotation(prepared, engine, codes)
-    if analysis.line_count < SHORT_PAGE and not analysis.is_sideways:
-        return _read_any_rotation(prepared, engine, _default_languages(engine))
-    prepared, sample = _find_rotation(prepared, engine, _probe_language(engine))
+    if codes or analysis.line_count < SHORT_PAGE:
+        return _read_best(prepared, engine, codes or _default_languages(engine))
+    oriented, sample = _read_sample(prepared, engine, _probe_language(engine))
     language = detect_language(sample, engine.languages())
     if language is None:
-        return _read(prepared, engine, _default_languages(engine))
-    reading = _read(prepared, engine, language)
+        return _read_best(prepared, engine, _default_languages(engine), oriented.rotation)
+    reading = _read_best(prepared, engine, language, oriented.rotation)
     parts = reading.text.split("\n\n")
     others = {detect_language(part, engine.languages()) for part in parts} - {None, language}
-    return _read(prepared, engine, _default_languages(engine, language)) if others else reading
+    if not others:
+        return reading
+    both = engine.read(
+        oriented.image, languages=_default_languages(engine, language), dpi=prepared.dpi
+    )
+    return _result(both, oriented, _default_languages(engine, language))
 
 
 def recognise_upright(image: Image.Image, *, engine: OcrEngine, languages: str | None) -> OcrResult:
@@ -107,52 +114,113 @@ def recognise_upright(image: Image.Image, *, engine: OcrEngine, languages: str |
     analysis = analyse(grey)
     if analysis.is_blank:
         return OcrResult(languages=codes)
-    upright = replace(analysis, is_sideways=False, skew=0.0)
-    return _read(prepare(grey, upright, None), engine, codes)
+    prepared = prepare(grey, replace(analysis, upright_skew=0.0), None)
+    upright = prepared.oriented(0)
+    lines = engine.read(upright.image, languages=codes, dpi=upright.dpi)
+    return _result(lines, upright, codes) if lines else _read_words(prepared, engine, codes)
 
 
-def _read_any_rotation(prepared: PreparedImage, engine: OcrEngine, languages: str) -> OcrResult:
-    reading = _read(prepared, engine, languages)
-    if reading.confidence >= POOR_CONFIDENCE:
-        return reading
-    other, _ = _find_rotation(prepared, engine, languages)
-    if other.rotation == prepared.rotation:
-        return reading
-    return max(reading, _read(other, engine, languages), key=lambda each: each.confidence)
+def _read_best(
+    prepared: PreparedImage, engine: OcrEngine, languages: str, likely: int | None = None
+) -> OcrResult:
+    """Read an image in the orientation in which most is recognised."""
+    best: tuple[float, Sequence[OcrLine], OrientedImage] | None = None
+    for rotation in _rotations(prepared, likely):
+        oriented = prepared.oriented(rotation)
+        lines = engine.read(oriented.image, languages=languages, dpi=oriented.dpi)
+        if not lines and oriented.image.width * oriented.image.height > MANY_PIXELS:
+            break  # Turned lines are seen as well, though not understood; do not try four times.
+        if _is_convincing(lines, rotation):
+            return _result(lines, oriented, languages)
+        score = _recognised(lines) * (1 if rotation else ROTATION_MARGIN)
+        if lines and (best is None or score > best[0]):
+            best = score, lines, oriented
+    return (
+        _result(best[1], best[2], languages) if best else _read_words(prepared, engine, languages)
+    )
 
 
-def _find_rotation(
+def _read_words(prepared: PreparedImage, engine: OcrEngine, languages: str) -> OcrResult:
+    """Read an image without lines: a sign, a label, or a photograph without any text."""
+    upright = prepared.oriented(0)
+    image = upright.image
+    image.thumbnail((SCATTERED_SIDE, SCATTERED_SIDE))
+    lines = engine.read_scattered(image, languages=languages, dpi=None)
+    return _result(lines, upright, languages) if lines else OcrResult(languages=languages)
+
+
+def _read_sample(
     prepared: PreparedImage, engine: OcrEngine, languages: str
-) -> tuple[PreparedImage, str]:
+) -> tuple[OrientedImage, str]:
     """Return the orientation in which a few lines are read best, and their text."""
-    best, best_score, text = prepared, -1.0, ""
-    for degrees in (0, 180, 90, 270):
-        rotated = prepared.rotated(degrees)
-        lines = engine.read(rotated.sample_image(), languages=languages, dpi=prepared.dpi)
-        # Confidence in a few letters counts less: `Wi` can be `!M`.
-        letters = sum(len(line.text) for line in lines)
-        score = _confidence(lines) * min(1.0, letters / CONVINCING_LETTERS)
-        if score > best_score + (ROTATION_MARGIN if degrees else 0):
-            best, best_score, text = rotated, score, as_text(lines)
-        if score >= GOOD_CONFIDENCE:
-            break
-    return best, text
+    best: tuple[float, OrientedImage, str] | None = None
+    for rotation in _rotations(prepared, None):
+        oriented = prepared.oriented(rotation)
+        lines = engine.read(oriented.sample_image(), languages=languages, dpi=oriented.dpi)
+        text = as_text(lines)
+        if _is_convincing(lines, rotation):
+            return oriented, text
+        score = _recognised(lines) * (1 if rotation else ROTATION_MARGIN)
+        if best is None or score > best[0]:
+            best = score, oriented, text
+    assert best
+    return best[1], best[2]
 
 
-def _read(prepared: PreparedImage, engine: OcrEngine, languages: str) -> OcrResult:
-    lines = []
-    for line in engine.read(prepared.image, languages=languages, dpi=prepared.dpi):
+def _rotations(prepared: PreparedImage, likely: int | None) -> list[int]:
+    """Return all orientations, the most likely ones first."""
+    order = [90, 270, 0, 180] if prepared.analysis.is_sideways else [0, 180, 90, 270]
+    return order if likely is None else sorted(order, key=lambda rotation: rotation != likely)
+
+
+def _is_convincing(lines: Sequence[OcrLine], rotation: int) -> bool:
+    """Whether no other orientation has to be tried."""
+    letters = sum(len(line.text) for line in lines)
+    enough = letters >= (CONVINCING_LETTERS if rotation else 1)
+    return enough and _confidence(lines) >= POOR_CONFIDENCE and not _is_vertical(lines)
+
+
+def _recognised(lines: Sequence[OcrLine]) -> float:
+    """Return how much was recognised: letters, weighted by confidence."""
+    letters = sum(len(line.text) for line in lines)
+    score = _confidence(lines) * letters
+    return score / 2 if _is_vertical(lines) else score
+
+
+def _is_vertical(lines: Sequence[OcrLine]) -> bool:
+    """Whether most of the text runs down the image: engines read that too, but out of order."""
+    letters = {True: 0, False: 0}
+    for line in lines:
+        left, top, right, bottom = line.box
+        if len(line.text) >= 3:
+            letters[bottom - top > right - left] += len(line.text)
+    return letters[True] > letters[False]
+
+
+def _result(lines: Sequence[OcrLine], oriented: OrientedImage, languages: str) -> OcrResult:
+    kept = []
+    for line in lines:
         has_letters = any(map(str.isalnum, line.text))
         if line.confidence >= (NO_TEXT_CONFIDENCE if has_letters else POOR_CONFIDENCE):
-            lines.append(line)
+            kept.append(line)
+    if _is_noise(kept):
+        return OcrResult(languages=languages)
     return OcrResult(
-        text=as_text(lines),
-        markdown=as_markdown(lines),
-        confidence=round(_confidence(lines), 1),
+        text=as_text(kept),
+        markdown=as_markdown(kept),
+        confidence=round(_confidence(kept), 1),
         languages=languages,
-        rotation=prepared.rotation,
-        skew=round(prepared.skew, 1),
+        rotation=oriented.rotation,
+        skew=round(oriented.skew, 1),
     )
+
+
+def _is_noise(lines: Sequence[OcrLine]) -> bool:
+    """Whether these few letters are shapes in a photograph."""
+    letters = sum(map(str.isalnum, "".join(line.text for line in lines)))
+    if letters < 3:
+        return _confidence(lines) < CERTAIN_CONFIDENCE
+    return letters < FEW_LETTERS and _confidence(lines) < POOR_CONFIDENCE
 
 
 def _confidence(lines: Sequence[OcrLine]) -> float:

@@ -25,6 +25,8 @@ SYSTEM_DIRECTORIES = (
 )
 #: Data files that are not languages: orientation detection, equations.
 NOT_LANGUAGES = frozenset({"osd", "equ", "snum"})
+#: Confidence from which scattered words of four letters and more, and of three, are text.
+CERTAIN, CERTAIN_IF_SHORT = 75.0, 88.0
 #: How many combinations of languages stay loaded; each takes 20 to 60 MB.
 MAX_LOADED_APIS = 3
 
@@ -48,22 +50,28 @@ class Tesseract:
         return tuple(sorted(self._data))
 
     def read(self, image: "Image.Image", *, languages: str, dpi: int | None) -> list[OcrLine]:
+        return self._read(image, languages, dpi, _library().PSM.AUTO)
+
+    def read_scattered(
+        self, image: "Image.Image", *, languages: str, dpi: int | None
+    ) -> list[OcrLine]:
+        lines = self._read(image, languages, dpi, _library().PSM.SPARSE_TEXT)
+        return [line for line in lines if _is_certain(line)]
+
+    def _read(
+        self, image: "Image.Image", languages: str, dpi: int | None, segmentation: int
+    ) -> list[OcrLine]:
         api = self._api(languages)
         library = _library()
         width, height = image.size
         try:
+            api.SetPageSegMode(segmentation)
             api.SetImageBytes(image.tobytes(), width, height, 1, width)
             if dpi:
                 api.SetSourceResolution(dpi)
-            lines = _lines(api, library)
-            if not lines:
-                # Page layout analysis rejects a single word, or a few scattered ones.
-                api.SetPageSegMode(library.PSM.SPARSE_TEXT)
-                lines = _lines(api, library)
-            return lines
+            return _lines(api, library)
         finally:
             # What it learned from this page must not influence the next.
-            api.SetPageSegMode(library.PSM.AUTO)
             api.ClearAdaptiveClassifier()
             api.Clear()
 
@@ -119,6 +127,12 @@ class Tesseract:
         api.SetVariable("debug_file", os.devnull)
         self._loaded[key] = api
         return api
+
+
+def _is_certain(line: OcrLine) -> bool:
+    """Whether a scattered word is text: the shapes in a photograph pass for short, unclear ones."""
+    letters = sum(map(str.isalnum, line.text))
+    return letters >= 3 and line.confidence >= (CERTAIN if letters >= 4 else CERTAIN_IF_SHORT)
 
 
 @functools.cache
