@@ -207,9 +207,7 @@ def _grainy(image: Image.Image, deviation: float, chance: random.Random) -> Imag
 
 
 def _paper(image: Image.Image) -> tuple[int, ...]:
-    colour = image.getpixel((2, 2))
-    assert isinstance(colour, tuple)
-    return colour
+    return tuple(numpy.median(numpy.asarray(image)[:20], axis=(0, 1)).astype(int).tolist())
 
 
 def _scene(chance: random.Random) -> Image.Image:
