@@ -6,7 +6,7 @@ import numpy
 import pytest
 from PIL import Image
 
-from secretary.media.slide_alignment import SlideImage, align_slides
+from secretary.media.slides import SlideImage, align_slides
 from tests.video_files import Picture, five_slides, slide
 
 TEXTS = [

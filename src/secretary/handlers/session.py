@@ -28,7 +28,7 @@ from ..jobs.handler import JobContext, handles
 from ..jobs.job_log import counted
 from ..llm.templates import Rendered, Template, parse
 from ..llm.templates.template import FieldType
-from ..media.slide_alignment import SlideImage
+from ..media.slides import SlideImage
 from ..media.speech.engines import TimedText, Transcription
 from ..media.transcript import (
     SRT_FILE,
@@ -93,7 +93,7 @@ P = TypeVar("P", bound=SourceParameters)
 
 READ_PAGE: LazyCallable[TalkPage] = LazyCallable("web.page", "read_talk_page", returns=TalkPage)
 ALIGN: LazyCallable[list[int | None]] = LazyCallable(
-    "media.slide_alignment", "align_slides", returns=list[int | None]
+    "media.slides", "align_slides", returns=list[int | None]
 )
 PAGE_TIMEOUT = timedelta(minutes=2)
 ALIGN_TIMEOUT = timedelta(minutes=10)

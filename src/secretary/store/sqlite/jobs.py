@@ -24,7 +24,7 @@ from ...core.json_codec import encode_json_text
 from ..claims import JobClass
 from ..jobs import Added, CallbackKey, IdempotencyKey, JobQuery
 from ..stats import FinishedJob, JobCharge, count_finished, wait_of
-from . import callbacks, outbox, schema
+from . import outbox, schema
 from .queries import (
     Term,
     charge,
@@ -59,12 +59,12 @@ def add(
         return known
     if callback is not None and idempotency is None:
         (job,) = jobs
-        if (repeated := callbacks.find_repeated(db, job, callback)) is not None:
+        if (repeated := outbox.find_repeated(db, job, callback)) is not None:
             return Added([repeated], replayed=True)
     charge(db, charges)
     if callback is not None and idempotency is None:
         (job,) = jobs
-        job, replaced = callbacks.take_over(db, job, callback)
+        job, replaced = outbox.take_over(db, job, callback)
         if replaced is not None:
             cancel(db, JobQuery(job_id=replaced))
         jobs = [job]
@@ -434,7 +434,7 @@ def tidy(db: apsw.Connection, last_scope: str) -> str:
     returned scope."""
     now = schema.microseconds(utc_now())
     db.execute("DELETE FROM idempotency_keys WHERE expires_at < ?", (now,))
-    callbacks.drop_expired(db)
+    outbox.drop_expired_callbacks(db)
     # The newest trace stays in any case: it may have the highest revision.
     db.execute(
         "DELETE FROM traces WHERE revision <="

@@ -17,7 +17,7 @@ from ..jobs import Changes, JobQuery, Notifier, Page
 from ..outbox import DueEvent, EventCapacity
 from ..stats import FinishedJob, StatsBuffer, Throughput
 from ..transfer import Kind, Record, RecordId
-from . import callbacks, claims, outbox, queries, transfer
+from . import claims, outbox, queries, transfer
 from . import jobs as job_actions
 from .connection import Readers, WakeUp, Writer, unavailable_error
 from .schema import prepare
@@ -109,7 +109,7 @@ class SqliteStore:
 
     add = _write(job_actions.add, durable=True, heavy=_adds_many, wakes=True)
 
-    reporting_job = _read(callbacks.reporting_job)
+    reporting_job = _read(outbox.reporting_job)
 
     async def get(self, job_id: str) -> Job:
         return await self._read_one(partial(queries.get_job, job_id=job_id))
