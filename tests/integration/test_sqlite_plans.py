@@ -19,7 +19,6 @@ from secretary.store.sqlite import claims as ending
 from secretary.store.sqlite import claims as report
 from secretary.store.sqlite import jobs as line
 from secretary.store.sqlite import outbox as events
-from secretary.store.sqlite import outbox as sqlite_outbox
 from secretary.store.sqlite import queries as changes
 from secretary.store.sqlite import queries as reading
 from secretary.store.sqlite import queries as searching
@@ -317,7 +316,7 @@ def test_a_repeated_submission_is_found_by_its_key(db: apsw.Connection) -> None:
             job = Job(webhook=Webhook(url=BIG, token=token))
             line.add(db, [job], callback=key)
             line.add(db, [Job(webhook=job.webhook)], callback=CallbackKey("one", token))
-        assert sqlite_outbox.reporting_job(db, "job-0") is None
+        assert events.reporting_job(db, "job-0") is None
 
     for text in plans_of(db, work):
         assert "SCAN callbacks" not in text and "SCAN contents" not in text, text
