@@ -205,6 +205,14 @@ def test_an_image_is_turned_only_if_it_is_not_upright(bench: Any, kind: str, rot
     assert read(picture.image, None).rotation == -rotation % 360
 
 
+def test_a_ruled_table_is_read_as_a_table(bench: Any) -> None:
+    generated = bench("corpus.pictures").pictures(5)
+    picture = next(each for each in generated if each.kind == "ruled table")
+    rows = read(picture.image, None).markdown.splitlines()
+    assert len(rows) == len(picture.lines) + 1  # and the line below the head
+    assert rows[0] == "| Name | Town | Amount |"
+
+
 @pytest.mark.parametrize("number", [0, 1, 7, 17, 33])
 def test_a_photograph_has_no_text(bench: Any, number: int) -> None:
     photograph = list(bench("corpus.pictures").photographs(number + 1))[number]

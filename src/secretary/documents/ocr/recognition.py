@@ -373,6 +373,8 @@ def _escaped(text: str) -> str:
 
 #: A gap between words of this many x-heights separates two table cells.
 WIDE_GAP = 2.2
+#: Vertical rules of a table, as engines read them.
+TABLE_RULES = {"|", "¦", "||", "[", "]"}
 MIN_ROWS = 3
 #: Longer cells are text columns, not table cells.
 MAX_CELL_CHARACTERS = 60
@@ -427,9 +429,14 @@ def table_markdown(rows: Sequence[Sequence[str]]) -> str:
 
 def _cells(line: OcrLine) -> list[OcrWord]:
     cells: list[OcrWord] = []
+    is_separate = True
     for word in line.words:
-        if cells and word.left - cells[-1].right <= WIDE_GAP * line.height:
+        if word.text in TABLE_RULES:
+            is_separate = True
+            continue
+        if not is_separate and word.left - cells[-1].right <= WIDE_GAP * line.height:
             last = cells.pop()
             word = OcrWord(f"{last.text} {word.text}", last.left, word.right)
         cells.append(word)
+        is_separate = False
     return cells
