@@ -348,10 +348,12 @@ class Connection(HttpToolsProtocol):
             self._feed(data[start:end])
             start = end
         self._unparsed = b"" if self._is_refused else data[start:]
+        was_held = self.flow.is_held
         self.flow.is_held = bool(self._unparsed) or self._is_refused
         if self.flow.is_held:
             self.flow.pause_reading()
-        elif not self.pipeline and not self.transport.is_closing():
+        elif was_held and not self.pipeline and not self.transport.is_closing():
+            # Only what was paused here: uvicorn pauses reading while a body waits for the handler.
             self.flow.resume_reading()
 
     def _feed(self, data: bytes) -> None:
