@@ -190,7 +190,7 @@ OFFICE_FILES = [
         file="a.xlsx",
     ),
     an_office_file(
-        "one text in all cells", office.strings_again_and_again, "OUT_OF_MEMORY", file="a.xlsx"
+        "one text in all cells", office.strings_again_and_again, "FILE_TOO_LARGE", file="a.xlsx"
     ),
     an_office_file(
         "cells without end",

@@ -18,10 +18,8 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     WithJsonSchema,
     computed_field,
-    model_serializer,
 )
 
 from .json_codec import is_valid_unicode
@@ -175,12 +173,8 @@ class JobWarning(StoredModel):
     code: str
     message: str
     #: Where it happened, if it was on one page or at one time (in seconds).
-    page: int | None = None
-    time: float | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_none(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in serialize(self).items() if value is not None}
+    page: int | None = Field(default=None, exclude_if=lambda page: page is None)
+    time: float | None = Field(default=None, exclude_if=lambda time: time is None)
 
 
 #: Dropped from endpoints, so that a host has one name.
