@@ -34,7 +34,7 @@ GOODS = (
 SENTENCES = (
     "The meeting starts at nine in the large room on the second floor.",
     "Please bring the signed forms and a copy of your passport.",
-    "Visitors are asked to register at the front desk before they enter.",
+    "Visitors are asked to register at the main entrance before they enter.",
     "The library is closed on public holidays and on the first Monday in May.",
     "All results were checked twice and sent to the office by mail.",
     "Our next train leaves from platform four in twenty minutes.",
@@ -44,6 +44,8 @@ SENTENCES = (
     "Questions about the invoice are answered by the team in Vienna.",
 )
 KINDS = ("note", "list", "roster", "prose", "ruled table", "plain table", "numbers", "receipt")
+#: Degrees clockwise, in turn.
+ROTATIONS = (0, 0, 0, 90, 0, 180, 0, 0, 270, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -58,31 +60,34 @@ class Picture:
     skew: float
 
 
-def pictures(count: int = 200, seed: int = 1) -> Iterator[Picture]:
-    """Every kind in every orientation: each fourth picture is turned by 90, 180 or 270 degrees."""
-    for number in range(count):
-        chance = random.Random(seed * 100_003 + number)
-        kind = KINDS[number % len(KINDS)]
-        font = _font(FONTS[number // len(KINDS) % len(FONTS)], chance.choice((22, 26, 32, 40)))
-        image, lines = LAYOUTS[kind](chance, font)
-        rotation = (0, 0, 0, 90, 0, 180, 0, 0, 270, 0, 0)[number % 11]
-        skew = chance.uniform(-15, 15) if number % 7 == 3 else 0.0
-        image = _coloured(image, chance) if number % 5 == 1 else image
-        image = _noisy(image, chance) if number % 6 == 2 else image
-        if skew:
-            image = image.rotate(
-                -skew, Image.Resampling.BICUBIC, expand=True, fillcolor=_paper(image)
-            )
-        if rotation:
-            image = image.rotate(-rotation, expand=True)
-        yield Picture(f"{number:03}-{kind}", kind, image, lines, rotation, skew)
+def pictures(count: int = 200) -> Iterator[Picture]:
+    """Every kind in every orientation, in eight fonts; some are skewed, noisy or coloured."""
+    yield from map(picture, range(count))
 
 
-def photographs(count: int = 50, seed: int = 1) -> Iterator[Picture]:
+def picture(number: int) -> Picture:
+    chance = random.Random(100_003 + number)
+    kind, rotation = KINDS[number % len(KINDS)], ROTATIONS[number % len(ROTATIONS)]
+    font = _font(FONTS[number // len(KINDS) % len(FONTS)], chance.choice((22, 26, 32, 40)))
+    image, lines = LAYOUTS[kind](chance, font)
+    skew = chance.uniform(-15, 15) if number % 7 == 3 else 0.0
+    image = _coloured(image, chance) if number % 5 == 1 else image
+    image = _noisy(image, chance) if number % 6 == 2 else image
+    if skew:
+        image = image.rotate(-skew, Image.Resampling.BICUBIC, expand=True, fillcolor=_paper(image))
+    if rotation:
+        image = image.rotate(-rotation, expand=True)
+    return Picture(f"{number:03}-{kind}", kind, image, lines, rotation, skew)
+
+
+def photographs(count: int = 50) -> Iterator[Picture]:
     """Scenes without text: gradients, shapes, textures, grain."""
-    for number in range(count):
-        chance = random.Random(seed * 7_919 + number)
-        yield Picture(f"photo-{number:03}", "photograph", _scene(chance), [], 0, 0.0)
+    yield from map(photograph, range(count))
+
+
+def photograph(number: int) -> Picture:
+    scene = _scene(random.Random(7_919 + number))
+    return Picture(f"photo-{number:03}", "photograph", scene, [], 0, 0.0)
 
 
 def _font(name: str, size: int) -> ImageFont.FreeTypeFont:

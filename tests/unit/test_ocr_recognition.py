@@ -199,24 +199,27 @@ KINDS = ("note", "list", "roster", "prose", "ruled table", "plain table", "numbe
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
 def test_an_image_is_turned_only_if_it_is_not_upright(bench: Any, kind: str, rotation: int) -> None:
     """Short lists, rosters, tables and columns of numbers look alike in any orientation."""
-    wanted = (kind, rotation)
-    generated = bench("corpus.pictures").pictures(88)
-    picture = next(each for each in generated if (each.kind, each.rotation) == wanted)
+    corpus = bench("corpus.pictures")
+    number = next(
+        number
+        for number in range(88)
+        if (KINDS[number % 8], corpus.ROTATIONS[number % 11]) == (kind, rotation)
+    )
+    picture = corpus.picture(number)
+    assert (picture.kind, picture.rotation) == (kind, rotation)
     assert read(picture.image, None).rotation == -rotation % 360
 
 
 def test_a_ruled_table_is_read_as_a_table(bench: Any) -> None:
-    generated = bench("corpus.pictures").pictures(5)
-    picture = next(each for each in generated if each.kind == "ruled table")
+    picture = bench("corpus.pictures").picture(KINDS.index("ruled table"))
     rows = read(picture.image, None).markdown.splitlines()
     assert len(rows) == len(picture.lines) + 1  # and the line below the head
     assert rows[0] == "| Name | Town | Amount |"
 
 
-@pytest.mark.parametrize("number", [0, 1, 7, 17, 33])
+@pytest.mark.parametrize("number", [1, 7, 16])
 def test_a_photograph_has_no_text(bench: Any, number: int) -> None:
-    photograph = list(bench("corpus.pictures").photographs(number + 1))[number]
-    assert read(photograph.image, None).markdown == ""
+    assert read(bench("corpus.pictures").photograph(number).image, None).markdown == ""
 
 
 def test_the_rules_of_a_table_do_not_change_how_its_letters_are_scaled() -> None:

@@ -1,10 +1,12 @@
 """Written subtitles are read back unchanged."""
 
 import itertools
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from secretary.core.json_codec import clean_text
 from secretary.media.speech.engines import TimedText, Transcription
 from secretary.media.subtitles import (
     LINE_LENGTH,
@@ -80,9 +82,13 @@ def test_a_time_is_written_to_the_millisecond(seconds: float) -> None:
 
 
 @given(st.lists(st.builds(TimedText, st.floats(0, 1e6), st.floats(0, 1e6), TEXT), max_size=4), TEXT)
-def test_a_transcription_is_stored_unchanged(segments: list[TimedText], language: str) -> None:
+def test_a_transcription_is_stored_unchanged_but_for_control_characters(
+    segments: list[TimedText], language: str
+) -> None:
     transcription = Transcription(segments=tuple(segments), language=language, confidence=0.5)
-    assert decode_record(encode_record(transcription)) == transcription
+    stored = decode_record(encode_record(transcription))
+    cleaned = [one._replace(text=clean_text(one.text)) for one in segments]
+    assert stored == replace(transcription, segments=tuple(cleaned))
 
 
 def words_of(segments: list[TimedText]) -> list[str]:
