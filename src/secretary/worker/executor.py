@@ -265,7 +265,8 @@ class Execution:
     def _handler_access(self, ctx: JobContext[Any]) -> Access:
         """A handler of the operator fetches its source and uses the cache by itself."""
         if not self._executor.fence_handlers:
-            return Access(self._key, has_environment=True, is_trusted=True)
+            # The same for all jobs, so that they share warm processes.
+            return Access("handlers", has_environment=True, is_trusted=True)
         data = ctx.cache.data_directory
         roots = [*map(str, ctx.sources.roots), *(path or os.curdir for path in sys.path)]
         reads = without_private(roots, [str(data), str(DEFAULT_FILE)])
