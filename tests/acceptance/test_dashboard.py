@@ -62,7 +62,7 @@ class TestJobs:
         page.get_by_role("heading", name="report.pdf").wait_for()
         page.get_by_role("tab", name="Result").click()
         page.locator(".page").nth(1).wait_for()
-        assert "Annual report" in page.locator(".page").first.inner_text()
+        page.locator(".page").first.get_by_text("Annual report").wait_for()
         picture = page.locator(".page img").first
         watched.until("image => image.naturalWidth > 100", picture.element_handle())
         page.get_by_role("button", name="Document").click()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from lxml import etree
 
 from ..core.errors import FileCorrupt, FileTooLarge, InvalidParameters, UnsupportedFile
-from ..documents.office.containers import Element, parse_xml
+from ..documents.office.xml_parser import Element, parse_xml
 from . import talk
 
 MAX_BYTES = 32 * 1024 * 1024

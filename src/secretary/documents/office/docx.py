@@ -25,9 +25,10 @@ from .blocks import (
     repeatable_cell,
     with_author,
 )
-from .containers import Archive, Element, parse_bool, parse_int
+from .containers import Archive
 from .markdown import build_page
 from .pptx import DIAGRAM, diagram_blocks
+from .xml_parser import Element, parse_bool, parse_int
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _VALUE = f"{W}val"

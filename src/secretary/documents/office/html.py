@@ -31,10 +31,11 @@ from .blocks import (
     is_blank,
     lay_out_cells,
 )
-from .containers import DUBLIN, Archive, Element, parse_int, parse_xml
+from .containers import Archive
 from .conventions import NUMBER_FORMATS, format_number, set_script
 from .markdown import build_page
 from .text import decode_markup, read_limited
+from .xml_parser import DUBLIN, Element, parse_int, parse_xml
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
 SKIPPED = {

@@ -35,10 +35,11 @@ from .blocks import (
     plain_text,
     with_author,
 )
-from .containers import DUBLIN, Archive, Element, child_texts, parse_int, parse_xml
+from .containers import Archive
 from .markdown import build_page
 from .pptx import Box, slide_title, sort_by_position, speaker_notes
 from .xlsx import SheetGrid
+from .xml_parser import DUBLIN, Element, child_texts, parse_int, parse_xml
 
 _URN = "urn:oasis:names:tc:opendocument:xmlns"
 OFFICE, TEXT, STYLE, TABLE, DRAW, SVG, FORMAT, _MANIFEST, _META, _PRESENTATION = (

@@ -9,7 +9,8 @@ from urllib.parse import unquote
 
 from ...core.errors import FileCorrupt
 from .blocks import Block, Grid, Paragraph, Picture, Pictures, Run, Style
-from .containers import DUBLIN, Archive, Element, child_texts, parse_int, parse_xml
+from .containers import Archive
+from .xml_parser import DUBLIN, Element, child_texts, parse_int, parse_xml
 
 _OFFICE = "http://schemas.openxmlformats.org/"
 RELATIONSHIP = f"{{{_OFFICE}officeDocument/2006/relationships}}"

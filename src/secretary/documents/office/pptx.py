@@ -24,10 +24,11 @@ from .blocks import (
     lay_out_cells,
     plain_text,
 )
-from .containers import Archive, Element, parse_bool, parse_int
+from .containers import Archive
 from .conventions import format_number, set_script
 from .markdown import build_page
 from .ooxml import DRAWING as A
+from .xml_parser import Element, parse_bool, parse_int
 
 P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"

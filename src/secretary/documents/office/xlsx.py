@@ -23,9 +23,10 @@ from .blocks import (
     Pictures,
     Run,
 )
-from .containers import Archive, Element, iter_elements, parse_bool, parse_int
+from .containers import Archive
 from .markdown import build_page
 from .ooxml import CHART, DRAWING, RELATIONSHIP, Part, chart_blocks, core_properties, main_part
+from .xml_parser import Element, iter_elements, parse_bool, parse_int
 
 S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _SHEET_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}"

@@ -13,7 +13,7 @@ from ..claims import Capacity, Rescued
 from ..jobs import Added, CallbackKey, Changes, IdempotencyKey, JobQuery, Notifier
 from ..stats import JobCharge, StatsBuffer, Throughput
 from ..transfer import Kind, Record, RecordId
-from . import callbacks, claims, client_actions, outbox, queries, transfer, transitions
+from . import claims, client_actions, outbox, queries, transfer, transitions
 from .change_feed import ChangeStream, PollingFeed, WakeUp
 from .client import ShieldedCalls, WriteBatcher, connect, translated
 from .schema import SCHEMA_VERSION, Database, Document, add_logs, prepare, read_or_create_secret
@@ -146,7 +146,7 @@ class MongoStore:
             raise ValueError("Several jobs need a batch")
         charging = client_actions.Charging(self._db, charges)
         if callback is not None and idempotency is None:
-            job, known_id = await callbacks.resolve(
+            job, known_id = await outbox.resolve_callback(
                 self._db, jobs[0], callback, charging.charge_once
             )
             if known_id is not None and job is None:
@@ -183,7 +183,7 @@ class MongoStore:
         return await self._feed.changes(since, limit=limit, seconds=seconds)
 
     get = _call(queries.get_job)
-    reporting_job = _call(callbacks.reporting_job)
+    reporting_job = _call(outbox.reporting_job)
     find = _call(queries.find_jobs)
     cancel = _run(client_actions.cancel, wakes=True)
     restart = _run(client_actions.restart, wakes=True)
