@@ -101,10 +101,9 @@ def recognise(
     others = {detect_language(part, engine.languages()) for part in parts} - {None, language}
     if not others:
         return reading
-    both = engine.read(
-        oriented.image, languages=_default_languages(engine, language), dpi=prepared.dpi
-    )
-    return _result(both, oriented, _default_languages(engine, language))
+    upright, both = prepared.oriented(reading.rotation), _default_languages(engine, language)
+    lines = engine.read(upright.image, languages=both, dpi=upright.dpi)
+    return _result(lines, upright, both)
 
 
 def recognise_upright(image: Image.Image, *, engine: OcrEngine, languages: str | None) -> OcrResult:
