@@ -213,7 +213,7 @@ async def _stream_figures(
     idle = (tree.cpu_seconds() - cpu) / (time.monotonic() - since)
     started, path = time.monotonic(), f"/api/batches/{batch['batch_id']}/cancel"
     await asyncio.to_thread(server.client().request, "POST", path, {})
-    await receive(b"event: cancelled")
+    await receive(b"event: error")  # how the stream of a cancelled job ends
     return {
         "kB each": grown / len(streams) / 1024,
         "threads": threads,
